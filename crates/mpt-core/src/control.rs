@@ -1,0 +1,269 @@
+//! What `mpt-ctl` says to `mpt-tund` and hears back: one JSON object a line, each way.
+//!
+//! A request names its command in the field `command`; the reply to it is one line, either
+//! `{"ok": …}` with the answer or `{"error": "…"}` with a text that says what to do. A bad request
+//! gets an error and the connection goes on.
+//!
+//! Numbers carry their unit in the field's name: `_us` microseconds, `_s` seconds, `_bps` bits a
+//! second, `_bytes` bytes; `loss` is a fraction from 0 to 1. Fields may be added, never removed.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The longest line that either side accepts, in bytes.
+pub const MAX_LINE_BYTES: usize = 256 * 1024;
+
+/// What a client asks of the daemon.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// Everything: answered by [`Answer::Status`].
+    Status,
+    /// The paths alone: answered by [`Answer::Paths`].
+    Paths,
+    /// The reorder window alone: answered by [`Answer::Reorder`].
+    Reorder,
+    /// Put a path back in service.
+    PathUp {
+        /// The path's name in the configuration.
+        name: String,
+    },
+    /// Take a path out of service until `path-up`.
+    PathDown {
+        /// The path's name in the configuration.
+        name: String,
+    },
+    /// Change a path's settings while it runs.
+    PathSet {
+        /// The path's name in the configuration.
+        name: String,
+        /// New relative share of bytes, 1 to 1,000,000.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        weight: Option<u32>,
+    },
+    /// Change the reorder window while it runs.
+    ReorderSet {
+        /// New window in packets, 0 turns reordering off.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        window: Option<u32>,
+        /// New longest hold, in microseconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max_buffer_delay_us: Option<u64>,
+        /// What happens to late packets.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        late: Option<LatePolicy>,
+    },
+    /// Read the configuration file again, as on SIGHUP.
+    Reload,
+    /// Write the running settings into the configuration file.
+    Save,
+}
+
+/// One line of reply.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reply {
+    /// The request was carried out.
+    Ok(Answer),
+    /// The request was refused; the text says why and what to do.
+    Error(String),
+}
+
+/// What a successful request brings back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// To [`Request::Status`].
+    Status(Box<Status>),
+    /// To [`Request::Paths`].
+    Paths(Vec<PathStatus>),
+    /// To [`Request::Reorder`].
+    Reorder(ReorderStatus),
+    /// To a change: one sentence that says what was done.
+    Done(String),
+}
+
+/// The whole of a tunnel, as `mpt-ctl status --json` prints it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Status {
+    /// The tunnel as such.
+    pub tunnel: TunnelStatus,
+    /// Its paths, in the order of the configuration.
+    pub paths: Vec<PathStatus>,
+    /// The receiving side's reorder window.
+    pub reorder: ReorderStatus,
+}
+
+/// The tunnel as such.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct TunnelStatus {
+    /// TUN interface.
+    pub name: String,
+    /// MTU of the TUN interface, in bytes.
+    pub mtu: u32,
+    /// This end's session, new at each start, in hexadecimal.
+    pub session: String,
+    /// The peer's session, in hexadecimal; absent while the peer has sent no probes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer_session: Option<String>,
+    /// Whole seconds since the tunnel started.
+    pub uptime_s: u64,
+    /// Packets that came from the TUN and were handed to a path.
+    pub tx_packets: u64,
+    /// Their bytes, inner headers included.
+    pub tx_bytes: u64,
+    /// Packets that were written to the TUN.
+    pub rx_packets: u64,
+    /// Their bytes, inner headers included.
+    pub rx_bytes: u64,
+    /// Packets dropped since start, by reason; every reason is listed, also at 0.
+    pub drops: BTreeMap<String, u64>,
+    /// Configuration file.
+    #[serde(default)]
+    pub config: String,
+    /// Scheduler in use.
+    #[serde(default)]
+    pub scheduler: String,
+    /// TUN back end in use and why: "plain" or "offload (…)".
+    #[serde(default)]
+    pub offload: String,
+}
+
+/// One path.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct PathStatus {
+    /// The path's name in the configuration.
+    pub name: String,
+    /// Up, down, probing or administratively down.
+    pub state: PathState,
+    /// Why it is not up, in words; absent when it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Relative share of bytes.
+    pub weight: u32,
+    /// Local address and port.
+    pub local: String,
+    /// Remote address and port.
+    pub remote: String,
+    /// Device that the path is bound to, when one is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// Smoothed round-trip time; absent until measured.
+    pub rtt_us: Option<u64>,
+    /// Least round-trip time seen in the last minute; absent until measured.
+    pub rtt_min_us: Option<u64>,
+    /// Share of our packets that the peer reports missing on this path, 0 to 1, recent.
+    pub loss: f64,
+    /// Datagrams sent on the path, probes included.
+    pub tx_packets: u64,
+    /// Their bytes, GRE header included.
+    pub tx_bytes: u64,
+    /// Datagrams of the peer received on the path, probes included.
+    pub rx_packets: u64,
+    /// Their bytes, GRE header included.
+    pub rx_bytes: u64,
+    /// How much later than on the fastest path packets arrive here, one way; absent until measured.
+    #[serde(default)]
+    pub rx_delay_us: Option<u64>,
+    /// Bits a second sent here, mean of the last seconds.
+    #[serde(default)]
+    pub tx_bps: u64,
+    /// Bits a second received here, mean of the last seconds.
+    #[serde(default)]
+    pub rx_bps: u64,
+    /// Largest inner packet that fits this path, in bytes.
+    #[serde(default)]
+    pub mtu: u32,
+    /// Datagrams that the kernel dropped because the receive buffer was full.
+    #[serde(default)]
+    pub socket_drops: u64,
+    /// Receive buffer granted, in bytes.
+    #[serde(default)]
+    pub receive_buffer_bytes: u64,
+    /// Receive buffer asked for, in bytes.
+    #[serde(default)]
+    pub receive_buffer_wanted_bytes: u64,
+}
+
+/// What a path is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PathState {
+    /// No probe has been answered yet.
+    #[default]
+    Probing,
+    /// Probes are answered; the path carries traffic.
+    Up,
+    /// The link is down, an error came back, or probes stay without answer.
+    Down,
+    /// Taken out of service by `mpt-ctl path down`.
+    AdminDown,
+}
+
+/// The receiving side's reorder window.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ReorderStatus {
+    /// Sequence numbers that may be held; 0 when reordering is off.
+    pub window: u32,
+    /// Longest that a packet may be held.
+    #[serde(default)]
+    pub max_buffer_delay_us: u64,
+    /// What happens to late packets.
+    #[serde(default)]
+    pub late_policy: LatePolicy,
+    /// Packets held at this moment.
+    pub held: u64,
+    /// Most packets held at once since start.
+    pub held_max: u64,
+    /// Packets that arrived in sequence.
+    pub in_order: u64,
+    /// Packets that arrived ahead of a gap or behind later ones, within the window.
+    pub reordered: u64,
+    /// Packets that arrived after their gap had ended.
+    pub late: u64,
+    /// Packets that arrived again; never delivered twice.
+    pub duplicates: u64,
+    /// Sequence numbers that were missing when a later packet arrived; the gaps below add up to
+    /// this, less those still open.
+    #[serde(default)]
+    pub gaps_seen: u64,
+    /// Missing sequence numbers being waited for at this moment.
+    #[serde(default)]
+    pub gaps_open: u64,
+    /// Missing sequence numbers that arrived in time.
+    pub gaps_filled: u64,
+    /// Missing sequence numbers given up because every path that is up had delivered past them.
+    pub gaps_inferred_lost: u64,
+    /// Missing sequence numbers given up because `max_buffer_delay` had passed.
+    pub gaps_timed_out: u64,
+    /// Missing sequence numbers given up because the window was full.
+    pub gaps_overflowed: u64,
+    /// How long packets were held, of those that were.
+    pub hold_us: HoldTimes,
+    /// Window that the delay difference and the rate seen now ask for; absent until known.
+    #[serde(default)]
+    pub window_needed: Option<u64>,
+}
+
+/// Percentiles of hold times.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct HoldTimes {
+    /// Median.
+    pub p50: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// Longest.
+    pub max: u64,
+}
+
+/// What happens to a packet that arrives after its gap has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LatePolicy {
+    /// Deliver it, unless it was delivered before.
+    #[default]
+    Deliver,
+    /// Drop it, as RFC 2890 §2.2 and the MPT-GRE software do.
+    Drop,
+}

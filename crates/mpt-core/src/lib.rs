@@ -1,0 +1,4 @@
+//! The multipath GRE-in-UDP tunnel without I/O.
+#![forbid(unsafe_code)]
+
+pub mod control;

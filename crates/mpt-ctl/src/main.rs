@@ -1,0 +1,2 @@
+//! Inspect and steer a running MPT tunnel.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Virtual-time test bench of mpt-core.

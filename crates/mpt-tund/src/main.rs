@@ -1,0 +1,2 @@
+//! The MPT daemon.
+fn main() {}
