@@ -1,0 +1,156 @@
+//! What is estimated of a path: round-trip time, loss, one-way delay, rate.
+
+use std::time::Duration;
+
+use crate::time::Time;
+
+/// The least round-trip time is the least of the present and the former span of this length.
+const MINIMUM_SPAN: Duration = Duration::from_secs(30);
+
+/// Round-trip time: smoothed with variation as RFC 6298 §2 does, and the least of the last half to
+/// whole minute.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Rtt {
+    smoothed: Option<Duration>,
+    variation: Duration,
+    minimum: Option<Duration>,
+    minimum_before: Option<Duration>,
+    span_began: Time,
+}
+
+impl Rtt {
+    pub(crate) fn sample(&mut self, now: Time, rtt: Duration) {
+        let (smoothed, variation) = match self.smoothed {
+            None => (rtt, rtt / 2),
+            Some(smoothed) => {
+                ((smoothed * 7 + rtt) / 8, (self.variation * 3 + smoothed.abs_diff(rtt)) / 4)
+            }
+        };
+        self.smoothed = Some(smoothed);
+        self.variation = variation;
+        if now.since(self.span_began) >= MINIMUM_SPAN {
+            self.minimum_before = self.minimum.take();
+            self.span_began = now;
+        }
+        self.minimum = Some(self.minimum.map_or(rtt, |least| least.min(rtt)));
+    }
+
+    pub(crate) fn smoothed(&self) -> Option<Duration> {
+        self.smoothed
+    }
+
+    pub(crate) fn minimum(&self) -> Option<Duration> {
+        match (self.minimum, self.minimum_before) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (one, other) => one.or(other),
+        }
+    }
+}
+
+/// Loss in one direction, from the sender's count of datagrams in its messages and the receiver's
+/// own count at their arrival: paths deliver in order, so the two speak of the same datagrams.
+/// Older intervals count less, by 1/16 for each message.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Loss {
+    last: Option<(u64, u64)>,
+    sent: f64,
+    lost: f64,
+}
+
+impl Loss {
+    pub(crate) fn sample(&mut self, peer_sent: u64, received: u64) {
+        if let Some((sent_before, received_before)) = self.last.replace((peer_sent, received)) {
+            let Some(sent) = peer_sent.checked_sub(sent_before) else {
+                return;
+            };
+            let lost = sent as f64 - received.saturating_sub(received_before) as f64;
+            self.sent = self.sent * 15.0 / 16.0 + sent as f64;
+            self.lost = self.lost * 15.0 / 16.0 + lost;
+        }
+    }
+
+    /// From 0 to 1,000,000.
+    pub(crate) fn ppm(&self) -> u32 {
+        if self.sent <= 0.0 {
+            return 0;
+        }
+        (self.lost / self.sent * 1e6).clamp(0.0, 1e6) as u32
+    }
+}
+
+/// Receive time less send time, in nanoseconds, smoothed by 1/8: a one-way delay plus the offset of
+/// the two clocks. The offset is the same on all paths and cancels between them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SmoothedDelay(Option<i64>);
+
+impl SmoothedDelay {
+    pub(crate) fn sample(&mut self, ns: i64) {
+        self.0 = Some(self.0.map_or(ns, |smoothed| {
+            smoothed.wrapping_add(ns.wrapping_sub(smoothed) / 8)
+        }));
+    }
+
+    pub(crate) fn ns(self) -> Option<i64> {
+        self.0
+    }
+}
+
+/// Bits a second over the last whole second or more.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Rate {
+    began: Time,
+    bytes_then: u64,
+    bps: u64,
+}
+
+impl Rate {
+    /// Notes the running total of bytes.
+    pub(crate) fn sample(&mut self, now: Time, bytes: u64) {
+        let span = now.since(self.began);
+        if span >= Duration::from_secs(1) {
+            let bits = u128::from(bytes.saturating_sub(self.bytes_then)) * 8;
+            let per_second = bits * 1_000_000_000 / span.as_nanos();
+            self.bps = u64::try_from(per_second).unwrap_or(u64::MAX);
+            self.began = now;
+            self.bytes_then = bytes;
+        }
+    }
+
+    pub(crate) fn bps(&self) -> u64 {
+        self.bps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_minimum_forgets_after_a_minute() {
+        let mut rtt = Rtt::default();
+        for second in 0..100 {
+            let ms = if second < 10 { 10 } else { 40 };
+            rtt.sample(Time::from_nanos(second * 1_000_000_000), Duration::from_millis(ms));
+        }
+        assert_eq!(rtt.minimum(), Some(Duration::from_millis(40)));
+        assert_eq!(rtt.smoothed().unwrap().as_millis(), 39);
+    }
+
+    #[test]
+    fn loss_is_what_was_sent_and_did_not_arrive() {
+        let mut loss = Loss::default();
+        for step in 0..200u64 {
+            loss.sample(step * 1000, step * 990);
+        }
+        assert_eq!(loss.ppm(), 10_000);
+    }
+
+    #[test]
+    fn counters_that_run_backwards_leave_loss_within_bounds() {
+        let mut loss = Loss::default();
+        for (sent, received) in [(100, 100), (5, 200), (u64::MAX, 0), (0, u64::MAX)] {
+            loss.sample(sent, received);
+            assert!(loss.ppm() <= 1_000_000);
+        }
+    }
+}

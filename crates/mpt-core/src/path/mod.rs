@@ -1,0 +1,483 @@
+//! One path: whether it works, how long it takes, what it loses.
+//!
+//! The state is a function of a few facts (is the link up, when did an echo of our own probes last
+//! come back, did the operator or the peer take it out of service), worked out afresh whenever one
+//! of them changes or a time passes:
+//!
+//! * *administratively down* while the operator says so;
+//! * *down* while the link has no carrier, the peer says "out of service", an ICMP error said
+//!   "unreachable" within the last `dead_after`, or no echo came for `dead_after`;
+//! * *up* while echoes come;
+//! * *probing* before the first echo.
+//!
+//! Only an echo proves that what we send arrives; hearing the peer proves the other direction. So a
+//! path may be down for sending while the reorder window still waits for what it brings.
+
+mod estimate;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+pub use crate::control::PathState;
+use crate::probe::{Echo, Message};
+use crate::time::{Time, earliest};
+use estimate::{Loss, Rate, Rtt, SmoothedDelay};
+
+/// Most paths that a tunnel may have.
+pub const MAX_PATHS: usize = 16;
+
+/// How many of our own last messages per path are remembered, so that an echo can be checked
+/// against our record of when it was sent instead of believed.
+const REMEMBERED: usize = 256;
+
+/// A recovery this soon after an ICMP error shows that the error was false.
+const FALSE_ALARM_WITHIN: Duration = Duration::from_secs(1);
+/// How long ICMP errors are then ignored on that path: anyone can send them.
+const ICMP_DISTRUST: Duration = Duration::from_secs(30);
+
+/// The index of a path within its tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PathId(u8);
+
+impl PathId {
+    /// The path with this index; `None` from [`MAX_PATHS`] on.
+    #[must_use]
+    pub const fn new(index: usize) -> Option<PathId> {
+        if index < MAX_PATHS { Some(PathId(index as u8)) } else { None }
+    }
+
+    /// The index, below [`MAX_PATHS`].
+    #[must_use]
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize % MAX_PATHS
+    }
+}
+
+/// A set of paths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PathSet(u16);
+
+impl PathSet {
+    /// No path.
+    pub const EMPTY: PathSet = PathSet(0);
+
+    /// The set with one path.
+    #[must_use]
+    pub const fn only(path: PathId) -> PathSet {
+        PathSet(1 << path.0)
+    }
+
+    /// The set with these bits, path 0 the lowest.
+    #[must_use]
+    pub const fn from_bits(bits: u16) -> PathSet {
+        PathSet(bits)
+    }
+
+    /// The set as bits, path 0 the lowest.
+    #[must_use]
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// Adds a path.
+    pub const fn insert(&mut self, path: PathId) {
+        self.0 |= 1 << path.0;
+    }
+
+    /// Whether the path is in the set.
+    #[must_use]
+    pub const fn contains(self, path: PathId) -> bool {
+        self.0 >> path.0 & 1 == 1
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The paths in it, lowest index first.
+    #[inline]
+    pub fn iter(self) -> impl Iterator<Item = PathId> {
+        let mut bits = self.0;
+        std::iter::from_fn(move || {
+            let index = bits.trailing_zeros() as u8;
+            (bits != 0).then(|| {
+                bits &= bits - 1;
+                PathId(index)
+            })
+        })
+    }
+}
+
+/// What is configured of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PathConfig {
+    /// Where the peer is.
+    pub remote: SocketAddr,
+    /// Relative share of bytes.
+    pub weight: u32,
+    /// Time between probes.
+    pub keepalive: Duration,
+    /// Silence after which the path is down.
+    pub dead_after: Duration,
+}
+
+/// Why a path is down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DownReason {
+    /// No probe was answered for this long.
+    NoAnswer(Duration),
+    /// The device that the path leaves by is down or gone.
+    LinkDown,
+    /// An ICMP error came back, or the kernel could not send.
+    Unreachable(Unreachable),
+    /// The peer's operator has taken it out of service.
+    OutOfServiceAtPeer,
+}
+
+/// What was unreachable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unreachable {
+    /// The peer's network.
+    Network,
+    /// The peer's host.
+    Host,
+    /// The peer's port: its host is there, its daemon is not.
+    Port,
+    /// Filtered by an administrator on the way.
+    Prohibited,
+}
+
+impl fmt::Display for DownReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DownReason::NoAnswer(span) => write!(f, "no probe was answered for {span:?}"),
+            DownReason::LinkDown => f.write_str("its network interface is down"),
+            DownReason::Unreachable(what) => f.write_str(match what {
+                Unreachable::Network => "the peer's network is unreachable",
+                Unreachable::Host => "the peer's host is unreachable",
+                Unreachable::Port => "the peer's host answers, but mpt-tund is not running there",
+                Unreachable::Prohibited => "a firewall on the way refuses it",
+            }),
+            DownReason::OutOfServiceAtPeer => f.write_str("the peer has taken it out of service"),
+        }
+    }
+}
+
+/// One path as the line in sees it.
+pub(crate) struct Path {
+    pub(crate) config: PathConfig,
+    pub(crate) state: PathState,
+    pub(crate) reason: Option<DownReason>,
+    pub(crate) out_of_service: bool,
+    link_down: bool,
+    out_of_service_at_peer: bool,
+    unreachable: Option<(Time, Unreachable)>,
+    icmp_ignored_until: Time,
+    /// Since when an echo could have come: start, or the link's return.
+    probing_since: Time,
+    last_echo: Option<Time>,
+    pub(crate) heard: Option<Time>,
+    pub(crate) next_probe: Time,
+    /// Number of the last message sent, and when each of the last ones was.
+    number: u32,
+    sent_at: Box<[Time; REMEMBERED]>,
+    /// Highest of our numbers that has come back.
+    echoed: u32,
+    /// The newest message of the peer's session, to be echoed.
+    newest: Option<Echo>,
+    pub(crate) rtt: Rtt,
+    pub(crate) loss: Loss,
+    pub(crate) loss_at_peer_ppm: u32,
+    pub(crate) one_way: SmoothedDelay,
+    pub(crate) rx_packets: u64,
+    pub(crate) rx_bytes: u64,
+    pub(crate) tx_rate: Rate,
+    pub(crate) rx_rate: Rate,
+}
+
+impl Path {
+    pub(crate) fn new(config: PathConfig, now: Time) -> Path {
+        Path {
+            config,
+            state: PathState::Probing,
+            reason: None,
+            out_of_service: false,
+            link_down: false,
+            out_of_service_at_peer: false,
+            unreachable: None,
+            icmp_ignored_until: Time::ZERO,
+            probing_since: now,
+            last_echo: None,
+            heard: None,
+            next_probe: now,
+            number: 0,
+            sent_at: Box::new([Time::ZERO; REMEMBERED]),
+            echoed: 0,
+            newest: None,
+            rtt: Rtt::default(),
+            loss: Loss::default(),
+            loss_at_peer_ppm: 0,
+            one_way: SmoothedDelay::default(),
+            rx_packets: 0,
+            rx_bytes: 0,
+            tx_rate: Rate::default(),
+            rx_rate: Rate::default(),
+        }
+    }
+
+    /// The state that the facts amount to. `peer_probes`: the peer is known to answer probes.
+    pub(crate) fn state_at(&self, now: Time, peer_probes: bool) -> (PathState, Option<DownReason>) {
+        let down = |reason| (PathState::Down, Some(reason));
+        if self.out_of_service {
+            return (PathState::AdminDown, None);
+        }
+        if self.link_down {
+            return down(DownReason::LinkDown);
+        }
+        if self.out_of_service_at_peer {
+            return down(DownReason::OutOfServiceAtPeer);
+        }
+        if let Some((at, what)) = self.unreachable
+            && (peer_probes || now.since(at) < self.config.dead_after)
+        {
+            return down(DownReason::Unreachable(what));
+        }
+        let dead_after = self.config.dead_after;
+        match self.last_echo {
+            Some(at) if now.since(at) < dead_after => (PathState::Up, None),
+            None if now.since(self.probing_since) < dead_after => (PathState::Probing, None),
+            _ if peer_probes => down(DownReason::NoAnswer(dead_after)),
+            _ => (PathState::Probing, None),
+        }
+    }
+
+    /// When the state may change by the passing of time alone.
+    pub(crate) fn state_deadline(&self, now: Time) -> Option<Time> {
+        let dead_after = self.config.dead_after;
+        let echo = self.last_echo.map_or(self.probing_since, |at| at) + dead_after;
+        let heard = self.heard.map(|at| at + dead_after);
+        let unreachable = self.unreachable.map(|(at, _)| at + dead_after);
+        [Some(echo), heard, unreachable]
+            .into_iter()
+            .map(|at| at.filter(|&at| at > now))
+            .fold(None, earliest)
+    }
+
+    /// Whether the reorder window should wait for what this path may still bring.
+    pub(crate) fn is_waited_for(&self, now: Time) -> bool {
+        !self.out_of_service
+            && !self.link_down
+            && !self.out_of_service_at_peer
+            && now.since(self.heard.unwrap_or(self.probing_since)) < self.config.dead_after
+    }
+
+    /// The carrier of the device that the path leaves by went or came.
+    pub(crate) fn set_link(&mut self, now: Time, up: bool) {
+        if self.link_down == up {
+            self.link_down = !up;
+            self.begin_probing(now);
+        }
+    }
+
+    pub(crate) fn set_out_of_service(&mut self, now: Time, out: bool) {
+        if self.out_of_service != out {
+            self.out_of_service = out;
+            self.begin_probing(now);
+        }
+    }
+
+    /// An ICMP error or the kernel says that the peer cannot be reached.
+    pub(crate) fn set_unreachable(&mut self, now: Time, what: Unreachable) {
+        if now < self.icmp_ignored_until {
+            return;
+        }
+        if self.unreachable.is_none() {
+            self.next_probe = now;
+        }
+        self.unreachable = Some((now, what));
+        self.last_echo = None;
+    }
+
+    fn begin_probing(&mut self, now: Time) {
+        self.last_echo = None;
+        self.unreachable = None;
+        self.probing_since = now;
+        self.next_probe = now;
+    }
+
+    /// The number for a message that is sent now.
+    pub(crate) fn number_sent(&mut self, now: Time) -> u32 {
+        self.number = self.number.wrapping_add(1).max(1);
+        self.sent_at[self.number as usize % REMEMBERED] = now;
+        self.number
+    }
+
+    pub(crate) fn newest(&self) -> Option<Echo> {
+        self.newest
+    }
+
+    /// When the message that `echo` speaks of was sent, if it is one of ours of late that has not
+    /// come back before.
+    pub(crate) fn fresh_echo(&self, session: u64, echo: Option<Echo>) -> Option<Time> {
+        let echo = echo.filter(|echo| echo.session == session)?;
+        let sent = echo.number != 0
+            && echo.number <= self.number
+            && echo.number > self.echoed
+            && self.number - echo.number < REMEMBERED as u32;
+        sent.then(|| self.sent_at[echo.number as usize % REMEMBERED])
+    }
+
+    /// Whether the message is newer than all before it of its session.
+    pub(crate) fn is_newer(&self, message: &Message) -> bool {
+        self.newest
+            .is_none_or(|newest| newest.session != message.session || message.number > newest.number)
+    }
+
+    /// Learns from a message of the peer's session.
+    pub(crate) fn learn(&mut self, now: Time, message: &Message, fresh_echo: Option<Time>) {
+        if let (Some(sent_at), Some(echo)) = (fresh_echo, message.echo) {
+            self.echoed = echo.number;
+            if self.unreachable.take().is_some_and(|(at, _)| now.since(at) < FALSE_ALARM_WITHIN) {
+                self.icmp_ignored_until = now + ICMP_DISTRUST;
+            }
+            self.last_echo = Some(now);
+            let peer_held = message.sent.since(echo.received);
+            if let Some(rtt) = now.since(sent_at).checked_sub(peer_held) {
+                self.rtt.sample(now, rtt);
+            }
+        }
+        self.newest = Some(Echo {
+            number: message.number,
+            session: message.session,
+            sent: message.sent,
+            received: now,
+        });
+        self.out_of_service_at_peer = message.out_of_service;
+        self.loss_at_peer_ppm = message.loss_ppm;
+        self.loss.sample(message.tx_packets, self.rx_packets);
+        self.one_way.sample(now.as_nanos() as i64 - message.sent.as_nanos() as i64);
+    }
+
+    /// Forgets what belonged to the peer's former session.
+    pub(crate) fn forget_peer(&mut self) {
+        self.newest = None;
+        self.loss = Loss::default();
+        self.one_way = SmoothedDelay::default();
+        self.out_of_service_at_peer = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path() -> Path {
+        let config = PathConfig {
+            remote: SocketAddr::from(([10, 0, 0, 1], 4754)),
+            weight: 1,
+            keepalive: Duration::from_millis(200),
+            dead_after: Duration::from_secs(1),
+        };
+        Path::new(config, Time::ZERO)
+    }
+
+    fn at(ms: u64) -> Time {
+        Time::from_nanos(ms * 1_000_000)
+    }
+
+    fn message(number: u32, echo: Option<Echo>) -> Message {
+        Message {
+            reply_wanted: false,
+            out_of_service: false,
+            path: 0,
+            number,
+            session: 9,
+            sent: at(0),
+            tx_packets: 0,
+            tx_bytes: 0,
+            next_seq: crate::seq::Seq::FIRST,
+            echo,
+            rx_packets: 0,
+            rx_bytes: 0,
+            loss_ppm: 0,
+        }
+    }
+
+    fn echo_of(number: u32) -> Option<Echo> {
+        Some(Echo { number, session: 1, sent: at(0), received: at(0) })
+    }
+
+    /// Sends a probe at `sent_ms` and hears its echo at `heard_ms`.
+    fn answered(path: &mut Path, sent_ms: u64, heard_ms: u64) {
+        let number = path.number_sent(at(sent_ms));
+        let message = message(number, echo_of(number));
+        let fresh = path.fresh_echo(1, message.echo);
+        assert!(fresh.is_some());
+        path.learn(at(heard_ms), &message, fresh);
+    }
+
+    #[test]
+    fn an_echo_brings_it_up_and_silence_takes_it_down() {
+        let mut path = path();
+        assert_eq!(path.state_at(at(0), true).0, PathState::Probing);
+        answered(&mut path, 0, 30);
+        assert_eq!(path.state_at(at(31), true).0, PathState::Up);
+        assert_eq!(path.state_at(at(1029), true).0, PathState::Up);
+        let no_answer = DownReason::NoAnswer(Duration::from_secs(1));
+        assert_eq!(path.state_at(at(1030), true), (PathState::Down, Some(no_answer)));
+    }
+
+    #[test]
+    fn a_peer_that_sends_no_probes_leaves_it_probing() {
+        assert_eq!(path().state_at(at(60_000), false).0, PathState::Probing);
+    }
+
+    #[test]
+    fn a_lost_link_counts_at_once_and_its_return_starts_anew() {
+        let mut path = path();
+        answered(&mut path, 0, 30);
+        path.set_link(at(40), false);
+        assert_eq!(path.state_at(at(40), true).1, Some(DownReason::LinkDown));
+        assert!(!path.is_waited_for(at(40)));
+        path.set_link(at(5000), true);
+        assert_eq!(path.state_at(at(5000), true).0, PathState::Probing);
+        assert_eq!(path.next_probe, at(5000));
+    }
+
+    #[test]
+    fn a_false_icmp_error_costs_a_round_trip_and_is_then_ignored() {
+        let mut path = path();
+        answered(&mut path, 0, 30);
+        path.set_unreachable(at(40), Unreachable::Port);
+        assert_eq!(path.state_at(at(40), true).0, PathState::Down);
+        answered(&mut path, 40, 70);
+        assert_eq!(path.state_at(at(70), true).0, PathState::Up);
+        path.set_unreachable(at(80), Unreachable::Port);
+        assert_eq!(path.state_at(at(80), true).0, PathState::Up);
+    }
+
+    #[test]
+    fn an_echo_counts_once_and_only_of_what_was_sent() {
+        let mut path = path();
+        assert_eq!(path.fresh_echo(1, echo_of(1)), None);
+        answered(&mut path, 0, 30);
+        assert_eq!(path.fresh_echo(1, echo_of(1)), None);
+        path.number_sent(at(100));
+        assert_eq!(path.fresh_echo(2, echo_of(2)), None);
+        assert_eq!(path.fresh_echo(1, echo_of(2)), Some(at(100)));
+    }
+
+    #[test]
+    fn a_set_of_paths_iterates_in_order() {
+        let mut set = PathSet::EMPTY;
+        for index in [15, 0, 3] {
+            set.insert(PathId::new(index).unwrap());
+        }
+        assert_eq!(set.iter().map(PathId::index).collect::<Vec<_>>(), [0, 3, 15]);
+        assert_eq!(PathId::new(MAX_PATHS), None);
+    }
+}

@@ -1,0 +1,120 @@
+//! A tunnel's two halves.
+//!
+//! [`Outbound`] takes packets from the TUN and gives trains of datagrams for the paths; [`Inbound`]
+//! takes datagrams and gives packets for the TUN in order, and besides keeps the paths: it sends
+//! and answers probes and decides which paths are usable. Each half belongs to one thread. They
+//! share a few atomics: which paths are usable, the tunnel's MTU, and what was sent so far.
+//!
+//! # The poll contract
+//!
+//! Neither half does I/O or reads a clock. After any `handle_*` call, take everything that the
+//! half's `poll_*` functions have, until they return `None`. [`Inbound::poll_timeout`] says when to
+//! call [`Inbound::handle_timeout`] at the latest; it may change with any call. [`Outbound`] waits
+//! for nothing by itself.
+
+mod inbound;
+mod outbound;
+mod session;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::net::SocketAddr;
+
+pub use inbound::{Datagram, Event, Inbound};
+pub use outbound::Outbound;
+
+use crate::path::{MAX_PATHS, PathId, PathSet};
+use crate::reorder::ReorderConfig;
+use crate::seq::Seq;
+
+/// What is configured of a tunnel as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TunnelConfig {
+    /// This end's session: random, new at each start, not 0.
+    pub session: u64,
+    /// GRE key, both ways.
+    pub key: Option<u32>,
+    /// Largest inner packet, in bytes: the MTU of the TUN.
+    pub mtu: u16,
+    /// The receiving side's window; with a window of 0 nothing is numbered either.
+    pub reorder: ReorderConfig,
+}
+
+/// Datagrams to be sent over one path.
+#[derive(Debug, Clone, Copy)]
+pub struct Transmit<'a> {
+    /// The path.
+    pub path: PathId,
+    /// Where to.
+    pub to: SocketAddr,
+    /// Outer TOS or Traffic Class: DSCP and ECN.
+    pub tos: u8,
+    /// Size in bytes of each datagram in `contents`; the last may be shorter.
+    pub segment_size: usize,
+    /// Number of datagrams.
+    pub datagrams: usize,
+    /// The datagrams, one behind the other.
+    pub contents: &'a [u8],
+}
+
+/// Makes the two halves of a tunnel without paths; add those to both.
+#[must_use]
+pub fn tunnel(config: &TunnelConfig) -> (Outbound, Inbound) {
+    let shared = Arc::new(Shared::new(config.mtu));
+    (Outbound::new(config, shared.clone()), Inbound::new(config, shared))
+}
+
+/// What both halves see.
+#[derive(Debug)]
+struct Shared {
+    /// Paths that may carry packets; written by the line in.
+    usable: AtomicU32,
+    /// Largest inner packet now; written by the line in.
+    mtu: AtomicU32,
+    /// Everything below this has been sent; written by the line out, after the fact.
+    next_seq: AtomicU32,
+    sent: [Sent; MAX_PATHS],
+}
+
+/// What was sent on one path; both lines add to it.
+#[derive(Debug, Default)]
+struct Sent {
+    packets: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Shared {
+    fn new(mtu: u16) -> Shared {
+        Shared {
+            usable: AtomicU32::new(0),
+            mtu: AtomicU32::new(u32::from(mtu)),
+            next_seq: AtomicU32::new(Seq::FIRST.value()),
+            sent: Default::default(),
+        }
+    }
+
+    fn usable(&self) -> PathSet {
+        PathSet::from_bits(self.usable.load(Ordering::Relaxed) as u16)
+    }
+
+    fn mtu(&self) -> u16 {
+        self.mtu.load(Ordering::Relaxed) as u16
+    }
+
+    fn count_sent(&self, path: PathId, packets: u64, bytes: u64) {
+        let sent = &self.sent[path.index()];
+        sent.packets.fetch_add(packets, Ordering::Relaxed);
+        sent.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Packets and bytes sent on the path.
+    fn sent(&self, path: PathId) -> (u64, u64) {
+        let sent = &self.sent[path.index()];
+        (sent.packets.load(Ordering::Relaxed), sent.bytes.load(Ordering::Relaxed))
+    }
+
+    fn forget_sent(&self, path: PathId) {
+        self.sent[path.index()].packets.store(0, Ordering::Relaxed);
+        self.sent[path.index()].bytes.store(0, Ordering::Relaxed);
+    }
+}

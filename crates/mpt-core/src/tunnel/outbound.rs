@@ -1,0 +1,264 @@
+//! The line out: TUN packet → sequence number → path → train.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::{Shared, Transmit, TunnelConfig};
+use crate::drops::{Drop, Drops};
+use crate::ecn;
+use crate::fragment;
+use crate::gre::{self, Header, Protocol};
+use crate::icmp;
+use crate::ip::{Packet, Version};
+use crate::path::{MAX_PATHS, PathConfig, PathId};
+use crate::scheduler::Weighted;
+use crate::seq::Seq;
+use crate::time::Time;
+use crate::train::Train;
+
+/// Most "too big" messages waiting to be written to the TUN.
+const MAX_ICMP_QUEUED: usize = 16;
+/// Least time between two of them (RFC 1812 §4.3.2.8 asks for a limit).
+const ICMP_INTERVAL: Duration = Duration::from_millis(2);
+
+/// The sending half of a tunnel.
+pub struct Outbound {
+    shared: Arc<Shared>,
+    key: Option<u32>,
+    numbered: bool,
+    next_seq: Seq,
+    scheduler: Weighted,
+    remotes: [Option<SocketAddr>; MAX_PATHS],
+    /// The train that each path's packets join.
+    open: [Option<Train>; MAX_PATHS],
+    /// Trains that are complete, in the order in which they must go.
+    ready: VecDeque<Train>,
+    /// The train that the caller is sending.
+    leaving: Option<Train>,
+    /// Used trains, to be used again.
+    spare: Vec<Train>,
+    icmp: VecDeque<Vec<u8>>,
+    icmp_written: Vec<u8>,
+    next_icmp: Time,
+    drops: Drops,
+    tx_packets: u64,
+    tx_bytes: u64,
+    /// Sent since [`Shared`] was last told.
+    unpublished: [(u64, u64); MAX_PATHS],
+}
+
+impl Outbound {
+    pub(super) fn new(config: &TunnelConfig, shared: Arc<Shared>) -> Outbound {
+        Outbound {
+            shared,
+            key: config.key,
+            numbered: config.reorder.window != 0,
+            next_seq: Seq::FIRST,
+            scheduler: Weighted::default(),
+            remotes: [None; MAX_PATHS],
+            open: Default::default(),
+            ready: VecDeque::new(),
+            leaving: None,
+            spare: Vec::new(),
+            icmp: VecDeque::with_capacity(MAX_ICMP_QUEUED),
+            icmp_written: Vec::new(),
+            next_icmp: Time::ZERO,
+            drops: Drops::default(),
+            tx_packets: 0,
+            tx_bytes: 0,
+            unpublished: [(0, 0); MAX_PATHS],
+        }
+    }
+
+    /// Adds a path, or changes what is configured of one. It carries packets once [`super::Inbound`]
+    /// says that it is usable.
+    pub fn set_path(&mut self, path: PathId, config: &PathConfig) {
+        self.remotes[path.index()] = Some(config.remote);
+        self.scheduler.set_weight(path, config.weight);
+    }
+
+    /// Takes a path away. Remove it from [`super::Inbound`] first.
+    pub fn remove_path(&mut self, path: PathId) {
+        self.remotes[path.index()] = None;
+        if let Some(train) = self.open[path.index()].take() {
+            self.drops.count(Drop::NoPath, train.datagrams as u64);
+            self.spare.push(train);
+        }
+        self.shared.forget_sent(path);
+    }
+
+    /// Gives a path another share.
+    pub fn set_weight(&mut self, path: PathId, weight: u32) {
+        self.scheduler.set_weight(path, weight);
+    }
+
+    /// The share of a path.
+    #[must_use]
+    pub fn weight(&self, path: PathId) -> u32 {
+        self.scheduler.weight(path)
+    }
+
+    /// Numbers packets from now on, or stops: reordering was switched on or off.
+    pub fn set_numbered(&mut self, numbered: bool) {
+        self.numbered = numbered;
+    }
+
+    /// Takes a packet from the TUN. Afterwards, at the end of the batch at the latest, call
+    /// [`Outbound::poll_transmit`] and [`Outbound::poll_tun`] until they have nothing.
+    pub fn handle_tun(&mut self, now: Time, packet: &[u8]) {
+        let Ok(packet) = Packet::parse(packet) else {
+            self.drops.count(Drop::NotIp, 1);
+            return;
+        };
+        let mtu = self.shared.mtu();
+        if packet.total_len() > usize::from(mtu) {
+            self.handle_too_big(now, &packet, mtu);
+        } else {
+            self.enqueue(packet.version(), packet.tos(), [packet.bytes(), &[]]);
+        }
+    }
+
+    /// RFC 7588 §4.1: fragment the inner packet where that is allowed, else tell its sender.
+    fn handle_too_big(&mut self, now: Time, packet: &Packet<'_>, mtu: u16) {
+        if packet.version() == Version::V4 && !packet.dont_fragment() {
+            let (version, tos) = (packet.version(), packet.tos());
+            let fragmented = fragment::fragment(packet, usize::from(mtu), |header, payload| {
+                self.enqueue(version, tos, [header, payload]);
+            });
+            if fragmented.is_err() {
+                self.drops.count(Drop::TooBig, 1);
+            }
+            return;
+        }
+        self.drops.count(Drop::TooBig, 1);
+        if now < self.next_icmp || self.icmp.len() >= MAX_ICMP_QUEUED {
+            return;
+        }
+        let mut message = vec![0; icmp::MAX_LEN];
+        if let Some(len) = icmp::too_big(packet, mtu, None, &mut message) {
+            message.truncate(len);
+            self.icmp.push_back(message);
+            self.next_icmp = now + ICMP_INTERVAL;
+        }
+    }
+
+    fn enqueue(&mut self, version: Version, inner_tos: u8, pieces: [&[u8]; 2]) {
+        let header = Header {
+            key: self.key,
+            sequence: self.numbered.then_some(self.next_seq),
+            protocol: match version {
+                Version::V4 => Protocol::Ipv4,
+                Version::V6 => Protocol::Ipv6,
+            },
+        };
+        let inner_len = pieces[0].len() + pieces[1].len();
+        let len = header.buffer_len() + inner_len;
+        let Some(path) = self.scheduler.pick(self.shared.usable(), len) else {
+            self.drops.count(Drop::NoPath, 1);
+            return;
+        };
+        if self.numbered {
+            self.next_seq = self.next_seq.next();
+        }
+        let mut header_bytes = [0; gre::MAX_SENT_BYTES];
+        let header_len = header.emit(&mut header_bytes);
+        let tos = ecn::outer_tos(inner_tos);
+        self.train_for(path, tos, len).push(
+            tos,
+            len,
+            [&header_bytes[..header_len], pieces[0], pieces[1]],
+        );
+        self.tx_packets += 1;
+        self.tx_bytes += inner_len as u64;
+    }
+
+    /// The path's open train, or a new one when that cannot take the datagram.
+    fn train_for(&mut self, path: PathId, tos: u8, len: usize) -> &mut Train {
+        let open = &mut self.open[path.index()];
+        if let Some(train) = open.take_if(|train| !train.fits(tos, len)) {
+            self.ready.push_back(train);
+        }
+        let spare = &mut self.spare;
+        open.get_or_insert_with(|| match spare.pop() {
+            Some(mut train) => {
+                train.reset(path);
+                train
+            }
+            None => Train::new(path),
+        })
+    }
+
+    /// The next train to be sent. When this returns `None`, everything handed out before must have
+    /// been sent (or reported by [`Outbound::not_sent`]): the probes' watermark says so.
+    pub fn poll_transmit(&mut self) -> Option<Transmit<'_>> {
+        self.spare.extend(self.leaving.take());
+        let next = loop {
+            let ready = self.ready.pop_front();
+            let train = ready.or_else(|| self.open.iter_mut().find_map(Option::take));
+            let Some(train) = train else {
+                self.publish();
+                return None;
+            };
+            match self.remotes[train.path.index()] {
+                Some(to) => break (train, to),
+                None => {
+                    self.drops.count(Drop::NoPath, train.datagrams as u64);
+                    self.spare.push(train);
+                }
+            }
+        };
+        let (train, to) = next;
+        let sent = &mut self.unpublished[train.path.index()];
+        sent.0 += train.datagrams as u64;
+        sent.1 += train.bytes().len() as u64;
+        let train = self.leaving.insert(train);
+        Some(Transmit {
+            path: train.path,
+            to,
+            tos: train.tos,
+            segment_size: train.segment_size,
+            datagrams: train.datagrams,
+            contents: train.bytes(),
+        })
+    }
+
+    fn publish(&mut self) {
+        for (index, sent) in self.unpublished.iter_mut().enumerate() {
+            let (packets, bytes) = std::mem::take(sent);
+            if let Some(path) = PathId::new(index).filter(|_| packets != 0) {
+                self.shared.count_sent(path, packets, bytes);
+            }
+        }
+        self.shared.next_seq.store(self.next_seq.value(), Ordering::Release);
+    }
+
+    /// Says that `datagrams` of the train from the last [`Outbound::poll_transmit`], of `bytes`
+    /// altogether, could not be sent.
+    pub fn not_sent(&mut self, path: PathId, datagrams: usize, bytes: usize, why: Drop) {
+        self.drops.count(why, datagrams as u64);
+        let sent = &mut self.unpublished[path.index()];
+        sent.0 = sent.0.saturating_sub(datagrams as u64);
+        sent.1 = sent.1.saturating_sub(bytes as u64);
+    }
+
+    /// The next packet to be written back to the TUN: an ICMP "too big".
+    pub fn poll_tun(&mut self) -> Option<&[u8]> {
+        self.icmp_written = self.icmp.pop_front()?;
+        Some(&self.icmp_written)
+    }
+
+    /// Packets and inner bytes handed to paths so far.
+    #[must_use]
+    pub fn sent(&self) -> (u64, u64) {
+        (self.tx_packets, self.tx_bytes)
+    }
+
+    /// What this half has dropped.
+    #[must_use]
+    pub fn drops(&self) -> &Drops {
+        &self.drops
+    }
+}
