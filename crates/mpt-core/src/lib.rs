@@ -1,4 +1,7 @@
 //! The multipath GRE-in-UDP tunnel without I/O.
 #![forbid(unsafe_code)]
 
+pub mod checksum;
 pub mod control;
+pub mod ecn;
+pub mod ip;
