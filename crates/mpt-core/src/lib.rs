@@ -4,4 +4,6 @@
 pub mod checksum;
 pub mod control;
 pub mod ecn;
+pub mod fragment;
+pub mod icmp;
 pub mod ip;
