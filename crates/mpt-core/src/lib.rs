@@ -1,4 +1,9 @@
 //! The multipath GRE-in-UDP tunnel without I/O.
 #![forbid(unsafe_code)]
 
+pub mod checksum;
 pub mod control;
+pub mod ecn;
+pub mod fragment;
+pub mod icmp;
+pub mod ip;
