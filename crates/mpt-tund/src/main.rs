@@ -1,2 +1,141 @@
-//! The MPT daemon.
-fn main() {}
+//! The MPT daemon: command line and logs. What it does stands in `daemon`.
+
+#[allow(dead_code, reason = "until the daemon uses all of it")]
+mod config;
+mod daemon;
+
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+use tracing_subscriber::filter::LevelFilter;
+
+/// A multipath tunnel: one TUN interface over several UDP paths.
+///
+/// mpt-tund opens a TUN interface for each configuration, shares the packets that are routed into
+/// it among several UDP paths (GRE-in-UDP, RFC 8086), and puts those of the peer back in order.
+/// mpt-ctl shows and changes a running tunnel.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 80, after_long_help = AFTER_HELP)]
+struct Arguments {
+    /// A tunnel's file, or a folder of them; may be repeated
+    ///
+    /// A folder stands for every *.toml in it, in the order of their names. Each file is one
+    /// tunnel; one daemon runs them all.
+    #[arg(
+        long,
+        short,
+        value_name = "FILE|DIR",
+        default_value = "/etc/mpt",
+        value_hint = clap::ValueHint::AnyPath
+    )]
+    config: Vec<PathBuf>,
+
+    /// Check the configuration and stop
+    ///
+    /// Prints a line for each tunnel that is right, and FILE:LINE:COLUMN with what is wrong and
+    /// what to write instead for each file that is not. Opens nothing and needs no privileges.
+    #[arg(long)]
+    check: bool,
+
+    /// How much to log
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    log: LogLevel,
+}
+
+/// Least importance of what is logged.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LogLevel {
+    /// The tunnel cannot go on
+    Error,
+    /// And what an operator should act on
+    Warn,
+    /// And changes of state
+    Info,
+    /// And decisions
+    Debug,
+    /// And packets: slow
+    Trace,
+}
+
+const AFTER_HELP: &str = "\
+Files:
+  /etc/mpt/*.toml     One tunnel each. docs/configuration.md explains every key,
+                      conf/ holds examples.
+  /run/mpt/NAME.sock  Control socket of the tunnel NAME, for mpt-ctl.
+  /dev/net/tun        Must exist (modprobe tun).
+
+Signals:
+  SIGTERM, SIGINT     Stop: interfaces, routes and sockets are removed.
+  SIGHUP              Read the configuration again. Paths that did not change lose
+                      no packet; a file with a mistake changes nothing.
+
+Privileges:
+  CAP_NET_ADMIN, and CAP_NET_RAW for paths that name an interface. --check needs
+  none.
+
+Exit status:
+  0  Stopped by a signal; with --check: all is right.
+  1  The configuration is wrong, or a tunnel cannot run. Standard error says why.
+  2  The command line is wrong.
+
+Examples:
+  mpt-tund                             Run every tunnel of /etc/mpt.
+  mpt-tund --check -c ./office.toml    Is this file right?
+  mpt-tund -c a.toml -c b.toml --log debug
+                                       Run two tunnels and say why things happen.
+  systemctl reload mpt                 After a change of a file, under systemd.";
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let loaded = config::load(&arguments.config);
+    if arguments.check {
+        for config in &loaded.configs {
+            println!(
+                "{}: ok ({}, {} paths)",
+                config.tunnel.name,
+                config.file.display(),
+                config.paths.len()
+            );
+        }
+    }
+    for mistake in &loaded.mistakes {
+        eprintln!("{mistake}");
+    }
+    if !loaded.mistakes.is_empty() {
+        return ExitCode::FAILURE;
+    }
+    if arguments.check {
+        return ExitCode::SUCCESS;
+    }
+    start_log(arguments.log);
+    match daemon::run(loaded.configs) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Logs go to standard error, with times unless the journal adds its own.
+fn start_log(level: LogLevel) {
+    let filter = match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    };
+    let log = tracing_subscriber::fmt()
+        .with_max_level(filter)
+        .with_target(false)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
+    if std::env::var_os("JOURNAL_STREAM").is_some() {
+        log.without_time().init();
+    } else {
+        log.init();
+    }
+}

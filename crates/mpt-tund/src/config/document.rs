@@ -1,0 +1,431 @@
+//! A TOML text read by hand, so that each mistake is told where it stands and with its remedy.
+//!
+//! A derived deserialiser says what it expected; a person who wrote the file wants to know what to
+//! write instead. So the text is parsed into a tree that keeps the byte range of each key and value
+//! ([`toml::de::DeTable`]), and [`Section`] and [`Entry`] walk it: a section refuses keys that it
+//! does not know before anything else is looked at, an entry turns its value into a type or into a
+//! [`Mistake`].
+
+use std::fmt;
+use std::ops::{Range, RangeInclusive};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// How alike a misspelt key must be to a known one to be asked "did you mean"; 0 to 1.
+const ALIKE: f64 = 0.8;
+
+/// Where something stands in a file; both count from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Line.
+    pub(crate) line: usize,
+    /// Column, in characters.
+    pub(crate) column: usize,
+}
+
+/// Something wrong in a configuration: where, what, and what to do about it.
+///
+/// It is shown as two lines, the first of which editors and `grep` readers understand:
+/// `FILE:LINE:COLUMN: what` and an indented `help: …`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mistake {
+    /// The file or folder.
+    pub(crate) file: PathBuf,
+    /// The place in it; none when the file as such is the trouble.
+    pub(crate) place: Option<Place>,
+    /// What is wrong.
+    pub(crate) what: String,
+    /// What to write or to do instead.
+    pub(crate) remedy: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.file.display())?;
+        if let Some(place) = self.place {
+            write!(f, "{}:{}:", place.line, place.column)?;
+        }
+        write!(f, " {}\n  help: {}", self.what, self.remedy)
+    }
+}
+
+impl std::error::Error for Mistake {}
+
+/// The text of one file, and its name for the mistakes in it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) file: &'a Path,
+    pub(super) text: &'a str,
+}
+
+impl<'a> Source<'a> {
+    /// A mistake at a byte range of the text.
+    pub(super) fn mistake(
+        &self,
+        span: &Range<usize>,
+        what: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Mistake {
+        Mistake {
+            file: self.file.to_owned(),
+            place: Some(self.place(span)),
+            what: what.into(),
+            remedy: remedy.into(),
+        }
+    }
+
+    /// Line and column of the start of a byte range.
+    pub(super) fn place(&self, span: &Range<usize>) -> Place {
+        let before = self.text.get(..span.start).unwrap_or(self.text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Place {
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+        }
+    }
+
+    /// Parses the text, without a look at what it says.
+    ///
+    /// # Errors
+    /// What TOML's syntax does not allow, a key given twice included.
+    pub(super) fn parse(&self) -> Result<Spanned<DeTable<'a>>, Mistake> {
+        DeTable::parse(self.text).map_err(|error| {
+            let what = error.message().replace('\n', ", ");
+            self.mistake(
+                &error.span().unwrap_or(0..0),
+                format!("this is not TOML: {what}"),
+                "a section is [name] on a line, a setting is key = value, text and addresses \
+                 stand in double quotes, each key once",
+            )
+        })
+    }
+}
+
+/// What a section may contain, and what is named when it contains something else.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Schema {
+    /// As a person calls the section: `[tunnel]`; empty for the file itself.
+    pub(super) title: &'static str,
+    /// Keys that have a meaning here.
+    pub(super) keys: &'static [&'static str],
+    /// Keys that documents mention and this version does not have.
+    pub(super) planned: &'static [&'static str],
+}
+
+/// One table of the file, all of whose keys are known.
+#[derive(Debug)]
+pub(super) struct Section<'a> {
+    source: Source<'a>,
+    schema: Schema,
+    table: &'a DeTable<'a>,
+    span: Range<usize>,
+}
+
+impl<'a> Section<'a> {
+    /// Looks at a table as the section that `schema` describes; `elsewhere` are the other sections,
+    /// for a key that stands in the wrong one.
+    ///
+    /// # Errors
+    /// The first key, in the order of the file, that does not belong here.
+    pub(super) fn open(
+        source: Source<'a>,
+        schema: Schema,
+        table: &'a DeTable<'a>,
+        span: Range<usize>,
+        elsewhere: &[Schema],
+    ) -> Result<Self, Mistake> {
+        let stray = table
+            .keys()
+            .filter(|key| !schema.keys.contains(&key.get_ref().as_ref()))
+            .min_by_key(|key| key.span().start);
+        if let Some(key) = stray {
+            return Err(stray_key(
+                source,
+                schema,
+                key.get_ref(),
+                &key.span(),
+                elsewhere,
+            ));
+        }
+        Ok(Section {
+            source,
+            schema,
+            table,
+            span,
+        })
+    }
+
+    /// The value of a key, when the section has it.
+    pub(super) fn get(&self, key: &'static str) -> Option<Entry<'a>> {
+        debug_assert!(
+            self.schema.keys.contains(&key),
+            "{key} is missing in the schema"
+        );
+        let value = self.table.get(key)?;
+        Some(Entry {
+            source: self.source,
+            key,
+            value,
+        })
+    }
+
+    /// The value of a key that must be given.
+    ///
+    /// # Errors
+    /// The key is absent; `remedy` says what to add.
+    pub(super) fn required(&self, key: &'static str, remedy: &str) -> Result<Entry<'a>, Mistake> {
+        self.get(key)
+            .ok_or_else(|| self.mistake(format!("{} has no `{key}`", self.schema.title), remedy))
+    }
+
+    /// A mistake at one of the section's values, or at its head when that one is a default.
+    pub(super) fn mistake_at(
+        &self,
+        entry: Option<Entry<'_>>,
+        what: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Mistake {
+        match entry {
+            Some(entry) => entry.mistake(what, remedy),
+            None => self.mistake(what, remedy),
+        }
+    }
+
+    /// A mistake of the section as a whole, told at its head.
+    pub(super) fn mistake(&self, what: impl Into<String>, remedy: impl Into<String>) -> Mistake {
+        self.source.mistake(&self.span, what, remedy)
+    }
+}
+
+/// The mistake of a key that a section does not have, and the best guess at what was meant.
+fn stray_key(
+    source: Source<'_>,
+    schema: Schema,
+    key: &str,
+    span: &Range<usize>,
+    elsewhere: &[Schema],
+) -> Mistake {
+    let top = schema.title.is_empty();
+    if schema.planned.contains(&key) {
+        let name = if top {
+            format!("[{key}]")
+        } else {
+            format!("`{key}`")
+        };
+        return source.mistake(
+            span,
+            format!("{name} is not built yet"),
+            "remove it: this version would ignore it, and a setting that does nothing misleads",
+        );
+    }
+    let what = if top {
+        format!("unknown section or key `{key}`")
+    } else {
+        format!("unknown key `{key}` in {}", schema.title)
+    };
+    if let Some(meant) = most_alike(key, schema.keys) {
+        return source.mistake(span, what, format!("did you mean `{meant}`?"));
+    }
+    let home = elsewhere.iter().find(|other| other.keys.contains(&key));
+    if let Some(home) = home.filter(|home| !home.title.is_empty()) {
+        return source.mistake(span, what, format!("`{key}` belongs into {}", home.title));
+    }
+    let kind = if top { "sections" } else { "keys" };
+    source.mistake(
+        span,
+        what,
+        format!("the {kind} here are {}", schema.keys.join(", ")),
+    )
+}
+
+/// The known word that a misspelt one most likely stands for.
+fn most_alike(word: &str, known: &[&'static str]) -> Option<&'static str> {
+    let likeness = |candidate: &str| strsim::jaro_winkler(&word.to_lowercase(), candidate);
+    known
+        .iter()
+        .map(|candidate| (likeness(candidate), *candidate))
+        .filter(|(alike, _)| *alike >= ALIKE)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}
+
+/// The value of one key, or one element of a list that stands there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry<'a> {
+    source: Source<'a>,
+    key: &'static str,
+    value: &'a Spanned<DeValue<'a>>,
+}
+
+impl<'a> Entry<'a> {
+    /// A mistake of this value.
+    pub(super) fn mistake(&self, what: impl Into<String>, remedy: impl Into<String>) -> Mistake {
+        self.source.mistake(&self.span(), what, remedy)
+    }
+
+    /// Bytes of the file that hold the value.
+    pub(super) fn span(&self) -> Range<usize> {
+        self.value.span()
+    }
+
+    /// Where the value stands.
+    pub(super) fn place(&self) -> Place {
+        self.source.place(&self.span())
+    }
+
+    /// Whether the value is the text "auto".
+    pub(super) fn is_auto(&self) -> bool {
+        self.value.get_ref().as_str() == Some("auto")
+    }
+
+    /// Whether the value is the integer 0.
+    pub(super) fn is_zero(&self) -> bool {
+        let integer = self.value.get_ref().as_integer();
+        integer.is_some_and(|digits| {
+            digits
+                .as_str()
+                .trim_start_matches(['-', '+', '0'])
+                .is_empty()
+        })
+    }
+
+    /// Whether the value is a table.
+    pub(super) fn is_section(&self) -> bool {
+        self.value.get_ref().is_table()
+    }
+
+    fn wrong_type(&self, wanted: &str, remedy: impl Into<String>) -> Mistake {
+        let found = match self.value.get_ref() {
+            DeValue::String(_) => "text",
+            DeValue::Integer(_) => "an integer",
+            DeValue::Float(_) => "a number with a fraction",
+            DeValue::Boolean(_) => "true or false",
+            DeValue::Datetime(_) => "a date",
+            DeValue::Array(_) => "a list",
+            DeValue::Table(_) => "a section",
+        };
+        self.mistake(
+            format!("`{}` must be {wanted}, not {found}", self.key),
+            remedy,
+        )
+    }
+
+    /// The value as text; `example` is a right one.
+    ///
+    /// # Errors
+    /// It is of another type.
+    pub(super) fn text(&self, example: &str) -> Result<&'a str, Mistake> {
+        let value: &'a DeValue<'a> = self.value.get_ref();
+        value.as_str().ok_or_else(|| {
+            let remedy = format!("write {} = \"{example}\"", self.key);
+            self.wrong_type("text in double quotes", remedy)
+        })
+    }
+
+    /// The value as an integer within a range of at most 64 bits.
+    ///
+    /// # Errors
+    /// It is of another type or out of the range; both say the range and `unit`.
+    pub(super) fn integer(&self, range: RangeInclusive<u64>, unit: &str) -> Result<u64, Mistake> {
+        let unit = if unit.is_empty() {
+            String::new()
+        } else {
+            format!(" {unit}")
+        };
+        let remedy = format!(
+            "write a whole number from {} to {}{unit}, without quotes",
+            grouped(*range.start()),
+            grouped(*range.end())
+        );
+        let DeValue::Integer(digits) = self.value.get_ref() else {
+            return Err(self.wrong_type("an integer", remedy));
+        };
+        u64::from_str_radix(digits.as_str(), digits.radix())
+            .ok()
+            .filter(|number| range.contains(number))
+            .ok_or_else(|| {
+                self.mistake(format!("`{}` is {digits}: out of range", self.key), remedy)
+            })
+    }
+
+    /// The value as a time with its unit, within a range.
+    ///
+    /// # Errors
+    /// It has no unit, is not a time, or is out of the range.
+    pub(super) fn duration(&self, range: RangeInclusive<Duration>) -> Result<Duration, Mistake> {
+        let range_said = format!(
+            "from {} to {}",
+            humantime::format_duration(*range.start()),
+            humantime::format_duration(*range.end())
+        );
+        let remedy = format!(
+            "write a time with its unit, like {} = \"200ms\" or \"1s\", {range_said}",
+            self.key
+        );
+        let DeValue::String(text) = self.value.get_ref() else {
+            return Err(self.wrong_type("a time in double quotes", remedy));
+        };
+        let time = humantime::parse_duration(text.trim()).map_err(|error| {
+            self.mistake(
+                format!("`{}` is \"{text}\": {error}", self.key),
+                remedy.clone(),
+            )
+        })?;
+        if !range.contains(&time) {
+            let what = format!("`{}` is \"{text}\": out of range", self.key);
+            return Err(self.mistake(what, remedy));
+        }
+        Ok(time)
+    }
+
+    /// The elements of a list; `example` is an element.
+    ///
+    /// # Errors
+    /// It is no list, or has more than `limit` elements.
+    pub(super) fn list(&self, limit: usize, example: &str) -> Result<Vec<Entry<'a>>, Mistake> {
+        let value: &'a DeValue<'a> = self.value.get_ref();
+        let Some(list) = value.as_array() else {
+            let remedy = format!("write {} = [{example}]", self.key);
+            return Err(self.wrong_type("a list", remedy));
+        };
+        if list.len() > limit {
+            let what = format!("`{}` has {} elements", self.key, list.len());
+            return Err(self.mistake(what, format!("at most {limit} are possible")));
+        }
+        let entry = |value| Entry { value, ..*self };
+        Ok(list.iter().map(entry).collect())
+    }
+
+    /// The value as a section of the file; `elsewhere` as in [`Section::open`].
+    ///
+    /// # Errors
+    /// It is no table, or has keys that the schema does not.
+    pub(super) fn section(
+        &self,
+        schema: Schema,
+        elsewhere: &[Schema],
+    ) -> Result<Section<'a>, Mistake> {
+        let value: &'a DeValue<'a> = self.value.get_ref();
+        let Some(table) = value.as_table() else {
+            let remedy = format!("write {} on a line, its keys below", schema.title);
+            return Err(self.wrong_type("a section", remedy));
+        };
+        Section::open(self.source, schema, table, self.span(), elsewhere)
+    }
+}
+
+/// An integer with its thousands apart: 32,768.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

@@ -1,0 +1,261 @@
+//! The configuration: one TOML file is one tunnel.
+//!
+//! A file goes through three hands. `document` parses the text into a tree that remembers where
+//! everything stands and refuses what no section knows; `parse` turns each section into types that
+//! cannot be wrong (an address with its port, a time, a name that the kernel takes), defaults
+//! filled in; `validate` looks at what only several values together can get wrong, within a file and
+//! between the files of one daemon. What comes out is a [`Config`] that the daemon may use without
+//! a question, and every way out on the road is a [`Mistake`] that names file, line, column and
+//! remedy. All of it happens before anything is opened, so `--check` needs no privileges.
+//!
+//! `save` goes the other way: settings that were changed while the tunnel ran are written into the
+//! file, around its comments. `difference` says what a reload has to do.
+//!
+//! Every key works or is not there. A later part adds one by a field here, its name in a schema in
+//! `parse`, and a line in docs/configuration.md.
+
+mod document;
+mod parse;
+mod validate;
+mod values;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path as FilePath, PathBuf};
+use std::time::Duration;
+
+use mpt_core::control::LatePolicy;
+
+pub(crate) use document::Mistake;
+
+/// UDP port of GRE-in-UDP (RFC 8086 §3.1), on both sides unless configured.
+pub(crate) const DEFAULT_PORT: u16 = 4754;
+/// Most paths of a tunnel.
+pub(crate) const MAX_PATHS: usize = 16;
+/// Largest reorder window, in packets.
+pub(crate) const MAX_WINDOW: u32 = 32_768;
+/// Largest weight of a path.
+pub(crate) const MAX_WEIGHT: u32 = 1_000_000;
+/// Weight of a path that names none.
+pub(crate) const DEFAULT_WEIGHT: u32 = 100;
+/// Most tunnels in one daemon.
+pub(crate) const MAX_TUNNELS: usize = 64;
+/// Largest configuration file, in bytes.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
+
+/// The configuration of one tunnel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Config {
+    /// The file that it was read from.
+    pub(crate) file: PathBuf,
+    /// The tunnel as such.
+    pub(crate) tunnel: Tunnel,
+    /// The receiving side's reorder window.
+    pub(crate) reorder: Reorder,
+    /// The control socket.
+    pub(crate) control: Control,
+    /// The paths, in the order of the file: 1 to [`MAX_PATHS`], names and local sockets distinct.
+    pub(crate) paths: Vec<Path>,
+}
+
+/// Section `[tunnel]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tunnel {
+    /// The TUN interface, a name that the kernel accepts.
+    pub(crate) name: String,
+    /// Addresses of the interface with their prefix lengths, without repetition.
+    pub(crate) addresses: Vec<(IpAddr, u8)>,
+    /// Prefixes reached through the tunnel, host bits zero, without repetition.
+    pub(crate) routes: Vec<(IpAddr, u8)>,
+    /// MTU of the interface in bytes, if it is given; [`Config::mtu`] has the one to use.
+    pub(crate) mtu: Option<u16>,
+    /// Local UDP port of paths that name none (already part of each [`Path::local`]).
+    pub(crate) port: u16,
+    /// GRE key, sent and expected when given (RFC 2890 §2.1).
+    pub(crate) key: Option<u32>,
+    /// How packets are shared among paths.
+    pub(crate) scheduler: Scheduler,
+}
+
+/// How packets are shared among paths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scheduler {
+    /// Bytes in proportion to the paths' weights.
+    Weighted,
+    /// By what each path turns out to carry; so far by weight.
+    Adaptive,
+}
+
+impl Scheduler {
+    /// The name in the configuration.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Scheduler::Weighted => "weighted",
+            Scheduler::Adaptive => "adaptive",
+        }
+    }
+}
+
+/// Section `[reorder]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reorder {
+    /// Sequence numbers that may be held, 0 (off) to [`MAX_WINDOW`].
+    pub(crate) window: u32,
+    /// Longest that a packet may be held, 1 ms to 10 s.
+    pub(crate) max_buffer_delay: Duration,
+    /// What happens to packets that arrive after their gap has ended.
+    pub(crate) late: LatePolicy,
+}
+
+impl Default for Reorder {
+    fn default() -> Self {
+        Reorder {
+            window: 1024,
+            max_buffer_delay: Duration::from_millis(300),
+            late: LatePolicy::Deliver,
+        }
+    }
+}
+
+/// Section `[control]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Control {
+    /// Path name of the Unix socket that `mpt-ctl` talks to; absolute.
+    pub(crate) socket: PathBuf,
+}
+
+/// One of `[[paths]]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Path {
+    /// The path's name, unique in the tunnel.
+    pub(crate) name: String,
+    /// Local socket. Its address is unspecified only where `interface` is given.
+    pub(crate) local: SocketAddr,
+    /// The peer's socket, of the same family; never unspecified.
+    pub(crate) remote: SocketAddr,
+    /// Device that the socket is bound to.
+    pub(crate) interface: Option<String>,
+    /// Relative share of bytes, 1 to [`MAX_WEIGHT`].
+    pub(crate) weight: u32,
+    /// Probe interval, 10 ms to 60 s.
+    pub(crate) keepalive: Duration,
+    /// Silence after which the path is down; at least two probe intervals.
+    pub(crate) dead_after: Duration,
+}
+
+impl Config {
+    /// Reads and checks one file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the first mistake in it.
+    pub(crate) fn read(file: &FilePath) -> Result<Config, Mistake> {
+        parse::file(file).map(|(config, _)| config)
+    }
+
+    /// MTU of the TUN interface in bytes: the one configured, else what fits 1500-byte paths. The
+    /// overhead is 20 (IPv4) or 40 (IPv6) + 8 (UDP) + 8 (GRE with sequence number) + 4 with a key.
+    pub(crate) fn mtu(&self) -> u16 {
+        let outer = if self.paths.iter().all(|path| path.local.is_ipv4()) {
+            20
+        } else {
+            40
+        };
+        let key = if self.tunnel.key.is_some() { 4 } else { 0 };
+        self.tunnel.mtu.unwrap_or(1500 - outer - 8 - 8 - key)
+    }
+}
+
+/// What reading all configurations of a daemon brought: the good ones and what is wrong with the
+/// others. The daemon starts only when nothing is wrong.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    /// Tunnels without a mistake, in the order of the arguments and of the folders' names.
+    pub(crate) configs: Vec<Config>,
+    /// Mistakes, at most one a file.
+    pub(crate) mistakes: Vec<Mistake>,
+}
+
+/// Reads all configurations: each argument is a file, or a folder whose `*.toml` are read in the
+/// order of their names (hidden files are not). A file that is named twice is read once.
+pub(crate) fn load(arguments: &[PathBuf]) -> Loaded {
+    let mut loaded = Loaded::default();
+    let mut files = Vec::new();
+    for argument in arguments {
+        match files_of(argument) {
+            Ok(found) => files.extend(found),
+            Err(mistake) => loaded.mistakes.push(mistake),
+        }
+    }
+    let mut seen = Vec::new();
+    files.retain(|file| {
+        let known_as = file.canonicalize().unwrap_or_else(|_| file.clone());
+        let new = !seen.contains(&known_as);
+        seen.push(known_as);
+        new
+    });
+    if let Some(extra) = files.get(MAX_TUNNELS) {
+        loaded.mistakes.push(Mistake {
+            file: extra.clone(),
+            place: None,
+            what: format!("one tunnel too many: {} files", files.len()),
+            remedy: format!("one daemon runs at most {MAX_TUNNELS} tunnels, start another one"),
+        });
+        files.truncate(MAX_TUNNELS);
+    }
+    let mut accepted = Vec::new();
+    for file in files {
+        let read = parse::file(&file)
+            .and_then(|(config, places)| validate::beside(&accepted, config, places));
+        match read {
+            Ok(tunnel) => accepted.push(tunnel),
+            Err(mistake) => loaded.mistakes.push(mistake),
+        }
+    }
+    loaded.configs = accepted.into_iter().map(|(config, _)| config).collect();
+    loaded
+}
+
+/// The file itself, or the `*.toml` of a folder.
+fn files_of(argument: &FilePath) -> Result<Vec<PathBuf>, Mistake> {
+    let trouble = |what: String, remedy: &str| Mistake {
+        file: argument.to_owned(),
+        place: None,
+        what,
+        remedy: remedy.to_owned(),
+    };
+    let unreadable = |error: std::io::Error| {
+        trouble(
+            format!("cannot be read: {error}"),
+            if error.kind() == std::io::ErrorKind::NotFound {
+                "create it, one .toml file for each tunnel, or name another file or folder with \
+                 --config"
+            } else {
+                "make it readable for the user that runs mpt-tund"
+            },
+        )
+    };
+    if !argument.metadata().map_err(unreadable)?.is_dir() {
+        return Ok(vec![argument.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in argument.read_dir().map_err(unreadable)? {
+        let file = entry.map_err(unreadable)?.path();
+        let hidden = file
+            .file_name()
+            .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !hidden
+            && file
+                .extension()
+                .is_some_and(|extension| extension == "toml")
+        {
+            files.push(file);
+        }
+    }
+    if files.is_empty() {
+        return Err(trouble(
+            "there is no .toml file in this folder".to_owned(),
+            "put one .toml file for each tunnel there; docs/configuration.md has the keys",
+        ));
+    }
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,345 @@
+//! A file's sections into a [`Config`]: keys, defaults and ranges.
+
+use std::io::Read as _;
+use std::ops::RangeInclusive;
+use std::path::Path as FilePath;
+use std::time::Duration;
+
+use mpt_core::control::LatePolicy;
+
+use super::document::{Entry, Mistake, Place, Schema, Section, Source};
+use super::values::{self, End, PrefixKind};
+use super::{
+    Config, Control, DEFAULT_PORT, DEFAULT_WEIGHT, MAX_FILE_BYTES, MAX_PATHS, MAX_WEIGHT,
+    MAX_WINDOW, Path, Reorder, Scheduler, Tunnel, validate,
+};
+
+/// Most addresses, and most routes, of a tunnel.
+const MAX_PREFIXES: usize = 1024;
+/// MTU of a TUN interface, in bytes. The least is what every IPv4 host takes (RFC 791 §3.2).
+const MTU_RANGE: RangeInclusive<u64> = 576..=65_000;
+const MAX_BUFFER_DELAY_RANGE: RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_secs(10);
+const KEEPALIVE_RANGE: RangeInclusive<Duration> =
+    Duration::from_millis(10)..=Duration::from_secs(60);
+const DEAD_AFTER_RANGE: RangeInclusive<Duration> =
+    Duration::from_millis(20)..=Duration::from_secs(600);
+
+const FILE: Schema = Schema {
+    title: "",
+    keys: &["tunnel", "reorder", "control", "paths"],
+    planned: &["recovery", "crypto"],
+};
+const TUNNEL: Schema = Schema {
+    title: "[tunnel]",
+    keys: &[
+        "name",
+        "addresses",
+        "routes",
+        "mtu",
+        "port",
+        "key",
+        "scheduler",
+    ],
+    planned: &["offload"],
+};
+const REORDER: Schema = Schema {
+    title: "[reorder]",
+    keys: &["window", "max_buffer_delay", "late"],
+    planned: &["mode"],
+};
+const CONTROL: Schema = Schema {
+    title: "[control]",
+    keys: &["socket"],
+    planned: &[],
+};
+const PATHS: Schema = Schema {
+    title: "[[paths]]",
+    keys: &[
+        "name",
+        "local",
+        "remote",
+        "interface",
+        "weight",
+        "keepalive",
+        "dead_after",
+    ],
+    planned: &[],
+};
+const ALL: [Schema; 5] = [FILE, TUNNEL, REORDER, CONTROL, PATHS];
+
+/// Where a file says what other files must not say too.
+#[derive(Debug, Clone)]
+pub(super) struct Places {
+    /// The tunnel's name.
+    pub(super) name: Place,
+    /// The control socket; the tunnel's name where it is not given.
+    pub(super) socket: Place,
+    /// The local end of each path.
+    pub(super) locals: Vec<Place>,
+}
+
+/// Reads and checks one file.
+pub(super) fn file(file: &FilePath) -> Result<(Config, Places), Mistake> {
+    let trouble = |what: String, remedy: &str| Mistake {
+        file: file.to_owned(),
+        place: None,
+        what,
+        remedy: remedy.to_owned(),
+    };
+    let mut bytes = Vec::new();
+    std::fs::File::open(file)
+        .and_then(|opened| opened.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|error| {
+            trouble(
+                format!("cannot be read: {error}"),
+                "make it a file that the user who runs mpt-tund can read",
+            )
+        })?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(trouble(
+            "is too large for a configuration".to_owned(),
+            "a configuration has at most 1 MiB",
+        ));
+    }
+    match std::str::from_utf8(&bytes) {
+        Ok(text) => parse(Source { file, text }),
+        Err(error) => {
+            let valid = bytes.get(..error.valid_up_to()).unwrap_or_default();
+            let before = String::from_utf8_lossy(valid);
+            let text = before.as_ref();
+            Err(Source { file, text }.mistake(
+                &(text.len()..text.len()),
+                "this is not text in UTF-8",
+                "save the file in UTF-8",
+            ))
+        }
+    }
+}
+
+/// Parses and checks the text of one file.
+pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
+    let tree = source.parse()?;
+    let root = Section::open(source, FILE, tree.get_ref(), 0..0, &ALL)?;
+
+    let head = root.get("tunnel").ok_or_else(|| {
+        root.mistake(
+            "there is no [tunnel] section",
+            "add [tunnel] with name = \"mpt0\"",
+        )
+    })?;
+    let head = head.section(TUNNEL, &ALL)?;
+    let (mut tunnel, name) = tunnel(&head)?;
+    let reorder = match root.get("reorder") {
+        Some(section) => reorder(&section.section(REORDER, &ALL)?)?,
+        None => Reorder::default(),
+    };
+    let mut control = Control {
+        socket: format!("/run/mpt/{}.sock", tunnel.name).into(),
+    };
+    let mut socket = name;
+    if let Some(section) = root.get("control")
+        && let Some(entry) = section.section(CONTROL, &ALL)?.get("socket")
+    {
+        control.socket = values::socket_path(entry)?;
+        socket = entry.place();
+    }
+    let sections = path_sections(&root)?;
+    let (paths, locals) = paths(&sections, tunnel.port)?;
+    tunnel.scheduler = scheduler(&head, &sections)?;
+
+    let config = Config {
+        file: source.file.to_owned(),
+        tunnel,
+        reorder,
+        control,
+        paths,
+    };
+    validate::mtu(&config, &head)?;
+    Ok((
+        config,
+        Places {
+            name,
+            socket,
+            locals,
+        },
+    ))
+}
+
+fn tunnel(section: &Section<'_>) -> Result<(Tunnel, Place), Mistake> {
+    let name = section.required("name", "add name = \"mpt0\", the TUN interface to make")?;
+    let tunnel = Tunnel {
+        name: values::name(name, values::MAX_INTERFACE_BYTES, "mpt0")?.to_owned(),
+        addresses: prefixes(section.get("addresses"), PrefixKind::Address)?,
+        routes: prefixes(section.get("routes"), PrefixKind::Route)?,
+        mtu: number(section, "mtu", MTU_RANGE, "bytes")?,
+        port: number(section, "port", 1..=u64::from(u16::MAX), "")?.unwrap_or(DEFAULT_PORT),
+        key: number(section, "key", 0..=u64::from(u32::MAX), "")?,
+        scheduler: Scheduler::Adaptive,
+    };
+    Ok((tunnel, name.place()))
+}
+
+/// An optional integer; `range` must fit the type that is asked for.
+fn number<T: TryFrom<u64>>(
+    section: &Section<'_>,
+    key: &'static str,
+    range: RangeInclusive<u64>,
+    unit: &str,
+) -> Result<Option<T>, Mistake> {
+    debug_assert!(
+        T::try_from(*range.end()).is_ok(),
+        "the range of {key} is too large"
+    );
+    let Some(entry) = section.get(key) else {
+        return Ok(None);
+    };
+    Ok(T::try_from(entry.integer(range, unit)?).ok())
+}
+
+fn prefixes(
+    entry: Option<Entry<'_>>,
+    kind: PrefixKind,
+) -> Result<Vec<(std::net::IpAddr, u8)>, Mistake> {
+    let example = match kind {
+        PrefixKind::Address => "\"10.99.0.1/30\"",
+        PrefixKind::Route => "\"192.168.7.0/24\"",
+    };
+    let mut prefixes = Vec::new();
+    let Some(entry) = entry else {
+        return Ok(prefixes);
+    };
+    for element in entry.list(MAX_PREFIXES, example)? {
+        let prefix = values::prefix(element, kind)?;
+        if prefixes.contains(&prefix) {
+            let what = format!("\"{}/{}\" stands here twice", prefix.0, prefix.1);
+            return Err(element.mistake(what, "remove one of them"));
+        }
+        prefixes.push(prefix);
+    }
+    Ok(prefixes)
+}
+
+fn scheduler(tunnel: &Section<'_>, paths: &[Section<'_>]) -> Result<Scheduler, Mistake> {
+    let Some(entry) = tunnel.get("scheduler") else {
+        let weighted = paths.iter().any(|path| path.get("weight").is_some());
+        return Ok(if weighted {
+            Scheduler::Weighted
+        } else {
+            Scheduler::Adaptive
+        });
+    };
+    let remedy =
+        "write \"weighted\" (bytes by the paths' weights) or \"adaptive\" (so far the same)";
+    match entry.text("weighted")? {
+        "weighted" => Ok(Scheduler::Weighted),
+        "adaptive" => Ok(Scheduler::Adaptive),
+        name @ ("redundant" | "backup" | "flow") => {
+            let what = format!("the scheduler \"{name}\" is not built yet");
+            Err(entry.mistake(what, remedy))
+        }
+        name => Err(entry.mistake(format!("there is no scheduler \"{name}\""), remedy)),
+    }
+}
+
+fn reorder(section: &Section<'_>) -> Result<Reorder, Mistake> {
+    let mut reorder = Reorder::default();
+    for key in ["window", "max_buffer_delay"] {
+        if let Some(entry) = section.get(key).filter(Entry::is_auto) {
+            return Err(entry.mistake(
+                format!("{key} = \"auto\" is not built yet"),
+                "write a value, or leave the key out for the default",
+            ));
+        }
+    }
+    if let Some(window) = number(section, "window", 0..=u64::from(MAX_WINDOW), "packets")? {
+        reorder.window = window;
+    }
+    if let Some(entry) = section.get("max_buffer_delay") {
+        reorder.max_buffer_delay = entry.duration(MAX_BUFFER_DELAY_RANGE)?;
+    }
+    if let Some(entry) = section.get("late") {
+        reorder.late = match entry.text("deliver")? {
+            "deliver" => LatePolicy::Deliver,
+            "drop" => LatePolicy::Drop,
+            other => {
+                return Err(entry.mistake(
+                    format!("`late` is \"{other}\""),
+                    "write \"deliver\" (hand late packets on) or \"drop\" (RFC 2890's way)",
+                ));
+            }
+        };
+    }
+    Ok(reorder)
+}
+
+/// The elements of `[[paths]]`, their keys known.
+fn path_sections<'a>(root: &Section<'a>) -> Result<Vec<Section<'a>>, Mistake> {
+    let remedy = "add a [[paths]] section with name, local and remote for each uplink";
+    let Some(paths) = root.get("paths") else {
+        return Err(root.mistake("the tunnel has no paths", remedy));
+    };
+    if paths.is_section() {
+        let what = "[paths] is a single section, and paths are a list";
+        return Err(paths.mistake(what, "write [[paths]], once for each path"));
+    }
+    let elements = paths.list(usize::MAX, "{ name = \"fibre\", … }")?;
+    if elements.is_empty() {
+        return Err(paths.mistake("the tunnel has no paths", remedy));
+    }
+    if let Some(extra) = elements.get(MAX_PATHS) {
+        let what = format!("the tunnel has {} paths", elements.len());
+        return Err(extra.mistake(what, format!("a tunnel has at most {MAX_PATHS} paths")));
+    }
+    elements
+        .iter()
+        .map(|element| element.section(PATHS, &ALL))
+        .collect()
+}
+
+/// The paths, and where each one's `local` stands.
+fn paths(sections: &[Section<'_>], port: u16) -> Result<(Vec<Path>, Vec<Place>), Mistake> {
+    validate::some_weight(sections)?;
+    let mut paths = Vec::new();
+    let mut locals: Vec<Place> = Vec::new();
+    for section in sections {
+        let (path, local) = path(section, port)?;
+        validate::path(&path, section)?;
+        validate::path_beside(&paths, &locals, &path, section)?;
+        paths.push(path);
+        locals.push(local);
+    }
+    Ok((paths, locals))
+}
+
+fn path(section: &Section<'_>, port: u16) -> Result<(Path, Place), Mistake> {
+    let name = section.required("name", "add a name for the path, like name = \"fibre\"")?;
+    let local = section.required(
+        "local",
+        "add this host's address on the path, like local = \"10.1.0.1\"",
+    )?;
+    let remote = section.required(
+        "remote",
+        "add the peer's address on the path, like remote = \"10.1.0.2\"",
+    )?;
+    let interface = section
+        .get("interface")
+        .map(|entry| values::name(entry, values::MAX_INTERFACE_BYTES, "eth0"))
+        .transpose()?;
+    let duration = |key, range, default| match section.get(key) {
+        Some(entry) => entry.duration(range),
+        None => Ok(default),
+    };
+    let name = values::name(name, values::MAX_PATH_NAME_BYTES, "fibre")?.to_owned();
+    validate::weight_not_zero(section, &name)?;
+    let path = Path {
+        local: values::endpoint(local, End::Local, port)?,
+        remote: values::endpoint(remote, End::Remote, DEFAULT_PORT)?,
+        interface: interface.map(str::to_owned),
+        weight: number(section, "weight", 1..=u64::from(MAX_WEIGHT), "")?.unwrap_or(DEFAULT_WEIGHT),
+        keepalive: duration("keepalive", KEEPALIVE_RANGE, Duration::from_millis(200))?,
+        dead_after: duration("dead_after", DEAD_AFTER_RANGE, Duration::from_secs(1))?,
+        name,
+    };
+    Ok((path, local.place()))
+}

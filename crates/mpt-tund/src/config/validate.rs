@@ -1,0 +1,209 @@
+//! What several values together can get wrong: within a path, between the paths of a tunnel, and
+//! between the tunnels of one daemon. Each rule is a function that ends in `Ok` or in a
+//! [`Mistake`] at the value that came last.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::document::{Entry, Mistake, Place, Section};
+use super::parse::Places;
+use super::{Config, DEFAULT_PORT, MAX_WEIGHT, Path};
+
+/// Least MTU of a link that carries IPv6 (RFC 8200 §5), in bytes.
+const IPV6_MIN_MTU: u16 = 1280;
+
+/// An interface with IPv6 inside has an MTU that IPv6 allows.
+pub(super) fn mtu(config: &Config, tunnel: &Section<'_>) -> Result<(), Mistake> {
+    let inside = config.tunnel.addresses.iter().chain(&config.tunnel.routes);
+    let ipv6 = inside.into_iter().any(|(address, _)| address.is_ipv6());
+    match tunnel.get("mtu") {
+        Some(entry) if ipv6 && config.mtu() < IPV6_MIN_MTU => Err(entry.mistake(
+            format!("mtu = {} is too small for IPv6 inside", config.mtu()),
+            format!("write at least {IPV6_MIN_MTU} (RFC 8200), or remove the IPv6 prefixes"),
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Not all weights are 0.
+pub(super) fn some_weight(paths: &[Section<'_>]) -> Result<(), Mistake> {
+    let weights: Vec<Option<Entry<'_>>> = paths.iter().map(|path| path.get("weight")).collect();
+    let zero = |weight: &Option<Entry<'_>>| weight.as_ref().is_some_and(Entry::is_zero);
+    match weights.first() {
+        Some(Some(first)) if weights.len() > 1 && weights.iter().all(zero) => Err(first.mistake(
+            "every path has weight 0: the tunnel could carry nothing",
+            format!("give each path its relative share of bytes, 1 to {MAX_WEIGHT}"),
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// A path's weight is not 0.
+pub(super) fn weight_not_zero(path: &Section<'_>, name: &str) -> Result<(), Mistake> {
+    match path.get("weight").filter(Entry::is_zero) {
+        Some(entry) => Err(entry.mistake(
+            format!("path \"{name}\" has weight 0: it would carry nothing"),
+            format!(
+                "give it a weight from 1 to {MAX_WEIGHT}; to take a path out of service, run \
+                 `mpt-ctl path down {name}`"
+            ),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// A path's own values fit each other.
+pub(super) fn path(path: &Path, section: &Section<'_>) -> Result<(), Mistake> {
+    let at = |key| section.get(key);
+    let (local, remote) = (path.local.ip(), path.remote.ip());
+    if local.is_ipv4() != remote.is_ipv4() {
+        return Err(section.mistake_at(
+            at("remote"),
+            format!(
+                "path \"{}\" mixes IPv4 and IPv6: {local} and {remote}",
+                path.name
+            ),
+            "give both ends an address of one family; another path may have the other",
+        ));
+    }
+    if path.local == path.remote {
+        return Err(section.mistake_at(
+            at("remote"),
+            format!("path \"{}\" leads to itself", path.name),
+            "write the peer's address",
+        ));
+    }
+    let needs_device = [local, remote].into_iter().find(|address| {
+        address.is_unspecified() || matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
+    });
+    if let Some(address) = needs_device.filter(|_| path.interface.is_none()) {
+        return Err(section.mistake_at(
+            at(if address == local { "local" } else { "remote" }),
+            format!("{address} says nothing without a device"),
+            "add interface = \"eth0\", the device of this path, or write a full address",
+        ));
+    }
+    if path.dead_after < 2 * path.keepalive {
+        let (dead_after, keepalive) = (
+            humantime::format_duration(path.dead_after),
+            humantime::format_duration(path.keepalive),
+        );
+        return Err(section.mistake_at(
+            at("dead_after").or(at("keepalive")),
+            format!("dead_after = {dead_after} is too short for keepalive = {keepalive}"),
+            format!(
+                "one lost probe would take the path down: write dead_after = \"{}\" or more, or a \
+                 shorter keepalive",
+                humantime::format_duration(2 * path.keepalive)
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// A path does not claim what an earlier one of the tunnel has.
+pub(super) fn path_beside(
+    earlier: &[Path],
+    locals: &[Place],
+    path: &Path,
+    section: &Section<'_>,
+) -> Result<(), Mistake> {
+    for (other, place) in earlier.iter().zip(locals) {
+        if other.name == path.name {
+            return Err(section.mistake_at(
+                section.get("name"),
+                format!("two paths are called \"{}\"", path.name),
+                "give each path a name of its own",
+            ));
+        }
+        if same_socket(other, path) {
+            return Err(section.mistake_at(
+                section.get("local"),
+                format!(
+                    "paths \"{}\" (line {}) and \"{}\" have one local socket, {}",
+                    other.name, place.line, path.name, path.local
+                ),
+                another_port(path.local),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A tunnel does not claim what an earlier one of the daemon has.
+pub(super) fn beside(
+    earlier: &[(Config, Places)],
+    config: Config,
+    places: Places,
+) -> Result<(Config, Places), Mistake> {
+    let mistake = |place: Place, what: String, remedy: String| Mistake {
+        file: config.file.clone(),
+        place: Some(place),
+        what,
+        remedy,
+    };
+    for (other, theirs) in earlier {
+        let told = |place: Place| format!("{}:{}", other.file.display(), place.line);
+        if other.tunnel.name == config.tunnel.name {
+            return Err(mistake(
+                places.name,
+                format!(
+                    "the tunnel \"{}\" exists already in {}",
+                    config.tunnel.name,
+                    told(theirs.name)
+                ),
+                "give each tunnel a name of its own".to_owned(),
+            ));
+        }
+        if other.control.socket == config.control.socket {
+            return Err(mistake(
+                places.socket,
+                format!(
+                    "the control socket {} is taken by {}",
+                    config.control.socket.display(),
+                    told(theirs.socket)
+                ),
+                format!(
+                    "leave `socket` out, for /run/mpt/{}.sock, or write another path",
+                    config.tunnel.name
+                ),
+            ));
+        }
+        for (path, place) in config.paths.iter().zip(&places.locals) {
+            for (taken, theirs) in other.paths.iter().zip(&theirs.locals) {
+                if same_socket(taken, path) {
+                    return Err(mistake(
+                        *place,
+                        format!(
+                            "the local socket {} is taken by {}",
+                            path.local,
+                            told(*theirs)
+                        ),
+                        another_port(path.local),
+                    ));
+                }
+            }
+        }
+    }
+    Ok((config, places))
+}
+
+/// Whether the kernel would refuse the second of two sockets: one port, and addresses of which one
+/// covers the other, unless each is bound to a device of its own.
+fn same_socket(a: &Path, b: &Path) -> bool {
+    let (one, other) = (a.local.ip(), b.local.ip());
+    let covers = one == other || one.is_unspecified() || other.is_unspecified();
+    let apart = matches!((&a.interface, &b.interface), (Some(a), Some(b)) if a != b);
+    a.local.port() == b.local.port() && one.is_ipv4() == other.is_ipv4() && covers && !apart
+}
+
+fn another_port(local: SocketAddr) -> String {
+    let port = if local.port() == DEFAULT_PORT {
+        DEFAULT_PORT + 1
+    } else {
+        DEFAULT_PORT
+    };
+    format!(
+        "give one of them another port, like local = \"{}\", and its peer the same in `remote`",
+        SocketAddr::new(local.ip(), port)
+    )
+}

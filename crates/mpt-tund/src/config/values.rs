@@ -1,0 +1,200 @@
+//! Single values: text of the file into a type that cannot be wrong.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use super::document::{Entry, Mistake};
+
+/// Longest name of a network interface, in bytes: IFNAMSIZ less the closing zero.
+pub(super) const MAX_INTERFACE_BYTES: usize = 15;
+/// Longest name of a path, in bytes.
+pub(super) const MAX_PATH_NAME_BYTES: usize = 32;
+/// Longest path name of a Unix socket, in bytes: `sun_path` less the closing zero.
+const MAX_SOCKET_BYTES: usize = 107;
+
+/// A name that is safe as an interface, a file name and a word on a command line.
+pub(super) fn name<'a>(
+    entry: Entry<'a>,
+    longest: usize,
+    example: &str,
+) -> Result<&'a str, Mistake> {
+    let text = entry.text(example)?;
+    let remedy = format!(
+        "use 1 to {longest} letters, digits, '-', '_' or '.', a letter or digit first, like \"{example}\""
+    );
+    if text.is_empty() {
+        return Err(entry.mistake("the name is empty", remedy));
+    }
+    if text.len() > longest {
+        let what = format!("the name \"{text}\" is too long: {} bytes", text.len());
+        return Err(entry.mistake(what, remedy));
+    }
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if let Some(bad) = text.chars().find(|c| !allowed(*c)) {
+        let what = format!("the name \"{}\" contains {bad:?}", text.escape_debug());
+        return Err(entry.mistake(what, remedy));
+    }
+    if !text.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        let what = format!("the name \"{text}\" starts with neither a letter nor a digit");
+        return Err(entry.mistake(what, remedy));
+    }
+    Ok(text)
+}
+
+/// Whether a prefix names a host on a network or the network itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PrefixKind {
+    /// An interface address: host bits are expected.
+    Address,
+    /// A route: host bits are a mistake.
+    Route,
+}
+
+/// `ADDRESS/LENGTH`.
+pub(super) fn prefix(entry: Entry<'_>, kind: PrefixKind) -> Result<(IpAddr, u8), Mistake> {
+    let example = match kind {
+        PrefixKind::Address => "10.99.0.1/30",
+        PrefixKind::Route => "192.168.7.0/24",
+    };
+    let text = entry.text(example)?;
+    let (address, length) = text.split_once('/').unwrap_or((text, ""));
+    let address: IpAddr = address.parse().map_err(|_| {
+        entry.mistake(
+            format!("\"{text}\" is not an IP prefix"),
+            format!("write ADDRESS/LENGTH, like \"{example}\" or \"2001:db8::1/64\""),
+        )
+    })?;
+    let bits = if address.is_ipv4() { 32 } else { 128 };
+    if length.is_empty() {
+        return Err(entry.mistake(
+            format!("\"{text}\" has no prefix length"),
+            format!(
+                "write \"{address}/{bits}\" for this address alone, or the length of its network"
+            ),
+        ));
+    }
+    let length = length.parse::<u8>().ok().filter(|length| *length <= bits);
+    let Some(length) = length else {
+        let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
+        return Err(entry.mistake(
+            format!("the prefix length of \"{text}\" is out of range"),
+            format!("an {family} prefix has a length from 0 to {bits}"),
+        ));
+    };
+    match kind {
+        PrefixKind::Address if address.is_unspecified() || address.is_multicast() => Err(entry
+            .mistake(
+                format!("\"{text}\" cannot be the address of an interface"),
+                format!("write an address of this host inside the tunnel, like \"{example}\""),
+            )),
+        PrefixKind::Route if network(address, length) != address => Err(entry.mistake(
+            format!("the route \"{text}\" has bits set behind its prefix length"),
+            format!("write \"{}/{length}\"", network(address, length)),
+        )),
+        PrefixKind::Address | PrefixKind::Route => Ok((address, length)),
+    }
+}
+
+/// The address with all bits behind the prefix length cleared.
+fn network(address: IpAddr, length: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(v4) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+            IpAddr::V4((v4.to_bits() & mask).into())
+        }
+        IpAddr::V6(v6) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+            IpAddr::V6((v6.to_bits() & mask).into())
+        }
+    }
+}
+
+/// Which end of a path an address belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// This host's.
+    Local,
+    /// The peer's.
+    Remote,
+}
+
+/// `ADDRESS[:PORT]`, an IPv6 address in brackets when a port follows.
+pub(super) fn endpoint(entry: Entry<'_>, end: End, port: u16) -> Result<SocketAddr, Mistake> {
+    let (whose, example) = match end {
+        End::Local => ("this host's", "10.1.0.1"),
+        End::Remote => ("the peer's", "10.1.0.2"),
+    };
+    let text = entry.text(example)?;
+    let Some(socket) = socket_address(text, port) else {
+        return Err(entry.mistake(
+            format!("\"{text}\" is not an IP address"),
+            format!(
+                "write {whose} address, with a port if it is not {port}: \"{example}\", \
+                 \"{example}:4755\", \"2001:db8::1\" or \"[2001:db8::1]:4755\"; names are not looked up"
+            ),
+        ));
+    };
+    if socket.port() == 0 {
+        return Err(entry.mistake(
+            format!("\"{text}\" has port 0"),
+            "write a port from 1 to 65,535, or leave it out",
+        ));
+    }
+    if let Some(why) = unusable(socket.ip(), end) {
+        return Err(entry.mistake(
+            format!("\"{text}\" {why}"),
+            format!("write {whose} own address on this path, like \"{example}\""),
+        ));
+    }
+    Ok(socket)
+}
+
+fn socket_address(text: &str, port: u16) -> Option<SocketAddr> {
+    if let Ok(socket) = text.parse::<SocketAddr>() {
+        return Some(socket);
+    }
+    let bare = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    match bare {
+        Some(inside) => Some(SocketAddr::new(
+            inside.parse::<Ipv6Addr>().ok()?.into(),
+            port,
+        )),
+        None => Some(SocketAddr::new(text.parse().ok()?, port)),
+    }
+}
+
+/// Why an address cannot be the end of a path. An unspecified local address is left to paths that
+/// are bound to a device, whose address may not be known beforehand.
+fn unusable(address: IpAddr, end: End) -> Option<&'static str> {
+    let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
+    let mapped = matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
+    if address.is_multicast() || broadcast {
+        Some("is not the address of one host")
+    } else if mapped {
+        Some("is an IPv4 address written as IPv6")
+    } else if address.is_unspecified() && end == End::Remote {
+        Some("stands for any address")
+    } else {
+        None
+    }
+}
+
+/// The path name of the control socket.
+pub(super) fn socket_path(entry: Entry<'_>) -> Result<PathBuf, Mistake> {
+    let example = "/run/mpt/mpt0.sock";
+    let text = entry.text(example)?;
+    let remedy =
+        format!("write an absolute path of at most {MAX_SOCKET_BYTES} bytes, like \"{example}\"");
+    let path = Path::new(text);
+    if !path.is_absolute() || text.ends_with('/') || text.contains('\0') {
+        let what = format!("\"{}\" is not the path of a socket", text.escape_debug());
+        return Err(entry.mistake(what, remedy));
+    }
+    if text.len() > MAX_SOCKET_BYTES {
+        let what = format!("the socket's path is too long: {} bytes", text.len());
+        return Err(entry.mistake(what, remedy));
+    }
+    Ok(path.to_owned())
+}

@@ -1,0 +1,1 @@
+//! What `mpt-tund --check` says.
