@@ -1,9 +1,31 @@
-//! The multipath GRE-in-UDP tunnel without I/O.
+//! The multipath GRE-in-UDP tunnel without I/O: no sockets, no clock, no threads. Bytes and times
+//! go in by `handle_*`, bytes and times come out by `poll_*`; `mpt-tund` moves them between the
+//! kernel and here, `mpt-sim` between two tunnels in virtual time.
+//!
+//! The two lines that a packet takes, in the order of their files:
+//!
+//! * out: [`tunnel`] ([`tunnel::Outbound`]) → [`ip`], [`icmp`], [`fragment`] → [`gre`] →
+//!   [`scheduler`] → [`train`]
+//! * in: [`tunnel`] ([`tunnel::Inbound`]) → [`gre`] → [`path`], [`probe`] → [`ecn`] →
+//!   [`reorder`], in the memory of [`buffer`]
+//!
+//! What both count on: [`seq`], [`time`], [`checksum`], [`drops`]. What `mpt-ctl` sees: [`control`].
 #![forbid(unsafe_code)]
 
+pub mod buffer;
 pub mod checksum;
 pub mod control;
+pub mod drops;
 pub mod ecn;
 pub mod fragment;
+pub mod gre;
 pub mod icmp;
 pub mod ip;
+pub mod path;
+pub mod probe;
+pub mod reorder;
+pub mod scheduler;
+pub mod seq;
+pub mod time;
+pub mod train;
+pub mod tunnel;

@@ -275,14 +275,20 @@ impl<T: Copy> Reorder<T> {
         }
     }
 
-    /// Releases everything and expects `first`: the sender began anew.
-    pub fn resync(&mut self, now: Time, first: Seq, out: &mut impl FnMut(T)) {
-        self.advance(now, self.high, Cause::InferredLost, out);
+    /// Expects `first`, before anything was inserted: numbers below it are late, not duplicates.
+    pub fn begin_at(&mut self, first: Seq) {
         self.next = first;
         self.high = first;
         self.edges = [first; MAX_PATHS];
+    }
+
+    /// Releases everything and expects `first`: the sender began anew. Numbers below `first` count
+    /// as delivered: packets of the former numbering must not come again in the guise of late ones.
+    pub fn resync(&mut self, now: Time, first: Seq, out: &mut impl FnMut(T)) {
+        self.advance(now, self.high, Cause::InferredLost, out);
+        self.begin_at(first);
         self.arrivals.clear();
-        self.delivered = Delivered::new();
+        self.delivered.0.fill(u64::MAX);
     }
 
     /// Changes the settings; what no longer fits is released.
