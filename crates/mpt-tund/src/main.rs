@@ -3,6 +3,10 @@
 #[allow(dead_code, reason = "until the daemon uses all of it")]
 mod config;
 mod daemon;
+#[allow(dead_code, reason = "until the daemon uses all of it")]
+mod tun;
+#[allow(dead_code, unused_imports, reason = "until the daemon uses all of it")]
+mod udp;
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -139,3 +143,11 @@ fn start_log(level: LogLevel) {
         log.init();
     }
 }
+//! The MPT daemon.
+
+#[expect(dead_code, reason = "the lines in and out will use it")]
+mod tun;
+#[expect(dead_code, unused_imports, reason = "the lines in and out will use it")]
+mod udp;
+
+fn main() {}

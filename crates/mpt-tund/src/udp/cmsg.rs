@@ -1,0 +1,128 @@
+//! Ancillary data (`cmsg(3)`) read and written as bytes.
+//!
+//! Each message is a header (length of header and data, level, type), its data, and padding up to
+//! the next word. The buffers are ours and the kernel only fills them, so plain slices do, with
+//! every length checked, and no pointer is followed.
+
+use std::mem::offset_of;
+
+use libc::{c_int, cmsghdr};
+
+use super::address::array;
+
+/// Bytes of ancillary data that one datagram may bring: TOS or traffic class, the count of drops
+/// and the segment size, at 24 bytes each on a 64-bit machine, and as much again to spare: a buffer
+/// too small loses whichever message comes last, without a word.
+pub(super) const CONTROL_LEN: usize = 160;
+
+/// Room for ancillary data, aligned as `cmsghdr` asks.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+pub(super) struct Control<const N: usize>(pub(super) [u8; N]);
+
+impl<const N: usize> Control<N> {
+    /// Room for the kernel to write to.
+    pub(super) const EMPTY: Control<N> = Control([0; N]);
+
+    /// The messages in the first `len` bytes, which the kernel wrote.
+    pub(super) fn messages(&self, len: usize) -> Messages<'_> {
+        Messages(&self.0[..len.min(N)])
+    }
+
+    /// Writes one message whose data are an `int`, and returns the bytes in use.
+    ///
+    /// # Panics
+    /// If `N` has no room for it, which the one caller's constant sees to.
+    pub(super) fn write_int(&mut self, level: c_int, kind: c_int, value: c_int) -> usize {
+        let data = aligned(size_of::<cmsghdr>());
+        let len = data + size_of::<c_int>();
+        let word = size_of::<c_int>();
+        self.0[..size_of::<usize>()].copy_from_slice(&len.to_ne_bytes());
+        self.0[offset_of!(cmsghdr, cmsg_level)..][..word].copy_from_slice(&level.to_ne_bytes());
+        self.0[offset_of!(cmsghdr, cmsg_type)..][..word].copy_from_slice(&kind.to_ne_bytes());
+        self.0[data..len].copy_from_slice(&value.to_ne_bytes());
+        aligned(len)
+    }
+}
+
+/// One ancillary message.
+pub(super) struct Message<'a> {
+    pub(super) level: c_int,
+    pub(super) kind: c_int,
+    pub(super) data: &'a [u8],
+}
+
+impl Message<'_> {
+    /// The data as an `int`, or as the single byte that some options send instead.
+    pub(super) fn int(&self) -> Option<c_int> {
+        match self.data {
+            [byte] => Some(c_int::from(*byte)),
+            longer => array(longer, 0).map(c_int::from_ne_bytes),
+        }
+    }
+}
+
+/// Iterator over the ancillary messages in a buffer; ends at the first that is not whole.
+pub(super) struct Messages<'a>(&'a [u8]);
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = Message<'a>;
+
+    fn next(&mut self) -> Option<Message<'a>> {
+        let len = usize::from_ne_bytes(array(self.0, 0)?);
+        let message = Message {
+            level: c_int::from_ne_bytes(array(self.0, offset_of!(cmsghdr, cmsg_level))?),
+            kind: c_int::from_ne_bytes(array(self.0, offset_of!(cmsghdr, cmsg_type))?),
+            data: self.0.get(aligned(size_of::<cmsghdr>())..len)?,
+        };
+        self.0 = self.0.get(aligned(len)..).unwrap_or_default();
+        Some(message)
+    }
+}
+
+/// `len` rounded up to a whole word (`CMSG_ALIGN`).
+const fn aligned(len: usize) -> usize {
+    len.next_multiple_of(size_of::<usize>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_is_the_c_librarys() {
+        let mut control = Control::<CONTROL_LEN>::EMPTY;
+        let len = control.write_int(libc::IPPROTO_IP, libc::IP_TOS, 0xb9);
+        // SAFETY: these only compute with their argument.
+        let (space, header) = unsafe { (libc::CMSG_SPACE(4), libc::CMSG_LEN(0)) };
+        assert_eq!(len, space as usize);
+        assert_eq!(aligned(size_of::<cmsghdr>()), header as usize);
+    }
+
+    #[test]
+    fn messages_are_read_one_after_another() {
+        let mut control = Control::<CONTROL_LEN>::EMPTY;
+        let first = control.write_int(1, 2, 3);
+        let mut second = Control::<CONTROL_LEN>::EMPTY;
+        let len = second.write_int(4, 5, 6);
+        control.0[first..first + len].copy_from_slice(&second.0[..len]);
+        let read: Vec<_> = control
+            .messages(first + len)
+            .map(|m| (m.level, m.kind, m.int()))
+            .collect();
+        assert_eq!(read, [(1, 2, Some(3)), (4, 5, Some(6))]);
+    }
+
+    #[test]
+    fn a_message_that_is_cut_or_lies_about_its_length_ends_the_walk() {
+        let mut control = Control::<CONTROL_LEN>::EMPTY;
+        let len = control.write_int(1, 2, 3);
+        for cut in 0..len - 4 {
+            assert_eq!(control.messages(cut).count(), 0, "{cut} bytes");
+        }
+        for lie in [0_usize, 1, 15, CONTROL_LEN + 1, usize::MAX] {
+            control.0[..8].copy_from_slice(&lie.to_ne_bytes());
+            assert_eq!(control.messages(CONTROL_LEN).count(), 0, "length {lie}");
+        }
+    }
+}

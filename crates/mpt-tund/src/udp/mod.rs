@@ -1,0 +1,52 @@
+//! UDP for paths: one socket a path, many datagrams a system call.
+//!
+//! A path is an unconnected UDP socket bound to the path's local address (and device). Everything
+//! crosses it in batches. Out goes a *train*: datagrams of one size, laid end to end in one buffer,
+//! the last of them perhaps shorter, all to one address with one TOS. In comes a batch of datagrams,
+//! each with what the kernel knows of it. What the network says about packets that did not arrive
+//! is read from the socket's error queue, with the ICMP message's sender.
+//!
+//! ```text
+//! socket   opening, options, errors that say what to do
+//! send     trains out, every datagram that did not leave accounted for
+//! receive  batches in, with source, TOS and the count of what the socket dropped
+//! errqueue ICMP errors and local ones
+//! cmsg     ancillary data, read and written as bytes
+//! address  socket addresses, likewise
+//! ```
+//!
+//! Readiness: [`PathSocket::register`] asks tokio for `READABLE | ERROR`, never for `WRITABLE`. An
+//! error that waits in the queue makes epoll say "writable and in error", which
+//! tokio keeps for good as "write side closed", and whoever waits for it to become writable spins.
+//! What finds the socket's buffer full is dropped and counted, as a full queue of any link does.
+
+mod address;
+mod cmsg;
+pub(crate) mod errqueue;
+mod receive;
+mod send;
+mod socket;
+
+pub(crate) use receive::{RECV_BATCH, RecvMeta};
+pub(crate) use send::Sent;
+pub(crate) use socket::{BUFFER_WANTED, BufferSizes, PathSocket, SocketError};
+
+#[cfg(test)]
+mod testing;
+
+/// A header that points at nothing yet. (All zero; some C libraries pad the structure, so it
+/// cannot be written field by field.)
+const EMPTY_MSGHDR: libc::msghdr = {
+    // SAFETY: `msghdr` is integers and pointers, for which all zero is a value.
+    unsafe { std::mem::zeroed() }
+};
+
+const EMPTY_HEADER: libc::mmsghdr = libc::mmsghdr {
+    msg_hdr: EMPTY_MSGHDR,
+    msg_len: 0,
+};
+
+const EMPTY_IOVEC: libc::iovec = libc::iovec {
+    iov_base: std::ptr::null_mut(),
+    iov_len: 0,
+};

@@ -1,0 +1,381 @@
+//! The socket of a path: how it is opened, and what is wrong when it cannot be.
+//!
+//! It is bound to the path's device first, then to its address, and stays unconnected: the far end
+//! of a path may move to another address. Path MTU is the tunnel's own business, so the kernel
+//! keeps its guesses to itself (`IP_PMTUDISC_PROBE`): every datagram carries DF, and only one
+//! larger than the device's MTU is refused. The error queue is on, which also makes a datagram that
+//! the queueing discipline drops an error (`ENOBUFS`) that can be counted.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
+
+use libc::c_int;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Bytes asked for each socket's receive buffer, and for its send buffer.
+///
+/// 4 MiB are 33 ms of 1 Gbit/s: more than any pause of the thread that empties it.
+pub(crate) const BUFFER_WANTED: usize = 4 << 20;
+
+/// A path's UDP socket: non-blocking, unconnected, bound, with DF set on all it sends.
+#[derive(Debug)]
+pub(crate) struct PathSocket {
+    socket: Socket,
+    local: SocketAddr,
+    buffers: BufferSizes,
+}
+
+/// What the kernel granted of [`BUFFER_WANTED`], in bytes of payload asked for (it books twice
+/// as much, for its own headers). Less than wanted is worth a warning that names the sysctl.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BufferSizes {
+    /// Receive buffer; its limit is the sysctl `net.core.rmem_max`.
+    pub(crate) receive: usize,
+    /// Send buffer; its limit is the sysctl `net.core.wmem_max`.
+    pub(crate) send: usize,
+}
+
+impl PathSocket {
+    /// Opens a socket bound to `local`, and to the device `interface` if one is given.
+    ///
+    /// Port 0 lets the kernel choose; [`PathSocket::local_addr`] tells what it chose.
+    ///
+    /// # Errors
+    /// [`SocketError`], whose text says what the operator can do.
+    pub(crate) fn open(
+        local: SocketAddr,
+        interface: Option<&str>,
+    ) -> Result<PathSocket, SocketError> {
+        let domain = Domain::for_address(local);
+        let socket = Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))
+            .map_err(|source| SocketError::from_create(local, source))?;
+        if let Some(interface) = interface {
+            socket
+                .bind_device(Some(interface.as_bytes()))
+                .map_err(|source| SocketError::from_bind_device(interface, source))?;
+        }
+        set_options(&socket, local)?;
+        let buffers = enlarge_buffers(&socket);
+        socket
+            .bind(&local.into())
+            .map_err(|source| SocketError::from_bind(local, interface, source))?;
+        let local = socket
+            .local_addr()
+            .ok()
+            .and_then(|address| address.as_socket())
+            .unwrap_or(local);
+        Ok(PathSocket {
+            socket,
+            local,
+            buffers,
+        })
+    }
+
+    /// The address that the socket is bound to, with the port that the kernel chose if 0 was asked.
+    pub(crate) fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// What [`PathSocket::register`] asks to be woken for. Never `WRITABLE`: see the module's text.
+    pub(crate) const INTEREST: Interest = Interest::READABLE.add(Interest::ERROR);
+
+    /// Registers the socket with the runtime of the calling task: readable when datagrams wait, in
+    /// error when the error queue has something.
+    ///
+    /// # Errors
+    /// If epoll refuses it.
+    pub(crate) fn register(self: Arc<PathSocket>) -> io::Result<AsyncFd<Arc<PathSocket>>> {
+        // SAFETY: the socket owns its descriptor, never exchanges it and closes it when the last
+        // `Arc` is dropped, of which the `AsyncFd` holds one.
+        let registered = unsafe { AsyncFd::register_with_interest(self, Self::INTEREST) };
+        registered.map_err(io::Error::from)
+    }
+
+    /// How large the socket's buffers came out.
+    pub(crate) fn buffers(&self) -> BufferSizes {
+        self.buffers
+    }
+}
+
+impl AsRawFd for PathSocket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+impl AsFd for PathSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Why a path's socket could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SocketError {
+    /// Another socket holds the port.
+    #[error(
+        "{local} is in use by another program or path; \
+         `ss -ulpn 'sport = {}'` shows which; choose another port for `local`",
+        local.port()
+    )]
+    PortTaken {
+        /// What was to be bound.
+        local: SocketAddr,
+    },
+    /// No interface has the address (or it is an IPv6 address not yet checked for duplicates).
+    #[error(
+        "{} is not an address of this host; `ip address` lists those that are \
+         (an IPv6 address marked `tentative` is usable a second or two later)",
+        local.ip()
+    )]
+    AddressAbsent {
+        /// What was to be bound.
+        local: SocketAddr,
+    },
+    /// There is no interface of that name.
+    #[error("there is no interface {interface}; `ip link` lists those that there are")]
+    NoInterface {
+        /// The name as configured.
+        interface: String,
+    },
+    /// A link-local address means nothing without its interface.
+    #[error("{} is link-local and needs its interface named: `interface = \"…\"`", local.ip())]
+    NeedsInterface {
+        /// What was to be bound.
+        local: SocketAddr,
+    },
+    /// The kernel does not let this user do it.
+    #[error(
+        "not permitted to {what}: run as root, or grant {capability} (setcap, or systemd's AmbientCapabilities=)"
+    )]
+    NotPermitted {
+        /// What was tried.
+        what: String,
+        /// The capability that allows it.
+        capability: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The kernel has no such address family.
+    #[error(
+        "this host's kernel does not speak {} (for IPv6, see the boot option ipv6.disable)",
+        if local.is_ipv4() { "IPv4" } else { "IPv6" }
+    )]
+    NoFamily {
+        /// What was to be bound.
+        local: SocketAddr,
+    },
+    /// Anything else.
+    #[error("cannot {what}: {source}")]
+    Failed {
+        /// What was tried.
+        what: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl SocketError {
+    fn from_create(local: SocketAddr, source: io::Error) -> SocketError {
+        match source.raw_os_error() {
+            Some(libc::EAFNOSUPPORT) => SocketError::NoFamily { local },
+            _ => SocketError::Failed {
+                what: format!("create the UDP socket for {local}"),
+                source,
+            },
+        }
+    }
+
+    fn from_bind_device(interface: &str, source: io::Error) -> SocketError {
+        let what = format!("bind to the interface {interface}");
+        match source.raw_os_error() {
+            // A name too long for any interface is EINVAL.
+            Some(libc::ENODEV | libc::EINVAL) => SocketError::NoInterface {
+                interface: interface.to_owned(),
+            },
+            Some(libc::EPERM | libc::EACCES) => SocketError::NotPermitted {
+                what,
+                capability: "CAP_NET_RAW",
+                source,
+            },
+            _ => SocketError::Failed { what, source },
+        }
+    }
+
+    fn from_bind(local: SocketAddr, interface: Option<&str>, source: io::Error) -> SocketError {
+        match source.raw_os_error() {
+            Some(libc::EADDRINUSE) => SocketError::PortTaken { local },
+            Some(libc::EADDRNOTAVAIL) => SocketError::AddressAbsent { local },
+            Some(libc::EINVAL) if interface.is_none() && is_link_local(local.ip()) => {
+                SocketError::NeedsInterface { local }
+            }
+            Some(libc::EACCES | libc::EPERM) => SocketError::NotPermitted {
+                what: format!("bind to {local}"),
+                capability: "CAP_NET_BIND_SERVICE",
+                source,
+            },
+            _ => SocketError::Failed {
+                what: format!("bind to {local}"),
+                source,
+            },
+        }
+    }
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(_) => false,
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    }
+}
+
+/// The options that every path's socket has, family by family.
+fn set_options(socket: &Socket, local: SocketAddr) -> Result<(), SocketError> {
+    const V4: &[(&str, c_int, c_int, c_int)] = &[
+        (
+            "IP_MTU_DISCOVER",
+            libc::IPPROTO_IP,
+            libc::IP_MTU_DISCOVER,
+            libc::IP_PMTUDISC_PROBE,
+        ),
+        ("IP_RECVTOS", libc::IPPROTO_IP, libc::IP_RECVTOS, 1),
+        ("IP_RECVERR", libc::IPPROTO_IP, libc::IP_RECVERR, 1),
+        ("SO_RXQ_OVFL", libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1),
+    ];
+    const V6: &[(&str, c_int, c_int, c_int)] = &[
+        ("IPV6_V6ONLY", libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1),
+        (
+            "IPV6_MTU_DISCOVER",
+            libc::IPPROTO_IPV6,
+            libc::IPV6_MTU_DISCOVER,
+            libc::IPV6_PMTUDISC_PROBE,
+        ),
+        (
+            "IPV6_RECVTCLASS",
+            libc::IPPROTO_IPV6,
+            libc::IPV6_RECVTCLASS,
+            1,
+        ),
+        ("IPV6_RECVERR", libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1),
+        ("SO_RXQ_OVFL", libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1),
+    ];
+    let options = if local.is_ipv4() { V4 } else { V6 };
+    for &(name, level, option, value) in options {
+        set_option(socket.as_fd(), level, option, value).map_err(|source| SocketError::Failed {
+            what: format!("set {name} on the socket for {local}"),
+            source,
+        })?;
+    }
+    Ok(())
+}
+
+/// Asks for [`BUFFER_WANTED`] both ways: past the system's limit where CAP_NET_ADMIN allows it,
+/// else up to the limit. Refusal is no error: the tunnel works, with less to spare.
+fn enlarge_buffers(socket: &Socket) -> BufferSizes {
+    let wanted = BUFFER_WANTED as c_int;
+    let fd = socket.as_fd();
+    if set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, wanted).is_err() {
+        let _ = socket.set_recv_buffer_size(BUFFER_WANTED);
+    }
+    if set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, wanted).is_err() {
+        let _ = socket.set_send_buffer_size(BUFFER_WANTED);
+    }
+    BufferSizes {
+        receive: socket.recv_buffer_size().unwrap_or(0) / 2,
+        send: socket.send_buffer_size().unwrap_or(0) / 2,
+    }
+}
+
+fn set_option(fd: BorrowedFd<'_>, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
+    // SAFETY: the kernel reads `size_of::<c_int>()` bytes from `value`, which lives through the call.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(local: &str) -> Result<PathSocket, SocketError> {
+        PathSocket::open(local.parse().unwrap(), None)
+    }
+
+    #[test]
+    fn a_port_that_is_taken_is_said_so() {
+        let first = open("127.0.0.1:0").unwrap();
+        let error = PathSocket::open(first.local_addr(), None).unwrap_err();
+        assert!(matches!(error, SocketError::PortTaken { .. }), "{error}");
+        let port = first.local_addr().port();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "127.0.0.1:{port} is in use by another program or path; `ss -ulpn 'sport = {port}'` \
+                 shows which; choose another port for `local`"
+            )
+        );
+    }
+
+    #[test]
+    fn an_address_of_another_host_is_said_so() {
+        for local in ["192.0.2.1:0", "[2001:db8::1]:0"] {
+            let error = open(local).unwrap_err();
+            assert!(
+                matches!(
+                    error,
+                    SocketError::AddressAbsent { .. } | SocketError::NoFamily { .. }
+                ),
+                "{local}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_interface_that_is_not_there_is_said_so() {
+        for interface in ["mpt-nowhere", "a-name-that-no-interface-can-have"] {
+            let error = PathSocket::open("127.0.0.1:0".parse().unwrap(), Some(interface));
+            let error = error.unwrap_err();
+            assert!(matches!(error, SocketError::NoInterface { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_link_local_address_asks_for_its_interface() {
+        let error = open("[fe80::1]:0").unwrap_err();
+        assert!(
+            matches!(
+                error,
+                SocketError::NeedsInterface { .. } | SocketError::NoFamily { .. }
+            ),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_socket_can_be_bound_to_its_device_as_well() {
+        let socket = PathSocket::open("127.0.0.1:0".parse().unwrap(), Some("lo")).unwrap();
+        assert_ne!(socket.local_addr().port(), 0);
+    }
+
+    #[test]
+    fn buffers_are_as_wanted_or_as_large_as_the_sysctl_allows() {
+        let buffers = open("127.0.0.1:0").unwrap().buffers();
+        assert!(buffers.receive > 0 && buffers.receive <= BUFFER_WANTED);
+        assert!(buffers.send > 0 && buffers.send <= BUFFER_WANTED);
+    }
+}
