@@ -1,2 +1,168 @@
 //! Inspect and steer a running MPT tunnel.
-fn main() {}
+//!
+//! One request, one answer: [`args`] turns the command line into a request, [`client`] finds the
+//! daemon and asks, [`render`] shows the answer to people, with [`diagnose`]'s sentence on what is
+//! wrong. `--json` prints the answer as it came.
+
+mod args;
+mod client;
+mod diagnose;
+mod render;
+mod table;
+mod units;
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use mpt_core::control::{Answer, Request};
+use serde::Serialize;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use args::Cli;
+use client::ClientError;
+use table::Look;
+
+/// Moves the cursor home and clears the screen.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+fn main() -> ExitCode {
+    let (cli, request) = Cli::from_arguments();
+    match run(&cli, &request) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Client(error)) => {
+            eprintln!("mpt-ctl: {error}");
+            ExitCode::from(error.exit_code())
+        }
+        // `mpt-ctl status | head -1` has got what it wanted.
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(Failure::Output(error)) => {
+            eprintln!("mpt-ctl: cannot write the answer: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Why the program ends without having shown the answer.
+enum Failure {
+    Client(ClientError),
+    Output(io::Error),
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        Self::Client(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+fn run(cli: &Cli, request: &Request) -> Result<(), Failure> {
+    let socket = client::locate(
+        cli.socket.as_deref(),
+        cli.tunnel.as_deref(),
+        Path::new(client::RUN_DIR),
+    )?;
+    let terminal = io::stdout().is_terminal();
+    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let look = Look {
+        colour: terminal && !no_colour,
+        wrap: terminal,
+    };
+    if let Some(interval) = cli.watch {
+        return watch(&socket, request, interval, cli.json, look);
+    }
+    let answer = client::ask(&socket, request)?;
+    let text = if cli.json {
+        as_json(&answer, true)?
+    } else {
+        render::text(&answer, look)
+    };
+    print(&text)?;
+    Ok(())
+}
+
+/// Shows the answer again and again until Ctrl-C. A daemon that goes away ends it, unless someone
+/// is looking: a person wants to see it come back.
+fn watch(
+    socket: &Path,
+    request: &Request,
+    interval: Duration,
+    json: bool,
+    look: Look,
+) -> Result<(), Failure> {
+    let stop = stop_signals()?;
+    let screen = io::stdout().is_terminal() && !json;
+    let mut seen = false;
+    loop {
+        let started = Instant::now();
+        let text = match client::ask(socket, request) {
+            Ok(answer) if json => as_json(&answer, false)?,
+            Ok(answer) => render::text(&answer, look),
+            Err(error) if screen && seen => format!("{error}\n"),
+            Err(error) => return Err(error.into()),
+        };
+        match (screen, seen && !json) {
+            (true, _) => print(&format!("{CLEAR}{text}"))?,
+            (false, true) => print(&format!("\n{text}"))?,
+            (false, false) => print(&text)?,
+        }
+        seen = true;
+        let pause = interval.saturating_sub(started.elapsed());
+        if stop.recv_timeout(pause).is_ok() {
+            return Ok(());
+        }
+    }
+}
+
+/// A channel that hears of the first Ctrl-C or SIGTERM; a second one ends the program at once.
+fn stop_signals() -> io::Result<Receiver<()>> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let (told, stop) = mpsc::channel();
+    std::thread::spawn(move || {
+        for (count, _signal) in signals.forever().enumerate() {
+            if count > 0 || told.send(()).is_err() {
+                std::process::exit(0);
+            }
+        }
+    });
+    Ok(stop)
+}
+
+/// The answer as JSON, without the envelope that it came in: indented for people, or on one line.
+fn as_json(answer: &Answer, indented: bool) -> Result<String, ClientError> {
+    match answer {
+        Answer::Status(status) => json(status, indented),
+        Answer::Paths(paths) => json(paths, indented),
+        Answer::Reorder(reorder) => json(reorder, indented),
+        Answer::Done(sentence) => json(&BTreeMap::from([("done", sentence)]), indented),
+    }
+}
+
+fn json(value: &impl Serialize, indented: bool) -> Result<String, ClientError> {
+    let format = if indented {
+        serde_json::to_string_pretty
+    } else {
+        serde_json::to_string
+    };
+    match format(value) {
+        Ok(text) => Ok(text + "\n"),
+        Err(error) => Err(ClientError::Protocol(error.to_string())),
+    }
+}
+
+fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}

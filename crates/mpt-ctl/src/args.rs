@@ -1,0 +1,440 @@
+//! The command line: what may be asked, and how it becomes a [`Request`].
+//!
+//! Settings are given as `key=value` words. A word that cannot be understood ends the program
+//! before anything is sent, with a text that lists what would have been understood: a setting is
+//! either applied as a whole or not at all.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
+use mpt_core::control::{LatePolicy, Request};
+
+/// Seconds between refreshes where `--watch` names none.
+const DEFAULT_WATCH: &str = "2";
+/// The shortest refresh; below it a screen is not read but flickers.
+const SHORTEST_WATCH: Duration = Duration::from_millis(100);
+/// The longest refresh, a day.
+const LONGEST_WATCH: Duration = Duration::from_secs(86_400);
+/// The greatest weight of a path.
+const MAX_WEIGHT: u32 = 1_000_000;
+/// The longest hold that the daemon's microseconds are asked for, an hour.
+const LONGEST_HOLD: Duration = Duration::from_secs(3600);
+
+const AFTER_HELP: &str = "\
+Exit codes:
+  0  done
+  1  the daemon refused; the text says why
+  2  the command line is wrong, or several tunnels run and none was chosen
+  3  the daemon cannot be reached: not running, no permission, no answer
+  4  the daemon's answer cannot be understood
+
+Examples:
+  mpt-ctl status                  how the tunnel does, and what is wrong with it
+  mpt-ctl status --watch          the same every 2 seconds, until Ctrl-C
+  mpt-ctl --json paths            each path for a script (jq '.[].rtt_us')
+  mpt-ctl path down lte           out of service, until `mpt-ctl path up lte`
+  mpt-ctl path set lte weight=40  a share of 40 beside the other paths' weights
+  mpt-ctl reorder set window=2048 max_buffer_delay=300ms
+  mpt-ctl save                    keep the running settings; comments stay
+
+Colours appear on a terminal only, and not where NO_COLOR is set.";
+
+/// Inspect and steer a running MPT tunnel.
+#[derive(Debug, Parser)]
+#[command(name = "mpt-ctl", version, after_help = AFTER_HELP, max_term_width = 80)]
+pub(crate) struct Cli {
+    /// Control socket of the daemon [default: the only *.sock in /run/mpt]
+    #[arg(
+        long,
+        short,
+        global = true,
+        value_name = "PATH",
+        conflicts_with = "tunnel"
+    )]
+    pub(crate) socket: Option<PathBuf>,
+
+    /// Tunnel to speak to, short for --socket /run/mpt/NAME.sock
+    #[arg(long, short, global = true, value_name = "NAME", value_parser = tunnel_name)]
+    pub(crate) tunnel: Option<String>,
+
+    /// Print JSON for scripts; errors are still text on the standard error output
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// Refresh status, paths or reorder every SECONDS [default: 2] until Ctrl-C; with --json
+    /// one line each time
+    #[arg(
+        long,
+        short,
+        global = true,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        default_missing_value = DEFAULT_WATCH,
+        value_parser = refresh_interval,
+    )]
+    pub(crate) watch: Option<Duration>,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show the tunnel as a whole, and say what is wrong with it
+    Status,
+    /// Show each path: state, round-trip time, loss, traffic
+    Paths,
+    /// Show the reorder window and how gaps ended; `reorder set` changes it
+    #[command(args_conflicts_with_subcommands = true)]
+    Reorder {
+        #[command(subcommand)]
+        change: Option<ReorderCommand>,
+    },
+    /// Take a path out of service, bring it back, or change its settings
+    #[command(subcommand)]
+    Path(PathCommand),
+    /// Read the configuration file again, as on SIGHUP
+    Reload,
+    /// Write the running settings into the configuration file; comments stay
+    Save,
+}
+
+#[derive(Debug, Subcommand)]
+enum PathCommand {
+    /// Put a path back in service
+    Up {
+        /// The path's name in the configuration
+        name: String,
+    },
+    /// Take a path out of service until `path up`
+    Down {
+        /// The path's name in the configuration
+        name: String,
+    },
+    /// Change a path's settings while it runs: weight=N
+    Set {
+        /// The path's name in the configuration
+        name: String,
+        /// weight=N: relative share of bytes, 1 to 1000000
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum ReorderCommand {
+    /// Change the window while it runs: window=N, max_buffer_delay=D, late=deliver|drop
+    Set {
+        /// window=N: packets that may be held, 0 turns reordering off;
+        /// max_buffer_delay=D: longest hold, such as 300ms or 1.5s written "1s 500ms";
+        /// late=deliver or late=drop: what happens to packets that come after their gap has ended
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+}
+
+impl Cli {
+    /// Parses the program's arguments, or ends it with a text and exit code 2 (0 for `--help`).
+    pub(crate) fn from_arguments() -> (Self, Request) {
+        Self::parse_words(std::env::args_os()).unwrap_or_else(|error| error.exit())
+    }
+
+    fn parse_words(
+        words: impl IntoIterator<Item = OsString>,
+    ) -> Result<(Self, Request), clap::Error> {
+        let cli = Self::try_parse_from(bind_watch(words))?;
+        let wrong = |text| Self::command().error(ErrorKind::ValueValidation, text);
+        let request = cli.command.request().map_err(wrong)?;
+        if cli.watch.is_some() && !is_view(&request) {
+            return Err(wrong("--watch goes with status, paths and reorder".into()));
+        }
+        Ok((cli, request))
+    }
+}
+
+impl Command {
+    fn request(&self) -> Result<Request, String> {
+        Ok(match self {
+            Self::Status => Request::Status,
+            Self::Paths => Request::Paths,
+            Self::Reorder { change: None } => Request::Reorder,
+            Self::Reorder {
+                change: Some(ReorderCommand::Set { settings }),
+            } => {
+                let mut window = None;
+                let mut max_buffer_delay_us = None;
+                let mut late = None;
+                for (key, value) in settings.iter().map(|word| key_value(word)) {
+                    match key {
+                        "window" => set_once(&mut window, key, count(key, value)?)?,
+                        "max_buffer_delay" => {
+                            set_once(&mut max_buffer_delay_us, key, hold_us(key, value)?)?;
+                        }
+                        "late" => set_once(&mut late, key, late_policy(value)?)?,
+                        _ => {
+                            return Err(unknown_key(
+                                key,
+                                "window=N, max_buffer_delay=D, late=deliver|drop",
+                            ));
+                        }
+                    }
+                }
+                Request::ReorderSet {
+                    window,
+                    max_buffer_delay_us,
+                    late,
+                }
+            }
+            Self::Path(PathCommand::Up { name }) => Request::PathUp { name: name.clone() },
+            Self::Path(PathCommand::Down { name }) => Request::PathDown { name: name.clone() },
+            Self::Path(PathCommand::Set { name, settings }) => {
+                let mut weight = None;
+                for (key, value) in settings.iter().map(|word| key_value(word)) {
+                    match key {
+                        "weight" => set_once(&mut weight, key, path_weight(value)?)?,
+                        _ => return Err(unknown_key(key, "weight=N")),
+                    }
+                }
+                Request::PathSet {
+                    name: name.clone(),
+                    weight,
+                }
+            }
+            Self::Reload => Request::Reload,
+            Self::Save => Request::Save,
+        })
+    }
+}
+
+/// Whether the request only looks, so that it may be repeated by `--watch`.
+fn is_view(request: &Request) -> bool {
+    matches!(request, Request::Status | Request::Paths | Request::Reorder)
+}
+
+/// Keeps `--watch status` from reading "status" as a number of seconds: a bare `--watch` gets its
+/// default bound to it unless a number follows.
+fn bind_watch(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut words = words.into_iter().peekable();
+    let mut bound = Vec::new();
+    while let Some(word) = words.next() {
+        let bare = word == "--watch" || word == "-w";
+        let number = |next: &OsString| {
+            next.to_str()
+                .is_some_and(|text| text.starts_with(|c: char| c.is_ascii_digit() || c == '.'))
+        };
+        if bare && words.peek().is_some_and(|next| !number(next)) {
+            bound.push(format!("--watch={DEFAULT_WATCH}").into());
+        } else {
+            bound.push(word);
+        }
+    }
+    bound
+}
+
+fn tunnel_name(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.starts_with('.') || text.contains('/') {
+        return Err("a tunnel's name is that of its interface, such as mpt0".into());
+    }
+    Ok(text.into())
+}
+
+fn refresh_interval(text: &str) -> Result<Duration, String> {
+    let seconds = text
+        .parse()
+        .ok()
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds
+        .filter(|interval| (SHORTEST_WATCH..=LONGEST_WATCH).contains(interval))
+        .ok_or_else(|| "give a number of seconds from 0.1 to 86400".into())
+}
+
+/// Splits `key=value`; a word without `=` is a key with an empty value.
+fn key_value(word: &str) -> (&str, &str) {
+    word.split_once('=').unwrap_or((word, ""))
+}
+
+fn set_once<T>(slot: &mut Option<T>, key: &str, value: T) -> Result<(), String> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(format!("{key} is given twice")),
+    }
+}
+
+fn unknown_key(key: &str, known: &str) -> String {
+    format!("unknown setting \"{key}\"; known here: {known}")
+}
+
+fn count(key: &str, value: &str) -> Result<u32, String> {
+    value
+        .parse()
+        .map_err(|_| format!("{key}={value}: give a whole number of packets, 0 or more"))
+}
+
+fn path_weight(value: &str) -> Result<u32, String> {
+    let weight = value
+        .parse()
+        .ok()
+        .filter(|weight| (1..=MAX_WEIGHT).contains(weight));
+    weight.ok_or_else(|| {
+        format!(
+            "weight={value}: give a whole number from 1 to {MAX_WEIGHT}; \
+             `mpt-ctl path down` takes a path out of service"
+        )
+    })
+}
+
+fn hold_us(key: &str, value: &str) -> Result<u64, String> {
+    let hold = humantime::parse_duration(value)
+        .ok()
+        .filter(|hold| *hold <= LONGEST_HOLD);
+    hold.and_then(|hold| u64::try_from(hold.as_micros()).ok())
+        .ok_or_else(|| {
+            format!("{key}={value}: give a time with its unit, such as 300ms, at most 1h")
+        })
+}
+
+fn late_policy(value: &str) -> Result<LatePolicy, String> {
+    match value {
+        "deliver" => Ok(LatePolicy::Deliver),
+        "drop" => Ok(LatePolicy::Drop),
+        _ => Err(format!("late={value}: give deliver or drop")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<(Cli, Request), String> {
+        let words = std::iter::once("mpt-ctl")
+            .chain(line.split_whitespace())
+            .map(OsString::from);
+        Cli::parse_words(words).map_err(|error| error.to_string())
+    }
+
+    fn request(line: &str) -> Request {
+        parse(line).unwrap().1
+    }
+
+    /// The first line of the error, which is the one that says what is wrong.
+    fn error(line: &str) -> String {
+        parse(line).unwrap_err().lines().next().unwrap().into()
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn each_command_becomes_its_request() {
+        assert_eq!(request("status"), Request::Status);
+        assert_eq!(request("paths"), Request::Paths);
+        assert_eq!(request("reorder"), Request::Reorder);
+        assert_eq!(
+            request("path up lte"),
+            Request::PathUp { name: "lte".into() }
+        );
+        assert_eq!(
+            request("path down lte"),
+            Request::PathDown { name: "lte".into() }
+        );
+        assert_eq!(
+            request("path set lte weight=40"),
+            Request::PathSet {
+                name: "lte".into(),
+                weight: Some(40)
+            }
+        );
+        assert_eq!(request("reload"), Request::Reload);
+        assert_eq!(request("save"), Request::Save);
+    }
+
+    #[test]
+    fn reorder_settings_that_are_not_named_stay_as_they_are() {
+        assert_eq!(
+            request("reorder set max_buffer_delay=1500us"),
+            Request::ReorderSet {
+                window: None,
+                max_buffer_delay_us: Some(1500),
+                late: None
+            }
+        );
+        assert_eq!(
+            request("reorder set window=0 late=drop"),
+            Request::ReorderSet {
+                window: Some(0),
+                max_buffer_delay_us: None,
+                late: Some(LatePolicy::Drop)
+            }
+        );
+    }
+
+    #[test]
+    fn watch_takes_an_optional_number_on_either_side_of_the_command() {
+        let interval = |line: &str| parse(line).unwrap().0.watch;
+        assert_eq!(interval("status"), None);
+        assert_eq!(interval("status --watch"), Some(Duration::from_secs(2)));
+        assert_eq!(interval("--watch status"), Some(Duration::from_secs(2)));
+        assert_eq!(
+            interval("--watch 0.5 status"),
+            Some(Duration::from_millis(500))
+        );
+        assert_eq!(interval("paths -w 10"), Some(Duration::from_secs(10)));
+        assert_eq!(
+            interval("reorder --watch --json"),
+            Some(Duration::from_secs(2))
+        );
+    }
+
+    #[test]
+    fn mistakes_say_what_would_have_been_right() {
+        insta::assert_snapshot!(
+            [
+                "path set lte wieght=3",
+                "path set lte weight",
+                "path set lte weight=0",
+                "path set lte weight=1 weight=2",
+                "reorder set windw=3",
+                "reorder set window=-1",
+                "reorder set max_buffer_delay=300",
+                "reorder set max_buffer_delay=2h",
+                "reorder set late=maybe",
+                "path up lte --watch",
+                "status --watch 0",
+                "status --tunnel ../x",
+            ]
+            .map(|line| format!("{line}\n    {}", error(line)))
+            .join("\n"),
+            @r#"
+            path set lte wieght=3
+                error: unknown setting "wieght"; known here: weight=N
+            path set lte weight
+                error: weight=: give a whole number from 1 to 1000000; `mpt-ctl path down` takes a path out of service
+            path set lte weight=0
+                error: weight=0: give a whole number from 1 to 1000000; `mpt-ctl path down` takes a path out of service
+            path set lte weight=1 weight=2
+                error: weight is given twice
+            reorder set windw=3
+                error: unknown setting "windw"; known here: window=N, max_buffer_delay=D, late=deliver|drop
+            reorder set window=-1
+                error: window=-1: give a whole number of packets, 0 or more
+            reorder set max_buffer_delay=300
+                error: max_buffer_delay=300: give a time with its unit, such as 300ms, at most 1h
+            reorder set max_buffer_delay=2h
+                error: max_buffer_delay=2h: give a time with its unit, such as 300ms, at most 1h
+            reorder set late=maybe
+                error: late=maybe: give deliver or drop
+            path up lte --watch
+                error: --watch goes with status, paths and reorder
+            status --watch 0
+                error: invalid value '0' for '--watch [<SECONDS>]': give a number of seconds from 0.1 to 86400
+            status --tunnel ../x
+                error: invalid value '../x' for '--tunnel <NAME>': a tunnel's name is that of its interface, such as mpt0
+            "#
+        );
+    }
+}

@@ -1,0 +1,232 @@
+//! Finding the daemon and asking it: one connection, one line each way.
+//!
+//! Every way in which this can go wrong is a situation of the user's, so each has its own text,
+//! which says what to do, and its own exit code, by which a script can tell "the daemon said no"
+//! from "there is no daemon".
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mpt_core::control::{Answer, MAX_LINE_BYTES, Reply, Request};
+
+/// Where daemons keep their control sockets.
+pub(crate) const RUN_DIR: &str = "/run/mpt";
+
+/// The longest wait for the daemon to take the request or to answer it. A reload may set up
+/// paths, which takes longer than a look.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClientError {
+    #[error("the daemon refused: {0}")]
+    Refused(String),
+    #[error("several tunnels run here; choose one with --tunnel NAME: {}", names.join(", "))]
+    SeveralTunnels { names: Vec<String> },
+    #[error(
+        "mpt-tund is not running: nothing serves {}; start it with \
+         `systemctl start mpt-tund` or `mpt-tund --config FILE`", place.display()
+    )]
+    NotRunning { place: PathBuf },
+    #[error("no permission to use {}; run mpt-ctl as root (sudo mpt-ctl …)", place.display())]
+    Permission { place: PathBuf },
+    #[error("cannot reach the daemon at {}: {source}", place.display())]
+    Unreachable { place: PathBuf, source: io::Error },
+    #[error(
+        "the daemon at {} does not answer within {} s; its log may say why", place.display(),
+        PATIENCE.as_secs()
+    )]
+    Silent { place: PathBuf },
+    #[error(
+        "the daemon's answer cannot be understood ({0}); are mpt-ctl and mpt-tund of one version?"
+    )]
+    Protocol(String),
+}
+
+impl ClientError {
+    /// The exit code that `--help` promises.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Refused(_) => 1,
+            Self::SeveralTunnels { .. } => 2,
+            Self::NotRunning { .. }
+            | Self::Permission { .. }
+            | Self::Unreachable { .. }
+            | Self::Silent { .. } => 3,
+            Self::Protocol(_) => 4,
+        }
+    }
+
+    fn at(place: &Path, source: io::Error) -> Self {
+        let place = place.to_owned();
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "io::ErrorKind is open-ended"
+        )]
+        match source.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                Self::NotRunning { place }
+            }
+            io::ErrorKind::PermissionDenied => Self::Permission { place },
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::Silent { place },
+            _ => Self::Unreachable { place, source },
+        }
+    }
+}
+
+/// The socket that the user means: the one named, that of the tunnel named, or the only one in
+/// `run_dir`.
+pub(crate) fn locate(
+    socket: Option<&Path>,
+    tunnel: Option<&str>,
+    run_dir: &Path,
+) -> Result<PathBuf, ClientError> {
+    if let Some(socket) = socket {
+        return Ok(socket.to_owned());
+    }
+    if let Some(name) = tunnel {
+        return Ok(run_dir.join(format!("{name}.sock")));
+    }
+    let mut sockets = sockets_in(run_dir).map_err(|source| ClientError::at(run_dir, source))?;
+    if sockets.len() > 1 {
+        // A daemon that was killed leaves its file behind; that is not a tunnel to choose from.
+        sockets.retain(|socket| !is_abandoned(socket));
+    }
+    match sockets.len() {
+        0 => Err(ClientError::NotRunning {
+            place: run_dir.join("*.sock"),
+        }),
+        1 => Ok(sockets.remove(0)),
+        _ => {
+            let stem = |path: &PathBuf| Some(path.file_stem()?.to_string_lossy().into_owned());
+            Err(ClientError::SeveralTunnels {
+                names: sockets.iter().filter_map(stem).collect(),
+            })
+        }
+    }
+}
+
+fn sockets_in(run_dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut sockets = Vec::new();
+    for entry in std::fs::read_dir(run_dir)? {
+        let path = entry?.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "sock")
+        {
+            sockets.push(path);
+        }
+    }
+    sockets.sort();
+    Ok(sockets)
+}
+
+fn is_abandoned(socket: &Path) -> bool {
+    UnixStream::connect(socket).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// Asks the daemon at `socket` one thing.
+pub(crate) fn ask(socket: &Path, request: &Request) -> Result<Answer, ClientError> {
+    let line = exchange(socket, request)?;
+    let reply: Reply =
+        serde_json::from_slice(&line).map_err(|error| ClientError::Protocol(error.to_string()))?;
+    match reply {
+        Reply::Ok(answer) => Ok(answer),
+        Reply::Error(text) => Err(ClientError::Refused(text)),
+    }
+}
+
+fn exchange(socket: &Path, request: &Request) -> Result<Vec<u8>, ClientError> {
+    let failed = |source| ClientError::at(socket, source);
+    let mut line =
+        serde_json::to_vec(request).map_err(|error| ClientError::Protocol(error.to_string()))?;
+    line.push(b'\n');
+
+    let mut stream = UnixStream::connect(socket).map_err(failed)?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+    stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
+    match stream.write_all(&line) {
+        // A daemon that is too busy says so and hangs up without reading: hear it out.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        other => other.map_err(failed)?,
+    }
+    line.clear();
+    let mut reader = BufReader::new(stream).take(MAX_LINE_BYTES as u64 + 1);
+    reader.read_until(b'\n', &mut line).map_err(failed)?;
+    match line.pop() {
+        Some(b'\n') => Ok(line),
+        Some(_) if line.len() >= MAX_LINE_BYTES => Err(ClientError::Protocol("too long".into())),
+        Some(_) => Err(ClientError::Protocol("cut short".into())),
+        None => Err(ClientError::Protocol(
+            "the connection was closed without one".into(),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn the_only_socket_is_the_default() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("mpt0.sock");
+        File::create(dir.path().join("mpt0.pid")).unwrap();
+        let _listener = UnixListener::bind(&socket).unwrap();
+        assert_eq!(locate(None, None, dir.path()).unwrap(), socket);
+    }
+
+    #[test]
+    fn several_sockets_are_listed_in_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let _listeners = ["mpt1", "mpt0"]
+            .map(|name| UnixListener::bind(dir.path().join(format!("{name}.sock"))).unwrap());
+        let error = locate(None, None, dir.path()).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert_eq!(
+            error.to_string(),
+            "several tunnels run here; choose one with --tunnel NAME: mpt0, mpt1"
+        );
+        assert_eq!(
+            locate(None, Some("mpt1"), dir.path()).unwrap(),
+            dir.path().join("mpt1.sock")
+        );
+    }
+
+    #[test]
+    fn a_file_that_a_killed_daemon_left_is_not_a_choice() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(UnixListener::bind(dir.path().join("mpt0.sock")).unwrap());
+        let _alive = UnixListener::bind(dir.path().join("mpt1.sock")).unwrap();
+        assert_eq!(
+            locate(None, None, dir.path()).unwrap(),
+            dir.path().join("mpt1.sock")
+        );
+    }
+
+    #[test]
+    fn no_socket_means_that_no_daemon_runs() {
+        let dir = tempfile::tempdir().unwrap();
+        for place in [dir.path(), &dir.path().join("missing")] {
+            let error = locate(None, None, place).unwrap_err();
+            assert_eq!(error.exit_code(), 3);
+            assert!(
+                error.to_string().starts_with("mpt-tund is not running"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_without_a_listener_means_that_no_daemon_runs() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("mpt0.sock");
+        drop(UnixListener::bind(&socket).unwrap());
+        let error = ask(&socket, &Request::Status).unwrap_err();
+        assert!(matches!(error, ClientError::NotRunning { .. }), "{error}");
+    }
+}

@@ -1,0 +1,157 @@
+//! `mpt-ctl reorder`: the reorder window and what became of gaps.
+
+use mpt_core::control::{LatePolicy, ReorderStatus};
+
+use super::UNKNOWN;
+use crate::table::{Look, Side, Table, Tone};
+use crate::units::{percent, time_us};
+
+/// The reorder window and what became of gaps.
+pub(super) fn show(reorder: &ReorderStatus, look: Look) -> String {
+    let mut text = look.sentence(Tone::Heading, "", &window(reorder));
+    if let Some(needed) = reorder.window_needed {
+        let sentence = format!("The delays and rates seen now need a window of {needed}.");
+        let enough = needed <= reorder.window.into();
+        let tone = if enough { Tone::Plain } else { Tone::Bad };
+        text += &look.sentence(tone, "", &sentence);
+    }
+    text += &format!("\n{}", arrivals(reorder).show(look));
+    text += &format!("\n{}\n", gaps(reorder).show(look));
+    let held = format!(
+        "Held now: {}, at most {} at once.",
+        reorder.held, reorder.held_max
+    );
+    text += &look.sentence(Tone::Plain, "", &held);
+    let [p50, p99, max] = [
+        reorder.hold_us.p50,
+        reorder.hold_us.p99,
+        reorder.hold_us.max,
+    ]
+    .map(time_us);
+    let times = format!("Hold time: median {p50}, 99 % within {p99}, longest {max}.");
+    text + &look.sentence(Tone::Plain, "", &times)
+}
+
+/// How packets arrived; duplicates are compared with what was delivered.
+fn arrivals(reorder: &ReorderStatus) -> Table<3> {
+    let delivered = [
+        ("in order", reorder.in_order),
+        ("reordered", reorder.reordered),
+        ("late", reorder.late),
+    ];
+    let (mut table, whole) = counts("PACKETS", &delivered);
+    let duplicates = reorder.duplicates;
+    table.row([
+        "duplicates".into(),
+        duplicates.into(),
+        share(duplicates, whole).into(),
+    ]);
+    table
+}
+
+/// How gaps ended, and those that have not.
+fn gaps(reorder: &ReorderStatus) -> Table<3> {
+    let ended = [
+        ("filled", reorder.gaps_filled),
+        ("inferred lost", reorder.gaps_inferred_lost),
+        ("timed out", reorder.gaps_timed_out),
+        ("overflowed", reorder.gaps_overflowed),
+    ];
+    let (mut table, _) = counts("GAPS", &ended);
+    if reorder.gaps_open > 0 {
+        table.row(["open".into(), reorder.gaps_open.into(), "".into()]);
+    }
+    table
+}
+
+/// A table of counts and their shares of the sum, and that sum.
+fn counts(heading: &'static str, counts: &[(&'static str, u64)]) -> (Table<3>, u64) {
+    let whole = counts
+        .iter()
+        .fold(0, |sum: u64, (_, count)| sum.saturating_add(*count));
+    let mut table = Table::new([
+        (heading, Side::Left),
+        ("COUNT", Side::Right),
+        ("SHARE", Side::Right),
+    ]);
+    for (kind, count) in counts {
+        table.row([kind.into(), count.into(), share(*count, whole).into()]);
+    }
+    (table, whole)
+}
+
+fn share(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        UNKNOWN.into()
+    } else {
+        percent(part as f64 / whole as f64)
+    }
+}
+
+/// The settings of the window in a sentence.
+pub(super) fn window(reorder: &ReorderStatus) -> String {
+    if reorder.window == 0 {
+        return "Reordering is off (window = 0).".into();
+    }
+    let late = match reorder.late_policy {
+        LatePolicy::Deliver => "delivered",
+        LatePolicy::Drop => "dropped",
+    };
+    let longest = time_us(reorder.max_buffer_delay_us);
+    format!(
+        "Window {} packets, hold at most {longest}, late packets are {late}.",
+        reorder.window
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::tests::{PLAIN, example};
+
+    #[test]
+    fn reorder_reads() {
+        insta::assert_snapshot!(show(&example().reorder, PLAIN), @r"
+        Window 1024 packets, hold at most 300 ms, late packets are delivered.
+        The delays and rates seen now need a window of 742.
+
+        PACKETS      COUNT    SHARE
+        in order    900000   98.5 %
+        reordered    13578    1.5 %
+        late             4  <0.01 %
+        duplicates       1  <0.01 %
+
+        GAPS           COUNT   SHARE
+        filled          4700  99.8 %
+        inferred lost      8  0.17 %
+        timed out          1  0.02 %
+        overflowed         0     0 %
+        open               2
+
+        Held now: 12, at most 512 at once.
+        Hold time: median 1.2 ms, 99 % within 12.0 ms, longest 24.5 ms.
+        ");
+        let off = ReorderStatus {
+            max_buffer_delay_us: 300_000,
+            ..ReorderStatus::default()
+        };
+        insta::assert_snapshot!(show(&off, PLAIN), @r"
+        Reordering is off (window = 0).
+
+        PACKETS     COUNT  SHARE
+        in order        0      –
+        reordered       0      –
+        late            0      –
+        duplicates      0      –
+
+        GAPS           COUNT  SHARE
+        filled             0      –
+        inferred lost      0      –
+        timed out          0      –
+        overflowed         0      –
+
+        Held now: 0, at most 0 at once.
+        Hold time: median 0 µs, 99 % within 0 µs, longest 0 µs.
+        ");
+    }
+}

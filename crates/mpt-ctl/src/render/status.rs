@@ -1,0 +1,230 @@
+//! `mpt-ctl status`: the tunnel as a whole.
+
+use mpt_core::control::{PathStatus, Status};
+
+use super::{endpoints, loss, measured, reorder, state};
+use crate::diagnose::diagnose;
+use crate::table::{Cell, Look, Side, Table, Tone};
+use crate::units::{bits_per_second, bytes, long_time_s};
+
+/// The tunnel as a whole.
+pub(super) fn show(status: &Status, look: Look) -> String {
+    let tunnel = &status.tunnel;
+    let title = format!(
+        "tunnel {}, running for {}",
+        tunnel.name,
+        long_time_s(tunnel.uptime_s)
+    );
+    let findings = diagnose(status);
+    let mut text = look.paint(Tone::Heading, &title) + "\n";
+    for finding in &findings.wrong {
+        text += &look.sentence(Tone::Bad, "! ", finding);
+    }
+    if findings.wrong.is_empty() {
+        text += &look.sentence(Tone::Good, "", &findings.verdict);
+    }
+    text += "\n";
+    text += &path_overview(&status.paths).show(look);
+    text += "\n";
+    text += &tunnel_traffic(status).show(look);
+    let dropped = drops(status);
+    if let Some(dropped) = dropped {
+        text += "\n";
+        text += &dropped.show(look);
+    }
+    text += "\n";
+    text + &settings(status, look)
+}
+
+fn path_overview(paths: &[PathStatus]) -> Table<7> {
+    let mut table = Table::new([
+        ("PATH", Side::Left),
+        ("STATE", Side::Left),
+        ("WEIGHT", Side::Right),
+        ("RTT", Side::Right),
+        ("LOSS", Side::Right),
+        ("OUT", Side::Right),
+        ("IN", Side::Right),
+    ]);
+    for path in paths {
+        table.row([
+            (&path.name).into(),
+            state(path.state),
+            path.weight.into(),
+            measured(path.rtt_us).into(),
+            loss(path),
+            bits_per_second(path.tx_bps).into(),
+            bits_per_second(path.rx_bps).into(),
+        ]);
+        endpoints(path)
+            .into_iter()
+            .for_each(|line| table.below(line));
+    }
+    table
+}
+
+fn tunnel_traffic(status: &Status) -> Table<4> {
+    let tunnel = &status.tunnel;
+    let rate = |of: fn(&PathStatus) -> u64| {
+        bits_per_second(status.paths.iter().map(of).fold(0, u64::saturating_add))
+    };
+    let mut table = Table::new([
+        ("TUNNEL", Side::Left),
+        ("RATE", Side::Right),
+        ("PACKETS", Side::Right),
+        ("BYTES", Side::Right),
+    ]);
+    let out = rate(|path| path.tx_bps);
+    table.row([
+        "out".into(),
+        out.into(),
+        tunnel.tx_packets.into(),
+        bytes(tunnel.tx_bytes).into(),
+    ]);
+    let inward = rate(|path| path.rx_bps);
+    table.row([
+        "in".into(),
+        inward.into(),
+        tunnel.rx_packets.into(),
+        bytes(tunnel.rx_bytes).into(),
+    ]);
+    table
+}
+
+/// The drops that happened, or nothing.
+fn drops(status: &Status) -> Option<Table<3>> {
+    let mut table = Table::new([
+        ("DROPPED", Side::Left),
+        ("PACKETS", Side::Right),
+        ("", Side::Left),
+    ]);
+    let mut any = false;
+    for (reason, &count) in status.tunnel.drops.iter().filter(|(_, count)| **count > 0) {
+        any = true;
+        table.row([
+            reason.into(),
+            count.into(),
+            Cell::toned(Tone::Faint, meaning(reason)),
+        ]);
+    }
+    any.then_some(table)
+}
+
+/// What a drop reason means; nothing for one that this version does not know.
+fn meaning(reason: &str) -> &'static str {
+    match reason {
+        "no_path" => "no path was up",
+        "too_big" => "did not fit any path; the sender was told",
+        "not_ip" => "neither IPv4 nor IPv6",
+        "send_full" => "send buffer of a path full",
+        "send_queue" => "queue of an interface full",
+        "send_error" => "refused by the kernel on sending",
+        "stranger" => "not from the peer of the path",
+        "truncated" => "longer than the receive buffer",
+        "bad_gre" => "not GRE as RFC 2784 and 2890 have it",
+        "bad_key" => "GRE key missing or wrong",
+        "bad_checksum" => "GRE checksum wrong",
+        "unknown_protocol" => "GRE protocol type unknown",
+        "bad_inner" => "inner packet malformed",
+        "bad_control" => "probe or report malformed",
+        "stale_control" => "probe or report of an earlier session",
+        "jump" => "sequence number not believed",
+        "stale" => "too old to know whether delivered",
+        "duplicate" => "delivered before",
+        "late" => "after its gap had ended (late = \"drop\")",
+        "ecn" => "congestion mark on traffic without ECN",
+        "tun_write" => "refused by the TUN interface",
+        "no_buffer" => "no receive buffer free",
+        _ => "",
+    }
+}
+
+fn settings(status: &Status, look: Look) -> String {
+    let tunnel = &status.tunnel;
+    let session = match &tunnel.peer_session {
+        Some(peer) => format!("{}, the peer's {peer}", tunnel.session),
+        None => format!("{}, the peer sends no probes", tunnel.session),
+    };
+    let mut text = look.sentence(
+        Tone::Plain,
+        "reorder    ",
+        &reorder::window(&status.reorder),
+    );
+    for (mark, value) in [
+        ("mtu        ", &tunnel.mtu.to_string()),
+        ("scheduler  ", &tunnel.scheduler),
+        ("offload    ", &tunnel.offload),
+        ("session    ", &session),
+        ("config     ", &tunnel.config),
+    ] {
+        if !value.is_empty() {
+            text += &look.sentence(Tone::Plain, mark, value);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::tests::{PLAIN, example};
+
+    #[test]
+    fn status_reads() {
+        insta::assert_snapshot!(show(&example(), PLAIN), @r"
+        tunnel mpt0, running for 2 h 13 min
+        ! Path satellite-behind-the-barn-at-the-far-end is down: no answer for 1.2 s.
+        ! 17 datagrams were lost because receive buffers overflowed, although all that
+          was wanted is granted: this machine is too slow for what arrives.
+
+        PATH                      STATE  WEIGHT      RTT   LOSS          OUT          IN
+        fibre                     up        100  10.3 ms    0 %  95.3 Mbit/s  2.1 Mbit/s
+          10.1.0.1:4754 → 10.1.0.2:4754 on eth0
+        satellite-behind-the-ba…  down       50        –  2.3 %      0 bit/s     0 bit/s
+          [2001:db8:1234:5678:9abc:def0:1234:5678]:4754
+          → [2001:db8:8765:4321:9abc:def0:8765:4321]:4754
+
+        TUNNEL         RATE  PACKETS    BYTES
+        out     95.3 Mbit/s  2469134   3.6 GB
+        in       2.1 Mbit/s   913578  91.0 MB
+
+        DROPPED   PACKETS
+        no_path        12  no path was up
+        stranger        3  not from the peer of the path
+
+        reorder    Window 1024 packets, hold at most 300 ms, late packets are delivered.
+        mtu        1464
+        scheduler  weighted
+        offload    plain
+        session    3f2a9c0d11e84b57, the peer's 77aa01b2c3d4e5f6
+        config     /etc/mpt/mpt0.toml
+        ");
+    }
+
+    #[test]
+    fn status_of_a_healthy_tunnel_shows_no_drops() {
+        let mut healthy = example();
+        healthy.paths.pop();
+        healthy.tunnel.drops.clear();
+        healthy.tunnel.peer_session = None;
+        insta::assert_snapshot!(show(&healthy, PLAIN), @r"
+        tunnel mpt0, running for 2 h 13 min
+        All is well: 1 path up.
+
+        PATH   STATE  WEIGHT      RTT  LOSS          OUT          IN
+        fibre  up        100  10.3 ms   0 %  95.3 Mbit/s  2.1 Mbit/s
+          10.1.0.1:4754 → 10.1.0.2:4754 on eth0
+
+        TUNNEL         RATE  PACKETS    BYTES
+        out     95.3 Mbit/s  2469134   3.6 GB
+        in       2.1 Mbit/s   913578  91.0 MB
+
+        reorder    Window 1024 packets, hold at most 300 ms, late packets are delivered.
+        mtu        1464
+        scheduler  weighted
+        offload    plain
+        session    3f2a9c0d11e84b57, the peer sends no probes
+        config     /etc/mpt/mpt0.toml
+        ");
+    }
+}

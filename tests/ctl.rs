@@ -1,0 +1,306 @@
+//! `mpt-ctl` as a user runs it, against a daemon that is played by a thread: what goes over the
+//! socket, what comes out, and the exit codes that `--help` promises.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use mpt_core::control::{
+    Answer, LatePolicy, PathState, PathStatus, ReorderStatus, Reply, Request, Status, TunnelStatus,
+};
+use serde_json::{Value, json};
+
+/// A daemon that gives out prepared lines, one to each connection, and keeps what it was asked.
+struct Mock {
+    socket: PathBuf,
+    _dir: tempfile::TempDir,
+    thread: JoinHandle<Vec<Request>>,
+}
+
+impl Mock {
+    fn start(lines: Vec<String>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("mpt0.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let answer = move |line: String| {
+            let (stream, _) = listener.accept().unwrap();
+            let request = read_request(&stream);
+            (&stream).write_all(line.as_bytes()).unwrap();
+            request
+        };
+        let thread = thread::spawn(move || lines.into_iter().map(answer).collect());
+        Self {
+            socket,
+            _dir: dir,
+            thread,
+        }
+    }
+
+    fn answering(reply: &Reply) -> Self {
+        Self::start(vec![line(reply)])
+    }
+
+    fn requests(self) -> Vec<Request> {
+        self.thread.join().unwrap()
+    }
+}
+
+fn read_request(stream: &UnixStream) -> Request {
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    serde_json::from_str(&line).unwrap()
+}
+
+fn line(reply: &Reply) -> String {
+    serde_json::to_string(reply).unwrap() + "\n"
+}
+
+fn ctl(socket: &Path, words: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mpt-ctl"));
+    command
+        .arg("--socket")
+        .arg(socket)
+        .args(words.split_whitespace());
+    command
+}
+
+fn run(socket: &Path, words: &str) -> Output {
+    ctl(socket, words).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn status() -> Status {
+    let path = |name: &str, state| PathStatus {
+        name: name.into(),
+        state,
+        ..PathStatus::default()
+    };
+    Status {
+        tunnel: TunnelStatus {
+            name: "mpt0".into(),
+            ..TunnelStatus::default()
+        },
+        paths: vec![
+            path("fibre", PathState::Up),
+            path("lte", PathState::AdminDown),
+        ],
+        reorder: ReorderStatus {
+            window: 1024,
+            ..ReorderStatus::default()
+        },
+    }
+}
+
+#[test]
+fn status_is_text_without_colour_when_piped() {
+    let daemon = Mock::answering(&Reply::Ok(Answer::Status(Box::new(status()))));
+    let output = run(&daemon.socket, "status");
+    assert!(output.status.success(), "{output:?}");
+    let shown = text(&output.stdout);
+    assert!(
+        shown.contains("`mpt-ctl path up lte` brings it back"),
+        "{shown}"
+    );
+    assert!(!shown.contains('\x1b'));
+    assert_eq!(daemon.requests(), [Request::Status]);
+}
+
+#[test]
+fn json_is_the_answer_without_its_envelope() {
+    let whole = status();
+    for (words, answer, expected) in [
+        (
+            "--json status",
+            Answer::Status(Box::new(whole.clone())),
+            json!(whole),
+        ),
+        (
+            "paths --json",
+            Answer::Paths(whole.paths.clone()),
+            json!(whole.paths),
+        ),
+        (
+            "--json reorder",
+            Answer::Reorder(whole.reorder.clone()),
+            json!(whole.reorder),
+        ),
+        (
+            "--json save",
+            Answer::Done("saved".into()),
+            json!({ "done": "saved" }),
+        ),
+    ] {
+        let daemon = Mock::answering(&Reply::Ok(answer));
+        let output = run(&daemon.socket, words);
+        let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(shown, expected, "{words}");
+    }
+}
+
+#[test]
+fn a_change_is_sent_as_one_request_and_its_outcome_printed() {
+    let daemon = Mock::answering(&Reply::Ok(Answer::Done("The window is now 2048.".into())));
+    let output = run(
+        &daemon.socket,
+        "reorder set window=2048 max_buffer_delay=1s late=drop",
+    );
+    assert_eq!(text(&output.stdout), "The window is now 2048.\n");
+    let sent = Request::ReorderSet {
+        window: Some(2048),
+        max_buffer_delay_us: Some(1_000_000),
+        late: Some(LatePolicy::Drop),
+    };
+    assert_eq!(daemon.requests(), [sent]);
+}
+
+#[test]
+fn a_refusal_is_text_on_standard_error_and_exit_code_1() {
+    for words in ["path up nowhere", "--json path up nowhere"] {
+        let daemon = Mock::answering(&Reply::Error("there is no path \"nowhere\"".into()));
+        let output = run(&daemon.socket, words);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(output.stdout.is_empty());
+        assert_eq!(
+            text(&output.stderr),
+            "mpt-ctl: the daemon refused: there is no path \"nowhere\"\n"
+        );
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_exit_code_2_and_asks_nobody() {
+    let nobody = Path::new("/nonexistent/mpt0.sock");
+    for words in [
+        "",
+        "stauts",
+        "path set lte wieght=1",
+        "status --watch=soon",
+        "reorder 5",
+    ] {
+        assert_eq!(run(nobody, words).status.code(), Some(2), "{words}");
+    }
+}
+
+#[test]
+fn no_daemon_is_exit_code_3_and_says_how_to_start_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = run(&dir.path().join("mpt0.sock"), "status");
+    assert_eq!(output.status.code(), Some(3));
+    assert!(
+        text(&output.stderr).contains("systemctl start"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn no_permission_is_exit_code_3_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("mpt0.sock");
+    let _listener = UnixListener::bind(&socket).unwrap();
+    std::fs::set_permissions(&socket, PermissionsExt::from_mode(0o000)).unwrap();
+    if UnixStream::connect(&socket).is_ok() {
+        return; // root may do anything
+    }
+    let output = run(&socket, "status");
+    assert_eq!(output.status.code(), Some(3));
+    assert!(text(&output.stderr).contains("no permission"), "{output:?}");
+}
+
+#[test]
+fn an_answer_that_is_none_is_exit_code_4() {
+    let endless = "x".repeat(300 * 1024) + "\n";
+    for line in [
+        "",
+        "{\"ok\"",
+        "hello\n",
+        "{\"ok\":{\"weather\":1}}\n",
+        &endless,
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("mpt0.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let line = line.to_owned();
+        let daemon = thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            read_request(&stream);
+            // The client may have seen enough before the end.
+            let _ = (&stream).write_all(line.as_bytes());
+        });
+        let output = run(&socket, "status");
+        assert_eq!(output.status.code(), Some(4), "{output:?}");
+        daemon.join().unwrap();
+    }
+}
+
+#[test]
+fn watch_prints_blocks_until_interrupted_and_ends_well() {
+    let reply = line(&Reply::Ok(Answer::Paths(status().paths)));
+    let daemon = Mock::start(vec![reply; 3]);
+    let mut child = ctl(&daemon.socket, "paths --watch 0.1 --json")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    for _ in 0..2 {
+        let value: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        assert_eq!(value[0]["name"], "fibre");
+    }
+    let interrupted = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(interrupted.success());
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let ended = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None if Instant::now() > deadline => child.kill().unwrap(),
+            None => thread::sleep(Duration::from_millis(10)),
+        }
+    };
+    assert_eq!(ended.code(), Some(0), "{ended:?}");
+    // The mock may still wait for its third question; nobody needs the answer.
+    drop(
+        UnixStream::connect(&daemon.socket)
+            .map(|stream| (&stream).write_all(b"{\"command\":\"paths\"}\n")),
+    );
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let daemon = Mock::answering(&Reply::Ok(Answer::Status(Box::new(status()))));
+    let mut child = ctl(&daemon.socket, "status")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(
+        (output.status.code(), text(&output.stderr)),
+        (Some(0), String::new())
+    );
+}
+
+#[test]
+fn help_documents_the_exit_codes() {
+    let output = run(Path::new("/nonexistent"), "--help");
+    let help = text(&output.stdout);
+    for code in [
+        "0  done",
+        "1  the daemon refused",
+        "2  the command line",
+        "3  the daemon cannot",
+        "4  the daemon's answer",
+    ] {
+        assert!(help.contains(code), "{help}");
+    }
+}
