@@ -37,7 +37,12 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(buffer_bytes: usize, limit: usize) -> Pool {
-        Pool { buffers: Vec::new(), free: Vec::new(), buffer_bytes, limit }
+        Pool {
+            buffers: Vec::new(),
+            free: Vec::new(),
+            buffer_bytes,
+            limit,
+        }
     }
 
     pub(crate) fn set_limit(&mut self, limit: usize) {
@@ -55,7 +60,10 @@ impl Pool {
         }
         let id = u32::try_from(self.buffers.len()).ok()?;
         self.buffers.push(None);
-        Some(Buffer { id, bytes: vec![0; self.buffer_bytes].into_boxed_slice() })
+        Some(Buffer {
+            id,
+            bytes: vec![0; self.buffer_bytes].into_boxed_slice(),
+        })
     }
 
     /// Takes back a buffer that something points into.

@@ -216,9 +216,9 @@ pub struct ReorderStatus {
     pub held: u64,
     /// Most packets held at once since start.
     pub held_max: u64,
-    /// Packets that arrived in sequence.
+    /// Packets with a sequence number above all before them.
     pub in_order: u64,
-    /// Packets that arrived ahead of a gap or behind later ones, within the window.
+    /// Packets with a sequence number below one seen before, but in time (RFC 4737 §3.3).
     pub reordered: u64,
     /// Packets that arrived after their gap had ended.
     pub late: u64,

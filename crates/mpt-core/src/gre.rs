@@ -134,7 +134,9 @@ pub fn parse(datagram: &[u8], key: Option<u32>) -> Result<(Header, usize), GreEr
         }
         let bytes = datagram.get(at..).and_then(|rest| rest.first_chunk::<4>());
         at += 4;
-        bytes.map(|bytes| Some(u32::from_be_bytes(*bytes))).ok_or(GreError::Truncated)
+        bytes
+            .map(|bytes| Some(u32::from_be_bytes(*bytes)))
+            .ok_or(GreError::Truncated)
     };
     let found_key = word(flags & FLAG_KEY != 0)?;
     let sequence = word(flags & FLAG_SEQUENCE != 0)?.map(Seq::new);
@@ -144,7 +146,14 @@ pub fn parse(datagram: &[u8], key: Option<u32>) -> Result<(Header, usize), GreEr
 
     let ethertype = u16::from_be_bytes([base[2], base[3]]);
     let protocol = Protocol::from_ethertype(ethertype).ok_or(GreError::Protocol(ethertype))?;
-    Ok((Header { key: found_key, sequence, protocol }, at))
+    Ok((
+        Header {
+            key: found_key,
+            sequence,
+            protocol,
+        },
+        at,
+    ))
 }
 
 impl Header {
@@ -223,8 +232,16 @@ mod tests {
 
     #[test]
     fn a_key_must_be_the_configured_one() {
-        let keyed = emitted(Header { key: Some(7), sequence: None, protocol: Protocol::Ipv4 });
-        let plain = emitted(Header { key: None, sequence: None, protocol: Protocol::Ipv4 });
+        let keyed = emitted(Header {
+            key: Some(7),
+            sequence: None,
+            protocol: Protocol::Ipv4,
+        });
+        let plain = emitted(Header {
+            key: None,
+            sequence: None,
+            protocol: Protocol::Ipv4,
+        });
         assert!(parse(&keyed, Some(7)).is_ok());
         assert_eq!(parse(&keyed, Some(8)), Err(GreError::Key));
         assert_eq!(parse(&keyed, None), Err(GreError::Key));
@@ -244,7 +261,10 @@ mod tests {
 
     #[test]
     fn unknown_protocols_are_refused_by_number() {
-        assert_eq!(parse(&[0, 0, 0x65, 0x58], None), Err(GreError::Protocol(0x6558)));
+        assert_eq!(
+            parse(&[0, 0, 0x65, 0x58], None),
+            Err(GreError::Protocol(0x6558))
+        );
     }
 
     proptest! {

@@ -193,11 +193,28 @@ mod tests {
     fn message() -> impl Strategy<Value = Message> {
         let time = any::<u64>().prop_map(Time::from_nanos);
         let echo = (any::<u32>(), any::<u64>(), time.clone(), time.clone()).prop_map(
-            |(number, session, sent, received)| Echo { number, session, sent, received },
+            |(number, session, sent, received)| Echo {
+                number,
+                session,
+                sent,
+                received,
+            },
         );
         (
-            (any::<bool>(), any::<bool>(), any::<u8>(), any::<u32>(), 1..=u64::MAX, time),
-            (any::<u64>(), any::<u64>(), any::<u32>(), proptest::option::of(echo)),
+            (
+                any::<bool>(),
+                any::<bool>(),
+                any::<u8>(),
+                any::<u32>(),
+                1..=u64::MAX,
+                time,
+            ),
+            (
+                any::<u64>(),
+                any::<u64>(),
+                any::<u32>(),
+                proptest::option::of(echo),
+            ),
             (any::<u64>(), any::<u64>(), 0..=1_000_000u32),
         )
             .prop_map(|(a, b, c)| Message {

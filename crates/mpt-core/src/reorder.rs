@@ -126,7 +126,10 @@ impl<T: Copy> Reorder<T> {
     /// An empty window that expects `first`.
     #[must_use]
     pub fn new(config: ReorderConfig, first: Seq) -> Self {
-        let config = ReorderConfig { window: config.window.min(MAX_WINDOW), ..config };
+        let config = ReorderConfig {
+            window: config.window.min(MAX_WINDOW),
+            ..config
+        };
         Reorder {
             config,
             next: first,
@@ -196,7 +199,12 @@ impl<T: Copy> Reorder<T> {
 
         let room = self.config.window.max(1);
         if ahead.unsigned_abs() >= room {
-            self.advance(now, seq.plus(1u32.wrapping_sub(room)), Cause::Overflowed, out);
+            self.advance(
+                now,
+                seq.plus(1u32.wrapping_sub(room)),
+                Cause::Overflowed,
+                out,
+            );
         }
         if seq == self.next {
             self.delivered.set(seq, true);
@@ -261,7 +269,8 @@ impl<T: Copy> Reorder<T> {
     /// When [`Reorder::handle_timeout`] is to be called next.
     #[must_use]
     pub fn poll_timeout(&mut self) -> Option<Time> {
-        self.oldest_held().map(|(_, arrived)| arrived + self.config.max_buffer_delay)
+        self.oldest_held()
+            .map(|(_, arrived)| arrived + self.config.max_buffer_delay)
     }
 
     /// Releases what has been held for `max_buffer_delay`, and what is before it.
@@ -293,7 +302,10 @@ impl<T: Copy> Reorder<T> {
 
     /// Changes the settings; what no longer fits is released.
     pub fn reconfigure(&mut self, now: Time, config: ReorderConfig, out: &mut impl FnMut(T)) {
-        let config = ReorderConfig { window: config.window.min(MAX_WINDOW), ..config };
+        let config = ReorderConfig {
+            window: config.window.min(MAX_WINDOW),
+            ..config
+        };
         let first_that_fits = self.high.plus(config.window.max(1).wrapping_neg());
         if self.held > 0 && first_that_fits.is_after(self.next) {
             self.advance(now, first_that_fits, Cause::Overflowed, out);
@@ -350,10 +362,17 @@ impl<T: Copy> Reorder<T> {
 
     fn hold(&mut self, now: Time, seq: Seq, item: T) {
         let index = self.index(seq);
-        self.slots[index] = Slot { item: Some(item), arrived: now };
+        self.slots[index] = Slot {
+            item: Some(item),
+            arrived: now,
+        };
         self.held += 1;
         self.counters.held_max = self.counters.held_max.max(self.held);
-        while self.arrivals.front().is_some_and(|&(seq, _)| self.next.is_after(seq)) {
+        while self
+            .arrivals
+            .front()
+            .is_some_and(|&(seq, _)| self.next.is_after(seq))
+        {
             self.arrivals.pop_front();
         }
         self.arrivals.push_back((seq, now));
@@ -371,7 +390,8 @@ impl<T: Copy> Reorder<T> {
             return false;
         };
         let held_for = now.since(self.slots[index].arrived);
-        self.hold_us.saturating_record(u64::try_from(held_for.as_micros()).unwrap_or(u64::MAX));
+        self.hold_us
+            .saturating_record(u64::try_from(held_for.as_micros()).unwrap_or(u64::MAX));
         self.held -= 1;
         self.delivered.set(self.next, true);
         self.next = self.next.next();
@@ -482,7 +502,14 @@ impl Delivered {
 
 fn empty_slots<T: Copy>(window: u32) -> Box<[Slot<T>]> {
     let slots = window.max(1).next_power_of_two() as usize;
-    vec![Slot { item: None, arrived: Time::ZERO }; slots].into_boxed_slice()
+    vec![
+        Slot {
+            item: None,
+            arrived: Time::ZERO
+        };
+        slots
+    ]
+    .into_boxed_slice()
 }
 
 /// Up to a minute, in microseconds, to two significant digits: a few KiB.

@@ -72,7 +72,10 @@ impl Weighted {
     fn begin(&mut self, usable: PathSet) {
         self.usable = usable;
         self.credit = [0; MAX_PATHS];
-        self.total = usable.iter().map(|path| i64::from(self.weights[path.index()])).sum();
+        self.total = usable
+            .iter()
+            .map(|path| i64::from(self.weights[path.index()]))
+            .sum();
     }
 }
 

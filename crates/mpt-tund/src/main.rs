@@ -143,11 +143,3 @@ fn start_log(level: LogLevel) {
         log.init();
     }
 }
-//! The MPT daemon.
-
-#[expect(dead_code, reason = "the lines in and out will use it")]
-mod tun;
-#[expect(dead_code, unused_imports, reason = "the lines in and out will use it")]
-mod udp;
-
-fn main() {}

@@ -22,9 +22,10 @@ impl Rtt {
     pub(crate) fn sample(&mut self, now: Time, rtt: Duration) {
         let (smoothed, variation) = match self.smoothed {
             None => (rtt, rtt / 2),
-            Some(smoothed) => {
-                ((smoothed * 7 + rtt) / 8, (self.variation * 3 + smoothed.abs_diff(rtt)) / 4)
-            }
+            Some(smoothed) => (
+                (smoothed * 7 + rtt) / 8,
+                (self.variation * 3 + smoothed.abs_diff(rtt)) / 4,
+            ),
         };
         self.smoothed = Some(smoothed);
         self.variation = variation;
@@ -74,7 +75,7 @@ impl Loss {
         if self.sent <= 0.0 {
             return 0;
         }
-        (self.lost / self.sent * 1e6).clamp(0.0, 1e6) as u32
+        (self.lost / self.sent * 1e6).round().clamp(0.0, 1e6) as u32
     }
 }
 
@@ -130,7 +131,10 @@ mod tests {
         let mut rtt = Rtt::default();
         for second in 0..100 {
             let ms = if second < 10 { 10 } else { 40 };
-            rtt.sample(Time::from_nanos(second * 1_000_000_000), Duration::from_millis(ms));
+            rtt.sample(
+                Time::from_nanos(second * 1_000_000_000),
+                Duration::from_millis(ms),
+            );
         }
         assert_eq!(rtt.minimum(), Some(Duration::from_millis(40)));
         assert_eq!(rtt.smoothed().unwrap().as_millis(), 39);

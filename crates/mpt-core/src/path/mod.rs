@@ -44,7 +44,11 @@ impl PathId {
     /// The path with this index; `None` from [`MAX_PATHS`] on.
     #[must_use]
     pub const fn new(index: usize) -> Option<PathId> {
-        if index < MAX_PATHS { Some(PathId(index as u8)) } else { None }
+        if index < MAX_PATHS {
+            Some(PathId(index as u8))
+        } else {
+            None
+        }
     }
 
     /// The index, below [`MAX_PATHS`].
@@ -333,15 +337,20 @@ impl Path {
 
     /// Whether the message is newer than all before it of its session.
     pub(crate) fn is_newer(&self, message: &Message) -> bool {
-        self.newest
-            .is_none_or(|newest| newest.session != message.session || message.number > newest.number)
+        self.newest.is_none_or(|newest| {
+            newest.session != message.session || message.number > newest.number
+        })
     }
 
     /// Learns from a message of the peer's session.
     pub(crate) fn learn(&mut self, now: Time, message: &Message, fresh_echo: Option<Time>) {
         if let (Some(sent_at), Some(echo)) = (fresh_echo, message.echo) {
             self.echoed = echo.number;
-            if self.unreachable.take().is_some_and(|(at, _)| now.since(at) < FALSE_ALARM_WITHIN) {
+            if self
+                .unreachable
+                .take()
+                .is_some_and(|(at, _)| now.since(at) < FALSE_ALARM_WITHIN)
+            {
                 self.icmp_ignored_until = now + ICMP_DISTRUST;
             }
             self.last_echo = Some(now);
@@ -359,7 +368,8 @@ impl Path {
         self.out_of_service_at_peer = message.out_of_service;
         self.loss_at_peer_ppm = message.loss_ppm;
         self.loss.sample(message.tx_packets, self.rx_packets);
-        self.one_way.sample(now.as_nanos() as i64 - message.sent.as_nanos() as i64);
+        self.one_way
+            .sample(now.as_nanos() as i64 - message.sent.as_nanos() as i64);
     }
 
     /// Forgets what belonged to the peer's former session.
@@ -408,7 +418,12 @@ mod tests {
     }
 
     fn echo_of(number: u32) -> Option<Echo> {
-        Some(Echo { number, session: 1, sent: at(0), received: at(0) })
+        Some(Echo {
+            number,
+            session: 1,
+            sent: at(0),
+            received: at(0),
+        })
     }
 
     /// Sends a probe at `sent_ms` and hears its echo at `heard_ms`.
@@ -428,7 +443,10 @@ mod tests {
         assert_eq!(path.state_at(at(31), true).0, PathState::Up);
         assert_eq!(path.state_at(at(1029), true).0, PathState::Up);
         let no_answer = DownReason::NoAnswer(Duration::from_secs(1));
-        assert_eq!(path.state_at(at(1030), true), (PathState::Down, Some(no_answer)));
+        assert_eq!(
+            path.state_at(at(1030), true),
+            (PathState::Down, Some(no_answer))
+        );
     }
 
     #[test]
@@ -477,7 +495,10 @@ mod tests {
         for index in [15, 0, 3] {
             set.insert(PathId::new(index).unwrap());
         }
-        assert_eq!(set.iter().map(PathId::index).collect::<Vec<_>>(), [0, 3, 15]);
+        assert_eq!(
+            set.iter().map(PathId::index).collect::<Vec<_>>(),
+            [0, 3, 15]
+        );
         assert_eq!(PathId::new(MAX_PATHS), None);
     }
 }

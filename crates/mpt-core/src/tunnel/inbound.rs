@@ -86,23 +86,23 @@ pub enum Event {
 
 /// The receiving half of a tunnel, and the keeper of its paths.
 pub struct Inbound {
-    shared: Arc<Shared>,
-    session: u64,
+    pub(super) shared: Arc<Shared>,
+    pub(super) session: u64,
     key: Option<u32>,
     config_mtu: u16,
-    paths: [Option<Path>; MAX_PATHS],
+    pub(super) paths: [Option<Path>; MAX_PATHS],
     path_mtu: [Option<(u16, Time)>; MAX_PATHS],
     next_strange_answer: [Time; MAX_PATHS],
-    peer: Peer,
+    pub(super) peer: Peer,
     pool: Pool,
-    reorder: Reorder<Stored>,
+    pub(super) reorder: Reorder<Stored>,
     ready: Ready,
     messages: VecDeque<(PathId, ControlDatagram)>,
     leaving: Option<ControlDatagram>,
     events: VecDeque<Event>,
     drops: Drops,
-    rx_packets: u64,
-    rx_bytes: u64,
+    pub(super) rx_packets: u64,
+    pub(super) rx_bytes: u64,
     jitter: u64,
     /// No path's state changes by time alone before this; `None` asks for a look.
     next_settle: Option<Time>,
@@ -206,7 +206,9 @@ impl Inbound {
             return;
         }
         let overhead = outer_overhead(to) + self.gre_len() as u32;
-        let mtu = link_mtu.saturating_sub(overhead).clamp(u32::from(LEAST_MTU), 65_535) as u16;
+        let mtu = link_mtu
+            .saturating_sub(overhead)
+            .clamp(u32::from(LEAST_MTU), 65_535) as u16;
         if mtu < self.mtu_of(path) {
             self.path_mtu[path.index()] = Some((mtu, now));
             self.publish_mtu();
@@ -236,15 +238,26 @@ impl Inbound {
                 self.pool.put_back(datagram.buffer);
                 self.handle_message(now, datagram.path, &message);
             }
-            Ok(Content::Packet { sequence, start, len }) => {
+            Ok(Content::Packet {
+                sequence,
+                start,
+                len,
+            }) => {
                 if let Some(path) = &mut self.paths[datagram.path.index()] {
+                    if !path.is_waited_for(now) {
+                        self.next_settle = None;
+                    }
                     path.heard = Some(now);
                 }
                 if self.peer.notice_silence(now) {
                     self.event(Event::PeerStoppedProbing);
                     self.next_settle = None;
                 }
-                let packet = Stored { buffer: self.pool.keep(datagram.buffer), start, len };
+                let packet = Stored {
+                    buffer: self.pool.keep(datagram.buffer),
+                    start,
+                    len,
+                };
                 self.handle_packet(now, datagram.path, sequence, packet);
             }
         }
@@ -262,7 +275,11 @@ impl Inbound {
         if datagram.truncated {
             return Err(Drop::Truncated);
         }
-        let bytes = datagram.buffer.as_mut().get_mut(..datagram.len).ok_or(Drop::Truncated)?;
+        let bytes = datagram
+            .buffer
+            .as_mut()
+            .get_mut(..datagram.len)
+            .ok_or(Drop::Truncated)?;
         let (header, start) = gre::parse(bytes, self.key).map_err(drop_for)?;
         path.rx_packets += 1;
         path.rx_bytes += bytes.len() as u64;
@@ -291,7 +308,11 @@ impl Inbound {
             Decap::Drop => return Err(Drop::Ecn),
         }
         // Both fit: a buffer is shorter than 64 KiB.
-        Ok(Content::Packet { sequence: header.sequence, start: start as u16, len: len as u16 })
+        Ok(Content::Packet {
+            sequence: header.sequence,
+            start: start as u16,
+            len: len as u16,
+        })
     }
 
     fn handle_packet(&mut self, now: Time, path: PathId, sequence: Option<Seq>, packet: Stored) {
@@ -379,7 +400,10 @@ impl Inbound {
             let out = &mut |packet| self.ready.queue.push_back(packet);
             self.reorder.resync(now, message.next_seq, out);
         }
-        self.event(Event::PeerSession { session: message.session, restarted });
+        self.event(Event::PeerSession {
+            session: message.session,
+            restarted,
+        });
     }
 
     fn follow_watermark(&mut self, now: Time, path: PathId, watermark: Seq) {
@@ -395,8 +419,16 @@ impl Inbound {
 
     /// When [`Inbound::handle_timeout`] is to be called at the latest.
     pub fn poll_timeout(&mut self) -> Option<Time> {
-        let probes = self.paths.iter().flatten().map(|path| path.next_probe).min();
-        earliest(earliest(probes, self.next_settle), self.reorder.poll_timeout())
+        let probes = self
+            .paths
+            .iter()
+            .flatten()
+            .map(|path| path.next_probe)
+            .min();
+        earliest(
+            earliest(probes, self.next_settle),
+            self.reorder.poll_timeout(),
+        )
     }
 
     /// Does what is due: probes, changes of state, the end of hold times.
@@ -405,7 +437,9 @@ impl Inbound {
         self.reorder.handle_timeout(now, out);
         self.settle(now);
         for path in (0..MAX_PATHS).filter_map(PathId::new) {
-            let due = self.paths[path.index()].as_ref().is_some_and(|path| path.next_probe <= now);
+            let due = self.paths[path.index()]
+                .as_ref()
+                .is_some_and(|path| path.next_probe <= now);
             if due {
                 self.send_message(now, path, self.newest(path), true);
                 self.sample_rates(now, path);
@@ -427,13 +461,21 @@ impl Inbound {
         // The end with the higher session probes; the other probes only when that one falls silent,
         // or when the path is not up and both must find out.
         let steady = path.state == PathState::Up && !leads;
-        let interval = if steady { path.config.keepalive * 3 / 2 } else { path.config.keepalive };
+        let interval = if steady {
+            path.config.keepalive * 3 / 2
+        } else {
+            path.config.keepalive
+        };
         path.next_probe = now + interval.mul_f64(jitter);
         if self.messages.len() >= MAX_MESSAGES_QUEUED {
             return;
         }
 
-        let header = Header { key: self.key, sequence: None, protocol: Protocol::Control };
+        let header = Header {
+            key: self.key,
+            sequence: None,
+            protocol: Protocol::Control,
+        };
         let len = header.buffer_len() + MESSAGE_BYTES;
         self.shared.count_sent(id, 1, len as u64);
         let (tx_packets, tx_bytes) = self.shared.sent(id);
@@ -533,7 +575,11 @@ impl Inbound {
             if (state, reason) != (path.state, path.reason) {
                 (path.state, path.reason) = (state, reason);
                 if self.events.len() < MAX_EVENTS_QUEUED {
-                    self.events.push_back(Event::Path { path: id, state, reason });
+                    self.events.push_back(Event::Path {
+                        path: id,
+                        state,
+                        reason,
+                    });
                 }
             }
             if state == PathState::Up || (state == PathState::Probing && !peer_probes) {
@@ -545,7 +591,9 @@ impl Inbound {
             next = earliest(next, path.state_deadline(now));
         }
         self.next_settle = next;
-        self.shared.usable.store(u32::from(usable.bits()), Ordering::Relaxed);
+        self.shared
+            .usable
+            .store(u32::from(usable.bits()), Ordering::Relaxed);
         let out = &mut |packet| self.ready.queue.push_back(packet);
         self.reorder.wait_for(now, waited_for, out);
     }
@@ -561,8 +609,9 @@ impl Inbound {
     fn expire_path_mtu(&mut self, now: Time) {
         let mut expired = false;
         for found in &mut self.path_mtu {
-            expired |=
-                found.take_if(|(_, since)| now.since(*since) >= PATH_MTU_EXPIRES).is_some();
+            expired |= found
+                .take_if(|(_, since)| now.since(*since) >= PATH_MTU_EXPIRES)
+                .is_some();
         }
         if expired {
             self.publish_mtu();
@@ -584,7 +633,12 @@ impl Inbound {
     }
 
     fn gre_len(&self) -> usize {
-        Header { key: self.key, sequence: Some(Seq::FIRST), protocol: Protocol::Ipv4 }.buffer_len()
+        Header {
+            key: self.key,
+            sequence: Some(Seq::FIRST),
+            protocol: Protocol::Ipv4,
+        }
+        .buffer_len()
     }
 
     fn event(&mut self, event: Event) {
@@ -617,7 +671,11 @@ impl Inbound {
 
 enum Content {
     Control(Message),
-    Packet { sequence: Option<Seq>, start: u16, len: u16 },
+    Packet {
+        sequence: Option<Seq>,
+        start: u16,
+        len: u16,
+    },
 }
 
 fn drop_for(error: GreError) -> Drop {

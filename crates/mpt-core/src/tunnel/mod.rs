@@ -15,10 +15,11 @@
 mod inbound;
 mod outbound;
 mod session;
+mod status;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::net::SocketAddr;
 
 pub use inbound::{Datagram, Event, Inbound};
 pub use outbound::Outbound;
@@ -61,7 +62,10 @@ pub struct Transmit<'a> {
 #[must_use]
 pub fn tunnel(config: &TunnelConfig) -> (Outbound, Inbound) {
     let shared = Arc::new(Shared::new(config.mtu));
-    (Outbound::new(config, shared.clone()), Inbound::new(config, shared))
+    (
+        Outbound::new(config, shared.clone()),
+        Inbound::new(config, shared),
+    )
 }
 
 /// What both halves see.
@@ -110,7 +114,10 @@ impl Shared {
     /// Packets and bytes sent on the path.
     fn sent(&self, path: PathId) -> (u64, u64) {
         let sent = &self.sent[path.index()];
-        (sent.packets.load(Ordering::Relaxed), sent.bytes.load(Ordering::Relaxed))
+        (
+            sent.packets.load(Ordering::Relaxed),
+            sent.bytes.load(Ordering::Relaxed),
+        )
     }
 
     fn forget_sent(&self, path: PathId) {

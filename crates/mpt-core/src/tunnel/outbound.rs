@@ -232,7 +232,9 @@ impl Outbound {
                 self.shared.count_sent(path, packets, bytes);
             }
         }
-        self.shared.next_seq.store(self.next_seq.value(), Ordering::Release);
+        self.shared
+            .next_seq
+            .store(self.next_seq.value(), Ordering::Release);
     }
 
     /// Says that `datagrams` of the train from the last [`Outbound::poll_transmit`], of `bytes`

@@ -91,9 +91,7 @@ impl Peer {
             return Jump::Refused;
         }
         let confirmed = match self.candidate {
-            Some((last, times))
-                if (1..=CONFIRMATION_STRIDE).contains(&seq.distance_from(last)) =>
-            {
+            Some((last, times)) if (1..=CONFIRMATION_STRIDE).contains(&seq.distance_from(last)) => {
                 times + 1
             }
             _ => 1,

@@ -1,0 +1,119 @@
+//! The two halves as `mpt-ctl status` shows them.
+
+use std::time::Duration;
+
+use super::{Inbound, Outbound};
+use crate::control::{HoldTimes, PathStatus, ReorderStatus, TunnelStatus};
+use crate::path::PathId;
+
+/// Delay differences below this are noise, in nanoseconds.
+const NOISE_NS: i64 = 500_000;
+/// Rates below this are no traffic worth sizing a window for, in bits a second.
+const NO_TRAFFIC_BPS: u64 = 100_000;
+
+impl Outbound {
+    /// Fills in what this half knows of the tunnel.
+    pub fn report(&self, status: &mut TunnelStatus) {
+        (status.tx_packets, status.tx_bytes) = self.sent();
+        self.drops().add_to(&mut status.drops);
+    }
+}
+
+impl Inbound {
+    /// Fills in what this half knows of the tunnel.
+    pub fn report(&self, status: &mut TunnelStatus) {
+        status.mtu = u32::from(self.shared.mtu());
+        status.session = format!("{:016x}", self.session);
+        status.peer_session = self.peer.session().map(|session| format!("{session:016x}"));
+        (status.rx_packets, status.rx_bytes) = (self.rx_packets, self.rx_bytes);
+        self.drops().add_to(&mut status.drops);
+    }
+
+    /// Fills in what this half knows of a path.
+    pub fn report_path(&self, id: PathId, status: &mut PathStatus) {
+        let Some(path) = &self.paths[id.index()] else {
+            return;
+        };
+        status.state = path.state;
+        status.reason = path.reason.map(|reason| reason.to_string());
+        status.remote = path.config.remote.to_string();
+        status.weight = path.config.weight;
+        status.rtt_us = path.rtt.smoothed().map(micros);
+        status.rtt_min_us = path.rtt.minimum().map(micros);
+        status.loss = f64::from(path.loss_at_peer_ppm) / 1e6;
+        (status.tx_packets, status.tx_bytes) = self.shared.sent(id);
+        (status.rx_packets, status.rx_bytes) = (path.rx_packets, path.rx_bytes);
+        status.rx_delay_us = path
+            .one_way
+            .ns()
+            .zip(self.least_one_way_ns())
+            .map(|(ns, least)| (ns - least) as u64 / 1000);
+        (status.tx_bps, status.rx_bps) = (path.tx_rate.bps(), path.rx_rate.bps());
+        status.mtu = u32::from(self.mtu_of(id));
+    }
+
+    /// The reorder window.
+    #[must_use]
+    pub fn report_reorder(&self) -> ReorderStatus {
+        let (config, counters) = (self.reorder.config(), self.reorder.counters());
+        let hold = self.reorder.hold_us();
+        ReorderStatus {
+            window: config.window,
+            max_buffer_delay_us: micros(config.max_buffer_delay),
+            late_policy: config.late,
+            held: u64::from(self.reorder.held()),
+            held_max: u64::from(counters.held_max),
+            in_order: counters.in_order,
+            reordered: counters.reordered,
+            late: counters.late,
+            duplicates: counters.duplicates,
+            gaps_seen: counters.gaps_seen,
+            gaps_open: u64::from(self.reorder.gaps_open()),
+            gaps_filled: counters.gaps_filled,
+            gaps_inferred_lost: counters.gaps_inferred_lost,
+            gaps_timed_out: counters.gaps_timed_out,
+            gaps_overflowed: counters.gaps_overflowed,
+            hold_us: HoldTimes {
+                p50: hold.value_at_quantile(0.5),
+                p99: hold.value_at_quantile(0.99),
+                max: hold.max(),
+            },
+            window_needed: self.window_needed(),
+        }
+    }
+
+    /// Delay difference × rate over all paths / packet size, in packets: as many arrive on the
+    /// faster paths while one is under way on the slowest.
+    fn window_needed(&self) -> Option<u64> {
+        let least = self.least_one_way_ns()?;
+        let carrying = || {
+            self.paths
+                .iter()
+                .flatten()
+                .filter(|path| path.rx_rate.bps() > 0)
+        };
+        let rate: u64 = carrying().map(|path| path.rx_rate.bps()).sum();
+        let (packets, bytes) = carrying().fold((0, 0), |(packets, bytes), path| {
+            (packets + path.rx_packets, bytes + path.rx_bytes)
+        });
+        let difference = carrying().filter_map(|path| path.one_way.ns()).max()? - least;
+        if rate < NO_TRAFFIC_BPS || bytes == 0 || difference < NOISE_NS {
+            return None;
+        }
+        let bits_per_packet = bytes as f64 * 8.0 / packets as f64;
+        let needed = difference as f64 / 1e9 * rate as f64 / bits_per_packet;
+        Some(needed.ceil() as u64)
+    }
+
+    fn least_one_way_ns(&self) -> Option<i64> {
+        self.paths
+            .iter()
+            .flatten()
+            .filter_map(|path| path.one_way.ns())
+            .min()
+    }
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
