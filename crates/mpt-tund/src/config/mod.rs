@@ -14,8 +14,11 @@
 //! Every key works or is not there. A later part adds one by a field here, its name in a schema in
 //! `parse`, and a line in docs/configuration.md.
 
+mod difference;
 mod document;
+mod entry;
 mod parse;
+mod save;
 mod validate;
 mod values;
 
@@ -25,7 +28,11 @@ use std::time::Duration;
 
 use mpt_core::control::LatePolicy;
 
+#[allow(unused_imports, reason = "until the daemon uses all of it")]
+pub(crate) use difference::{Changes, PathChange, PrefixChanges, difference};
 pub(crate) use document::Mistake;
+#[allow(unused_imports, reason = "until the daemon uses all of it")]
+pub(crate) use save::{Running, SaveError, save};
 
 /// UDP port of GRE-in-UDP (RFC 8086 §3.1), on both sides unless configured.
 pub(crate) const DEFAULT_PORT: u16 = 4754;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use mpt_core::control::LatePolicy;
 
-use super::document::{Entry, Mistake, Place, Schema, Section, Source};
+use super::document::{Mistake, Place, Schema, Section, Source};
+use super::entry::Entry;
 use super::values::{self, End, PrefixKind};
 use super::{
     Config, Control, DEFAULT_PORT, DEFAULT_WEIGHT, MAX_FILE_BYTES, MAX_PATHS, MAX_WEIGHT,
@@ -81,6 +82,12 @@ pub(super) struct Places {
 
 /// Reads and checks one file.
 pub(super) fn file(file: &FilePath) -> Result<(Config, Places), Mistake> {
+    let text = read(file)?;
+    parse(Source { file, text: &text })
+}
+
+/// Reads a file of bounded size as text.
+pub(super) fn read(file: &FilePath) -> Result<String, Mistake> {
     let trouble = |what: String, remedy: &str| Mistake {
         file: file.to_owned(),
         place: None,
@@ -102,19 +109,15 @@ pub(super) fn file(file: &FilePath) -> Result<(Config, Places), Mistake> {
             "a configuration has at most 1 MiB",
         ));
     }
-    match std::str::from_utf8(&bytes) {
-        Ok(text) => parse(Source { file, text }),
-        Err(error) => {
-            let valid = bytes.get(..error.valid_up_to()).unwrap_or_default();
-            let before = String::from_utf8_lossy(valid);
-            let text = before.as_ref();
-            Err(Source { file, text }.mistake(
-                &(text.len()..text.len()),
-                "this is not text in UTF-8",
-                "save the file in UTF-8",
-            ))
-        }
-    }
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let text = String::from_utf8_lossy(&error.as_bytes()[..valid]);
+        Source { file, text: &text }.mistake(
+            &(valid..valid),
+            "this is not text in UTF-8",
+            "save the file in UTF-8",
+        )
+    })
 }
 
 /// Parses and checks the text of one file.

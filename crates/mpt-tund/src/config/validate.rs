@@ -4,7 +4,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::document::{Entry, Mistake, Place, Section};
+use super::document::{Mistake, Place, Section};
+use super::entry::Entry;
 use super::parse::Places;
 use super::{Config, DEFAULT_PORT, MAX_WEIGHT, Path};
 

@@ -3,7 +3,8 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use super::document::{Entry, Mistake};
+use super::document::Mistake;
+use super::entry::Entry;
 
 /// Longest name of a network interface, in bytes: IFNAMSIZ less the closing zero.
 pub(super) const MAX_INTERFACE_BYTES: usize = 15;

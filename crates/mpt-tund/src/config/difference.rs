@@ -1,0 +1,273 @@
+//! What a reload has to do: the difference between two configurations of a tunnel.
+//!
+//! Paths are told apart by name. A path whose name stays keeps its socket, its round-trip time and
+//! its state unless the socket's own values changed; that is what lets a reload lose no packet on
+//! paths that did not change. A few things cannot change under a running tunnel; they are named so
+//! that the reload can be refused as a whole.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use super::{Config, Path, Reorder, Scheduler};
+
+/// What changes from one configuration to the next; empty when nothing does.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Changes {
+    /// What cannot change while the tunnel runs, in words.
+    pub(crate) needs_restart: Vec<String>,
+    /// Addresses of the interface.
+    pub(crate) addresses: PrefixChanges,
+    /// Routes through the interface.
+    pub(crate) routes: PrefixChanges,
+    /// New MTU of the interface in bytes, also when it changes because the paths did.
+    pub(crate) mtu: Option<u16>,
+    /// The GRE key is another one, came or went; the new one stands in the new configuration.
+    pub(crate) key: bool,
+    /// New scheduler.
+    pub(crate) scheduler: Option<Scheduler>,
+    /// New settings of the reorder window.
+    pub(crate) reorder: Option<Reorder>,
+    /// Paths that are new, in the order of the file.
+    pub(crate) paths_added: Vec<Path>,
+    /// Names of paths that are gone.
+    pub(crate) paths_removed: Vec<String>,
+    /// Paths that stay with other values.
+    pub(crate) paths_changed: Vec<PathChange>,
+}
+
+/// Prefixes that come and go.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct PrefixChanges {
+    /// To add.
+    pub(crate) added: Vec<(IpAddr, u8)>,
+    /// To remove.
+    pub(crate) removed: Vec<(IpAddr, u8)>,
+}
+
+/// A path that stays with other values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PathChange {
+    /// The path as it is to be.
+    pub(crate) path: Path,
+    /// Its local address, port or device changed: it needs a new socket.
+    pub(crate) socket: bool,
+    /// The peer's address or port changed.
+    pub(crate) remote: bool,
+    /// Its weight changed.
+    pub(crate) weight: bool,
+    /// Its probe interval or the silence allowed changed.
+    pub(crate) probing: bool,
+}
+
+/// Compares two configurations of one tunnel.
+pub(crate) fn difference(old: &Config, new: &Config) -> Changes {
+    let named = |paths: &[Path], name: &str| paths.iter().find(|path| path.name == name).cloned();
+    let gone = |path: &&Path| named(&new.paths, &path.name).is_none();
+    let fresh = |path: &&Path| named(&old.paths, &path.name).is_none();
+    Changes {
+        needs_restart: needs_restart(old, new),
+        addresses: prefixes(&old.tunnel.addresses, &new.tunnel.addresses),
+        routes: prefixes(&old.tunnel.routes, &new.tunnel.routes),
+        mtu: changed(old.mtu(), new.mtu()),
+        key: old.tunnel.key != new.tunnel.key,
+        scheduler: changed(old.tunnel.scheduler, new.tunnel.scheduler),
+        reorder: changed(old.reorder, new.reorder),
+        paths_added: new.paths.iter().filter(fresh).cloned().collect(),
+        paths_removed: old
+            .paths
+            .iter()
+            .filter(gone)
+            .map(|path| path.name.clone())
+            .collect(),
+        paths_changed: new
+            .paths
+            .iter()
+            .filter_map(|path| path_change(&named(&old.paths, &path.name)?, path))
+            .collect(),
+    }
+}
+
+fn changed<T: PartialEq>(old: T, new: T) -> Option<T> {
+    (old != new).then_some(new)
+}
+
+fn needs_restart(old: &Config, new: &Config) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if old.tunnel.name != new.tunnel.name {
+        let (old, new) = (&old.tunnel.name, &new.tunnel.name);
+        reasons.push(format!("the tunnel's name, from {old} to {new}"));
+    }
+    if old.control.socket != new.control.socket {
+        let (old, new) = (old.control.socket.display(), new.control.socket.display());
+        reasons.push(format!("the control socket, from {old} to {new}"));
+    }
+    reasons
+}
+
+fn prefixes(old: &[(IpAddr, u8)], new: &[(IpAddr, u8)]) -> PrefixChanges {
+    let without = |these: &[(IpAddr, u8)], those: &[(IpAddr, u8)]| {
+        let mut rest = these.to_vec();
+        rest.retain(|prefix| !those.contains(prefix));
+        rest
+    };
+    PrefixChanges {
+        added: without(new, old),
+        removed: without(old, new),
+    }
+}
+
+fn path_change(old: &Path, new: &Path) -> Option<PathChange> {
+    (old != new).then(|| PathChange {
+        path: new.clone(),
+        socket: old.local != new.local || old.interface != new.interface,
+        remote: old.remote != new.remote,
+        weight: old.weight != new.weight,
+        probing: old.keepalive != new.keepalive || old.dead_after != new.dead_after,
+    })
+}
+
+impl Changes {
+    /// Whether nothing changes.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Changes::default()
+    }
+}
+
+/// One sentence for the log and for `mpt-ctl reload`.
+impl fmt::Display for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if !self.needs_restart.is_empty() {
+            parts.push(format!(
+                "needs a restart: {}",
+                self.needs_restart.join(", ")
+            ));
+        }
+        for (what, prefixes) in [("address", &self.addresses), ("route", &self.routes)] {
+            let each = |verb: &str, (address, length): &(IpAddr, u8)| {
+                format!("{what} {address}/{length} {verb}")
+            };
+            parts.extend(
+                prefixes
+                    .removed
+                    .iter()
+                    .map(|prefix| each("removed", prefix)),
+            );
+            parts.extend(prefixes.added.iter().map(|prefix| each("added", prefix)));
+        }
+        parts.extend(self.mtu.map(|mtu| format!("mtu {mtu}")));
+        parts.extend(self.key.then(|| "GRE key changed".to_owned()));
+        parts.extend(
+            self.scheduler
+                .map(|scheduler| format!("scheduler {}", scheduler.name())),
+        );
+        parts.extend(self.reorder.map(|_| "reorder window changed".to_owned()));
+        let removed = self
+            .paths_removed
+            .iter()
+            .map(|name| format!("path {name} removed"));
+        let changed = self
+            .paths_changed
+            .iter()
+            .map(|change| format!("path {} changed", change.path.name));
+        let added = self
+            .paths_added
+            .iter()
+            .map(|path| format!("path {} added", path.name));
+        parts.extend(removed.chain(changed).chain(added));
+        if parts.is_empty() {
+            parts.push("nothing changed".to_owned());
+        }
+        f.write_str(&parts.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::document::Source;
+    use super::super::parse;
+    use super::*;
+
+    const BASE: &str = r#"
+        [tunnel]
+        name = "mpt0"
+        addresses = ["10.99.0.1/30"]
+        [[paths]]
+        name = "fibre"
+        local = "10.1.0.1"
+        remote = "10.1.0.2"
+        [[paths]]
+        name = "lte"
+        local = "10.2.0.1"
+        remote = "10.2.0.2"
+    "#;
+
+    fn config(text: &str) -> Config {
+        let file = std::path::Path::new("mpt0.toml");
+        parse::parse(Source { file, text }).unwrap().0
+    }
+
+    fn changes(edits: &[(&str, &str)]) -> Changes {
+        let edited = edits.iter().fold(BASE.to_owned(), |text, (from, to)| {
+            assert!(text.contains(from), "{from} is in the text");
+            text.replace(from, to)
+        });
+        difference(&config(BASE), &config(&edited))
+    }
+
+    #[test]
+    fn the_same_configuration_changes_nothing() {
+        assert!(changes(&[]).is_empty());
+        assert_eq!(changes(&[]).to_string(), "nothing changed");
+        assert!(changes(&[("10.1.0.1", "10.1.0.1:4754")]).is_empty());
+    }
+
+    #[test]
+    fn a_new_weight_leaves_the_socket_alone() {
+        let changes = changes(&[("\"10.2.0.2\"", "\"10.2.0.2\"\nweight = 50")]);
+        let [change] = changes.paths_changed.as_slice() else {
+            panic!("one path changed: {changes}");
+        };
+        assert_eq!(change.path.name, "lte");
+        assert!(change.weight && !change.socket && !change.remote && !change.probing);
+        assert_eq!(changes.scheduler, Some(Scheduler::Weighted));
+    }
+
+    #[test]
+    fn another_local_port_or_device_needs_a_new_socket() {
+        for to in ["10.2.0.1:4755\"", "10.2.0.1\"\ninterface = \"wwan0\""] {
+            let changes = changes(&[("10.2.0.1\"", to)]);
+            assert!(changes.paths_changed[0].socket, "{to}");
+        }
+    }
+
+    #[test]
+    fn a_renamed_path_goes_and_comes() {
+        let changes = changes(&[("\"lte\"", "\"starlink\"")]);
+        assert_eq!(changes.paths_removed, ["lte"]);
+        assert_eq!(changes.paths_added[0].name, "starlink");
+        assert_eq!(changes.to_string(), "path lte removed; path starlink added");
+    }
+
+    #[test]
+    fn prefixes_come_and_go_one_by_one() {
+        let changes = changes(&[("[\"10.99.0.1/30\"]", "[\"10.99.0.1/30\", \"fd00::1/64\"]")]);
+        assert_eq!(changes.to_string(), "address fd00::1/64 added");
+    }
+
+    #[test]
+    fn the_mtu_follows_the_paths_and_the_key() {
+        assert_eq!(
+            changes(&[("[tunnel]", "[tunnel]\nkey = 7")]).mtu,
+            Some(1460)
+        );
+        let ipv6 = [("10.2.0.1", "fd00::1"), ("10.2.0.2", "fd00::2")];
+        assert_eq!(changes(&ipv6).mtu, Some(1444));
+    }
+
+    #[test]
+    fn a_new_name_or_control_socket_needs_a_restart() {
+        let renamed = changes(&[("mpt0", "mpt1")]);
+        assert_eq!(renamed.needs_restart.len(), 2, "{renamed}");
+    }
+}

@@ -1,0 +1,458 @@
+//! Running settings into the file, around what a person wrote there.
+//!
+//! `mpt-ctl save` must not cost anybody a comment. So the text is edited, not written anew: only
+//! the values that differ from what the file already means are touched, each in its place; a key
+//! that is not there is added at the end of its section. The result is read again before it
+//! replaces the file, and replaces it whole: a temporary file beside it, with its owner and mode,
+//! is renamed over it, so that a power cut leaves the old text or the new one.
+
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
+use std::path::{Path as FilePath, PathBuf};
+use std::time::Duration;
+
+use mpt_core::control::LatePolicy;
+use thiserror::Error;
+use toml_edit::{DocumentMut, Item, RawString, Table, TableLike, Value};
+
+use super::document::{Mistake, Source};
+use super::{Config, Reorder, parse};
+
+/// Settings of a running tunnel that `mpt-ctl` may have changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Running {
+    /// The reorder window.
+    pub(crate) reorder: Reorder,
+    /// Each path's name and weight.
+    pub(crate) weights: Vec<(String, u32)>,
+}
+
+/// Why the settings could not be saved. The file is as it was.
+#[derive(Debug, Error)]
+pub(crate) enum SaveError {
+    /// The file has a mistake, it was edited since it was read.
+    #[error("the file was changed and is not right, so nothing was saved: {0}")]
+    Mistake(#[from] Mistake),
+    /// The file does not have a path that runs.
+    #[error(
+        "the file {file} has no path \"{name}\" any more, so nothing was saved; `mpt-ctl reload` \
+         makes the tunnel follow the file"
+    )]
+    NoPath {
+        /// The path's name.
+        name: String,
+        /// The file.
+        file: PathBuf,
+    },
+    /// The edited text would not mean what runs.
+    #[error(
+        "the file {file} is written in a way that cannot be edited, so nothing was saved; write \
+         [reorder] and [[paths]] as sections of their own"
+    )]
+    Form {
+        /// The file.
+        file: PathBuf,
+    },
+    /// The file could not be replaced.
+    #[error(
+        "cannot replace {file}: {source}; the user who runs mpt-tund must be allowed to write \
+         into its folder"
+    )]
+    Replace {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Writes running settings into a tunnel's file. Returns what was changed, one `key = value` each;
+/// nothing when the file says it all already, and then it is not touched.
+///
+/// # Errors
+/// See [`SaveError`]; the file is left as it was.
+pub(crate) fn save(file: &FilePath, running: &Running) -> Result<Vec<String>, SaveError> {
+    let text = parse::read(file)?;
+    let (old, _) = parse::parse(Source { file, text: &text })?;
+    let (edited, changed) = edit(file, &text, &old, running)?;
+    if changed.is_empty() {
+        return Ok(changed);
+    }
+    let (new, _) = parse::parse(Source {
+        file,
+        text: &edited,
+    })?;
+    if new.running() != running.in_order_of(&new) {
+        return Err(SaveError::Form {
+            file: file.to_owned(),
+        });
+    }
+    replace(file, &edited).map_err(|source| SaveError::Replace {
+        file: file.to_owned(),
+        source,
+    })?;
+    Ok(changed)
+}
+
+impl Config {
+    /// The settings that this configuration starts with.
+    pub(crate) fn running(&self) -> Running {
+        let weight = |path: &super::Path| (path.name.clone(), path.weight);
+        Running {
+            reorder: self.reorder,
+            weights: self.paths.iter().map(weight).collect(),
+        }
+    }
+
+    /// This configuration with the settings that run: what a reload compares the file with, so
+    /// that afterwards the file's values hold.
+    pub(crate) fn with(mut self, running: &Running) -> Config {
+        self.reorder = running.reorder;
+        for path in &mut self.paths {
+            if let Some(weight) = running.weight(&path.name) {
+                path.weight = weight;
+            }
+        }
+        self
+    }
+}
+
+impl Running {
+    fn weight(&self, name: &str) -> Option<u32> {
+        let found = self.weights.iter().find(|(path, _)| path == name);
+        found.map(|(_, weight)| *weight)
+    }
+
+    /// The same settings, paths in the order of the file and those that do not run as it says.
+    fn in_order_of(&self, config: &Config) -> Running {
+        config.clone().with(self).running()
+    }
+}
+
+/// The text with the settings that differ replaced, and what those are.
+fn edit(
+    file: &FilePath,
+    text: &str,
+    old: &Config,
+    running: &Running,
+) -> Result<(String, Vec<String>), SaveError> {
+    let form = || SaveError::Form {
+        file: file.to_owned(),
+    };
+    let mut document: DocumentMut = text.parse().map_err(|_| form())?;
+    let mut changed = Vec::new();
+
+    let settings = reorder_settings(old.reorder, running.reorder);
+    if !settings.is_empty() {
+        let section = reorder_section(&mut document).ok_or_else(form)?;
+        for (key, value) in settings {
+            changed.push(format!("{key} = {value}"));
+            set(section, key, value);
+        }
+    }
+    for (name, weight) in &running.weights {
+        let path = old.paths.iter().find(|path| path.name == *name);
+        let path = path.ok_or_else(|| SaveError::NoPath {
+            name: name.clone(),
+            file: file.to_owned(),
+        })?;
+        if path.weight != *weight {
+            let section = path_section(&mut document, name).ok_or_else(form)?;
+            set(section, "weight", i64::from(*weight).into());
+            changed.push(format!("{name} weight = {weight}"));
+        }
+    }
+    let edited = document.to_string();
+    if text.contains('\n') && text.matches('\n').count() == text.matches("\r\n").count() {
+        return Ok((edited.replace('\n', "\r\n"), changed));
+    }
+    Ok((edited, changed))
+}
+
+/// `[reorder]`; made after `[tunnel]` where it is absent, because what stands last in the file may
+/// be a comment that belongs to the last path.
+fn reorder_section(document: &mut DocumentMut) -> Option<&mut dyn TableLike> {
+    let tunnel = document.get("tunnel").and_then(Item::as_table);
+    let mut section = Table::new();
+    section.set_position(tunnel.and_then(Table::position));
+    let section = document.entry("reorder").or_insert(Item::Table(section));
+    section.as_table_like_mut()
+}
+
+/// The keys of `[reorder]` whose values differ.
+fn reorder_settings(old: Reorder, new: Reorder) -> Vec<(&'static str, Value)> {
+    let mut settings = Vec::new();
+    if old.window != new.window {
+        settings.push(("window", i64::from(new.window).into()));
+    }
+    if old.max_buffer_delay != new.max_buffer_delay {
+        settings.push(("max_buffer_delay", in_one_unit(new.max_buffer_delay).into()));
+    }
+    if old.late != new.late {
+        let late = match new.late {
+            LatePolicy::Deliver => "deliver",
+            LatePolicy::Drop => "drop",
+        };
+        settings.push(("late", late.into()));
+    }
+    settings
+}
+
+/// A time as a person writes it: 1500ms, not 1s 500ms.
+fn in_one_unit(time: Duration) -> String {
+    let nanos = time.as_nanos();
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
+    let unit = units
+        .iter()
+        .find(|(length, _)| nanos.is_multiple_of(*length));
+    let (length, unit) = unit.unwrap_or(&(1, "ns"));
+    format!("{}{unit}", nanos / length)
+}
+
+/// The element of `paths` with a name, written as `[[paths]]` or as an inline table.
+fn path_section<'a>(document: &'a mut DocumentMut, name: &str) -> Option<&'a mut dyn TableLike> {
+    let is_it = |path: &dyn TableLike| path.get("name").and_then(Item::as_str) == Some(name);
+    let paths = document.get_mut("paths")?;
+    if paths.is_array_of_tables() {
+        let found = paths
+            .as_array_of_tables_mut()?
+            .iter_mut()
+            .find(|path| is_it(*path));
+        return found.map(|path| path as &mut dyn TableLike);
+    }
+    let inline = paths
+        .as_array_mut()?
+        .iter_mut()
+        .filter_map(Value::as_inline_table_mut);
+    let found = inline.into_iter().find(|path| is_it(*path));
+    found.map(|path| path as &mut dyn TableLike)
+}
+
+/// Sets a key; a value that was there leaves its spaces and its comment to the new one.
+fn set(section: &mut dyn TableLike, key: &str, mut value: Value) {
+    match section.get_mut(key).and_then(Item::as_value_mut) {
+        Some(old) => {
+            *value.decor_mut() = old.decor().clone();
+            *old = value;
+        }
+        None => {
+            // The blank before an inline table's closing brace belongs to its last value.
+            let last = section
+                .iter_mut()
+                .last()
+                .and_then(|(_, item)| item.as_value_mut().map(Value::decor_mut));
+            if let Some(last) = last
+                && let Some(blank) = last.suffix().and_then(RawString::as_str).map(str::to_owned)
+                && blank.trim().is_empty()
+            {
+                last.set_suffix("");
+                value.decor_mut().set_prefix(" ");
+                value.decor_mut().set_suffix(blank);
+            }
+            section.insert(key, Item::Value(value));
+        }
+    }
+}
+
+/// Replaces a file at once; its owner and mode stay, and a symbolic link to it too.
+fn replace(file: &FilePath, text: &str) -> io::Result<()> {
+    let file = file.canonicalize()?;
+    let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let mut temporary = std::ffi::OsString::from(".");
+    temporary.push(name);
+    temporary.push(format!(".{}", std::process::id()));
+    let temporary = folder.join(temporary);
+
+    let written = write_like(&temporary, &file, text)
+        .and_then(|()| std::fs::rename(&temporary, &file))
+        .and_then(|()| std::fs::File::open(folder)?.sync_all());
+    if written.is_err() {
+        // The first error says more than that of tidying up would.
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// Makes a file with the owner and mode of `model`, and sees it to the disk.
+fn write_like(file: &FilePath, model: &FilePath, text: &str) -> io::Result<()> {
+    if let Err(error) = std::fs::remove_file(file)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(error);
+    }
+    let model = model.metadata()?;
+    let mut options = std::fs::OpenOptions::new();
+    let mut opened = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(file)?;
+    let made = opened.metadata()?;
+    if (made.uid(), made.gid()) != (model.uid(), model.gid()) {
+        fchown(&opened, Some(model.uid()), Some(model.gid()))?;
+    }
+    opened.set_permissions(model.permissions())?;
+    opened.write_all(text.as_bytes())?;
+    opened.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    const FILE: &str = r#"# Head office.
+
+[tunnel]
+name = "mpt0" # keep
+
+[[paths]]   # the good one
+name   = "fibre"
+local  = "10.1.0.1"
+remote = "10.1.0.2"
+weight = 100   # Mbit/s, measured in May
+
+[[paths]]
+name = "lte"
+local = "10.2.0.1"
+remote = "10.2.0.2"
+# weight = 10
+
+# The end.
+"#;
+
+    /// Saves a change of what `text` says, and returns the text afterwards.
+    fn saved(text: &str, change: impl FnOnce(&mut Running)) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mpt0.toml");
+        std::fs::write(&file, text).unwrap();
+        let mut running = Config::read(&file).unwrap().running();
+        change(&mut running);
+        save(&file, &running).unwrap();
+        assert_eq!(Config::read(&file).unwrap().running(), running);
+        let files = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(files, 1, "no temporary file stays");
+        std::fs::read_to_string(&file).unwrap()
+    }
+
+    #[test]
+    fn nothing_is_touched_when_nothing_differs() {
+        assert_eq!(saved(FILE, |_| ()), FILE);
+    }
+
+    #[test]
+    fn a_value_changes_and_its_comment_stays() {
+        let after = saved(FILE, |running| running.weights[0].1 = 60);
+        assert_eq!(
+            after,
+            FILE.replace("weight = 100   # Mbit/s", "weight = 60   # Mbit/s")
+        );
+    }
+
+    #[test]
+    fn an_absent_key_is_added_to_its_own_path() {
+        let after = saved(FILE, |running| running.weights[1].1 = 7);
+        assert_eq!(
+            after,
+            FILE.replace("\"10.2.0.2\"\n", "\"10.2.0.2\"\nweight = 7\n")
+        );
+    }
+
+    #[test]
+    fn an_absent_section_is_added() {
+        let after = saved(FILE, |running| {
+            running.reorder.window = 2048;
+            running.reorder.max_buffer_delay = Duration::from_millis(1500);
+            running.reorder.late = LatePolicy::Drop;
+        });
+        let section =
+            "\n[reorder]\nwindow = 2048\nmax_buffer_delay = \"1500ms\"\nlate = \"drop\"\n";
+        let head = "name = \"mpt0\" # keep\n";
+        assert_eq!(after, FILE.replace(head, &format!("{head}{section}")));
+    }
+
+    #[test]
+    fn other_ways_to_write_toml_stay_what_they_are() {
+        let text = r#"reorder.window = 512 # small
+paths = [
+    { name = "fibre", local = "10.1.0.1", remote = "10.1.0.2" }, # first
+    { name = "lte", local = "10.2.0.1", remote = "10.2.0.2", weight = 3 },
+]
+tunnel = { name = "mpt0" }
+"#;
+        let after = saved(text, |running| {
+            running.reorder.window = 256;
+            running.reorder.late = LatePolicy::Drop;
+            running.weights[0].1 = 5;
+            running.weights[1].1 = 6;
+        });
+        insta::assert_snapshot!(after, @r#"
+        reorder.window = 256 # small
+        reorder.late = "drop"
+        paths = [
+            { name = "fibre", local = "10.1.0.1", remote = "10.1.0.2", weight = 5 }, # first
+            { name = "lte", local = "10.2.0.1", remote = "10.2.0.2", weight = 6 },
+        ]
+        tunnel = { name = "mpt0" }
+        "#);
+    }
+
+    #[test]
+    fn a_section_is_added_wherever_the_tunnel_is_written() {
+        let text = FILE.replace(
+            "[tunnel]\nname = \"mpt0\" # keep\n",
+            "tunnel.name = \"mpt0\"\n",
+        );
+        saved(&text, |running| running.reorder.window = 0);
+    }
+
+    #[test]
+    fn lines_that_end_as_on_windows_still_do() {
+        let text = FILE.replace('\n', "\r\n");
+        let after = saved(&text, |running| running.weights[0].1 = 60);
+        assert_eq!(after, text.replace("weight = 100", "weight = 60"));
+    }
+
+    #[test]
+    fn mode_and_link_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("real.toml");
+        let link = folder.path().join("link.toml");
+        std::fs::write(&file, FILE).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink("real.toml", &link).unwrap();
+        let mut running = Config::read(&link).unwrap().running();
+        running.weights[0].1 = 1;
+        let changed = save(&link, &running).unwrap();
+        assert_eq!(changed, ["fibre weight = 1"]);
+        assert!(link.is_symlink());
+        let mode = file.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o640);
+    }
+
+    #[test]
+    fn a_file_that_went_wrong_or_lost_the_path_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mpt0.toml");
+        std::fs::write(&file, FILE).unwrap();
+        let mut running = Config::read(&file).unwrap().running();
+        running.weights[0].1 = 1;
+        for (from, to) in [("\"lte\"", "\"other\""), ("remote", "remoet")] {
+            let edited = FILE.replace(from, to);
+            std::fs::write(&file, &edited).unwrap();
+            save(&file, &running).unwrap_err();
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), edited);
+        }
+    }
+
+    #[test]
+    fn times_are_written_in_one_unit() {
+        let written = |micros| in_one_unit(Duration::from_micros(micros));
+        assert_eq!(written(2_000_000), "2s");
+        assert_eq!(written(1_500_000), "1500ms");
+        assert_eq!(written(1_250), "1250us");
+    }
+}
