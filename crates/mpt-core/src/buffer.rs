@@ -49,10 +49,18 @@ impl Pool {
         self.limit = limit;
     }
 
+    /// Gives buffers another size, each when it is next taken.
+    pub(crate) fn set_buffer_bytes(&mut self, buffer_bytes: usize) {
+        self.buffer_bytes = buffer_bytes;
+    }
+
     /// A free buffer; `None` when the limit is reached.
     pub(crate) fn take(&mut self) -> Option<Buffer> {
         if let Some(id) = self.free.pop() {
-            let bytes = self.buffers[id as usize].take()?;
+            let mut bytes = self.buffers[id as usize].take()?;
+            if bytes.len() != self.buffer_bytes {
+                bytes = vec![0; self.buffer_bytes].into_boxed_slice();
+            }
             return Some(Buffer { id, bytes });
         }
         if self.buffers.len() >= self.limit {

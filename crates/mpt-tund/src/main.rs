@@ -1,12 +1,16 @@
 //! The MPT daemon: command line and logs. What it does stands in `daemon`.
 
-#[allow(dead_code, reason = "until the daemon uses all of it")]
+mod clock;
 mod config;
+mod control;
 mod daemon;
-#[allow(dead_code, reason = "until the daemon uses all of it")]
+mod downlink;
+mod netlink;
+mod requests;
 mod tun;
-#[allow(dead_code, unused_imports, reason = "until the daemon uses all of it")]
+mod tunnel;
 mod udp;
+mod uplink;
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -114,7 +118,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     start_log(arguments.log);
-    match daemon::run(loaded.configs) {
+    match daemon::run(arguments.config, loaded.configs) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error:#}");

@@ -123,7 +123,6 @@ struct ControlDatagram {
 
 impl Inbound {
     pub(super) fn new(config: &TunnelConfig, shared: Arc<Shared>) -> Inbound {
-        let buffer_bytes = (usize::from(config.mtu) + HEADER_ROOM).next_multiple_of(512);
         Inbound {
             shared,
             session: config.session,
@@ -133,7 +132,7 @@ impl Inbound {
             path_mtu: [None; MAX_PATHS],
             next_strange_answer: [Time::ZERO; MAX_PATHS],
             peer: Peer::default(),
-            pool: Pool::new(buffer_bytes, buffers_for(config.reorder)),
+            pool: Pool::new(buffer_bytes_for(config.mtu), buffers_for(config.reorder)),
             reorder: Reorder::new(config.reorder, Seq::FIRST),
             ready: Ready::default(),
             messages: VecDeque::with_capacity(MAX_MESSAGES_QUEUED),
@@ -554,11 +553,17 @@ impl Inbound {
         self.pool.set_limit(buffers_for(config));
     }
 
-    /// Changes the largest inner packet. Buffers keep their size, so the MTU can only be lowered
-    /// below what the tunnel was made with, and raised again.
+    /// Changes the largest inner packet. Buffers that the caller holds keep their size: put them
+    /// back and take others.
     pub fn set_mtu(&mut self, mtu: u16) {
         self.config_mtu = mtu;
+        self.pool.set_buffer_bytes(buffer_bytes_for(mtu));
         self.publish_mtu();
+    }
+
+    /// Uses another GRE key from now on.
+    pub fn set_key(&mut self, key: Option<u32>) {
+        self.key = key;
     }
 
     /// Works out every path's state, tells of changes, and lets the other half and the reorder
@@ -695,6 +700,10 @@ fn is_same_peer(remote: SocketAddr, from: SocketAddr) -> bool {
 /// Outer IP and UDP headers, in bytes.
 fn outer_overhead(to: SocketAddr) -> u32 {
     if to.is_ipv4() { 28 } else { 48 }
+}
+
+fn buffer_bytes_for(mtu: u16) -> usize {
+    (usize::from(mtu) + HEADER_ROOM).next_multiple_of(512)
 }
 
 fn buffers_for(config: ReorderConfig) -> usize {

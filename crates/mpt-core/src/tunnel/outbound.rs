@@ -106,6 +106,11 @@ impl Outbound {
         self.numbered = numbered;
     }
 
+    /// Uses another GRE key from now on.
+    pub fn set_key(&mut self, key: Option<u32>) {
+        self.key = key;
+    }
+
     /// Takes a packet from the TUN. Afterwards, at the end of the batch at the latest, call
     /// [`Outbound::poll_transmit`] and [`Outbound::poll_tun`] until they have nothing.
     pub fn handle_tun(&mut self, now: Time, packet: &[u8]) {

@@ -1,0 +1,315 @@
+//! The thread of the line in: UDP → core → TUN; and the probes, which the core sends from here.
+//!
+//! Each path has a task that waits for its socket. All tasks run on this one thread and share the
+//! [`Downlink`]; none holds it while it waits.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mpt_core::buffer::Buffer;
+use mpt_core::control::{PathState, PathStatus, ReorderStatus, TunnelStatus};
+use mpt_core::path::{MAX_PATHS, PathConfig, PathId, Unreachable};
+use mpt_core::reorder::ReorderConfig;
+use mpt_core::tunnel::{Datagram, Event, Inbound};
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::clock::{self, Timer};
+use crate::tun::Tun;
+use crate::udp::{self, PathError, PathSocket, RECV_BATCH, RecvMeta};
+
+/// What the control thread tells this one.
+pub(crate) enum Command {
+    /// Add a path or change one; with a socket when it is a new one.
+    SetPath { id: PathId, name: String, config: PathConfig, socket: Option<Arc<PathSocket>> },
+    /// Take a path away.
+    RemovePath(PathId),
+    /// Take a path out of service, or back into it.
+    SetOutOfService(PathId, bool),
+    /// The carrier of a path's device went or came.
+    SetLink(PathId, bool),
+    /// Change the reorder window.
+    SetReorder(ReorderConfig),
+    /// Change the largest inner packet.
+    SetMtu(u16),
+    /// Use another GRE key.
+    SetKey(Option<u32>),
+    /// Fill in this half of the status.
+    Report(Box<Report>, oneshot::Sender<Box<Report>>),
+}
+
+/// This half of the status.
+#[derive(Default)]
+pub(crate) struct Report {
+    /// The tunnel as such.
+    pub(crate) tunnel: TunnelStatus,
+    /// One for each path to report on.
+    pub(crate) paths: Vec<(PathId, PathStatus)>,
+    /// The reorder window.
+    pub(crate) reorder: ReorderStatus,
+}
+
+/// Runs until `commands` is closed.
+///
+/// # Errors
+/// When there is no descriptor for the timer.
+pub(crate) async fn run(
+    inbound: Inbound,
+    tun: Arc<Tun>,
+    mut commands: mpsc::Receiver<Command>,
+) -> io::Result<()> {
+    let mut timer = Timer::new()?;
+    let wake = Rc::new(Notify::new());
+    let downlink = Rc::new(RefCell::new(Downlink {
+        inbound,
+        tun,
+        paths: Default::default(),
+        buffers: Vec::with_capacity(RECV_BATCH),
+        metas: vec![RecvMeta::default(); RECV_BATCH],
+    }));
+    loop {
+        tokio::select! {
+            biased;
+            command = commands.recv() => match command {
+                Some(command) => obey(&downlink, &wake, command),
+                None => return Ok(()),
+            },
+            () = timer.elapsed() => downlink.borrow_mut().inbound.handle_timeout(clock::now()),
+            // A path's task has worked; the timer may have to go off earlier.
+            () = wake.notified() => {}
+        }
+        timer.wake_by(downlink.borrow_mut().flush());
+    }
+}
+
+struct Downlink {
+    inbound: Inbound,
+    tun: Arc<Tun>,
+    paths: [Option<Attached>; MAX_PATHS],
+    /// Buffers in hand for the next batch.
+    buffers: Vec<Buffer>,
+    metas: Vec<RecvMeta>,
+}
+
+/// A path's socket, and the task that waits for it.
+struct Attached {
+    name: String,
+    socket: Arc<PathSocket>,
+    task: JoinHandle<()>,
+    socket_drops: u32,
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn obey(downlink: &Rc<RefCell<Downlink>>, wake: &Rc<Notify>, command: Command) {
+    let now = clock::now();
+    let mut this = downlink.borrow_mut();
+    match command {
+        Command::SetPath { id, name, config, socket } => {
+            if let Some(socket) = socket {
+                let task = watch(downlink.clone(), wake.clone(), id, socket.clone());
+                let task = tokio::task::spawn_local(task);
+                this.paths[id.index()] = Some(Attached { name, socket, task, socket_drops: 0 });
+            }
+            this.inbound.set_path(now, id, config);
+            this.inbound.handle_timeout(now);
+        }
+        Command::RemovePath(id) => {
+            this.inbound.remove_path(now, id);
+            this.paths[id.index()] = None;
+        }
+        Command::SetOutOfService(id, out) => {
+            this.inbound.set_out_of_service(now, id, out);
+            this.inbound.handle_timeout(now);
+        }
+        Command::SetLink(id, up) => {
+            this.inbound.handle_link(now, id, up);
+            this.inbound.handle_timeout(now);
+        }
+        Command::SetReorder(config) => this.inbound.set_reorder(now, config),
+        Command::SetMtu(mtu) => {
+            let this = &mut *this;
+            this.buffers.drain(..).for_each(|buffer| this.inbound.put_back(buffer));
+            this.inbound.set_mtu(mtu);
+        }
+        Command::SetKey(key) => this.inbound.set_key(key),
+        Command::Report(mut report, reply) => {
+            this.report(&mut report);
+            // Whoever asked may have gone.
+            let _ = reply.send(report);
+        }
+    }
+}
+
+/// Waits for one path's socket and works off what comes.
+async fn watch(
+    downlink: Rc<RefCell<Downlink>>,
+    wake: Rc<Notify>,
+    id: PathId,
+    socket: Arc<PathSocket>,
+) {
+    let fd = match socket.register() {
+        Ok(fd) => fd,
+        Err(error) => {
+            tracing::error!("cannot watch the socket of path {}: {error}", id.index());
+            return;
+        }
+    };
+    loop {
+        if let Err(error) = wait_and_receive(&downlink, id, &fd).await {
+            tracing::error!("path {} receives no more: {error}", id.index());
+            return;
+        }
+        wake.notify_one();
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn wait_and_receive(
+    downlink: &RefCell<Downlink>,
+    id: PathId,
+    fd: &AsyncFd<Arc<PathSocket>>,
+) -> io::Result<()> {
+    let mut ready = fd.ready(PathSocket::INTEREST).await?;
+    let mut this = downlink.borrow_mut();
+    if ready.ready().is_error() {
+        ready.clear_ready_matching(tokio::io::Ready::ERROR);
+        this.take_errors(id, fd.get_ref());
+    }
+    if ready.ready().is_readable() && !this.receive(id, fd.get_ref())? {
+        ready.clear_ready_matching(tokio::io::Ready::READABLE);
+    }
+    Ok(())
+}
+
+impl Downlink {
+    /// Receives one batch. Returns whether more may wait.
+    fn receive(&mut self, id: PathId, socket: &PathSocket) -> io::Result<bool> {
+        while self.buffers.len() < RECV_BATCH
+            && let Some(buffer) = self.inbound.take_buffer()
+        {
+            self.buffers.push(buffer);
+        }
+        let received = match socket.recv_batch(&mut self.buffers, &mut self.metas) {
+            Ok(received) => received,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let now = clock::now();
+        for (buffer, meta) in self.buffers.drain(..received).zip(&self.metas) {
+            let datagram = Datagram {
+                path: id,
+                from: meta.from,
+                tos: meta.tos,
+                buffer,
+                len: meta.len,
+                truncated: meta.truncated,
+            };
+            self.inbound.handle_datagram(now, datagram);
+        }
+        if let Some(attached) = &mut self.paths[id.index()]
+            && let Some(last) = received.checked_sub(1)
+        {
+            attached.socket_drops = self.metas[last].socket_drops;
+        }
+        self.write_tun();
+        Ok(true)
+    }
+
+    fn take_errors(&mut self, id: PathId, socket: &PathSocket) {
+        let now = clock::now();
+        let inbound = &mut self.inbound;
+        udp::drain(socket, |error| match error {
+            PathError::TooBig { mtu, to } => inbound.handle_too_big(now, id, to, mtu),
+            PathError::Unreachable { reason, to, .. } => {
+                if let Some(what) = unreachable(reason) {
+                    inbound.handle_unreachable(now, id, to, what);
+                }
+            }
+            PathError::Local(error) => tracing::debug!("path {}: {error}", id.index()),
+        });
+    }
+
+    /// Takes everything that the core has ready; returns when it wants to be called again.
+    fn flush(&mut self) -> Option<mpt_core::time::Time> {
+        self.write_tun();
+        while let Some(message) = self.inbound.poll_transmit() {
+            if let Some(attached) = &self.paths[message.path.index()] {
+                // A probe that was not sent is one that gets no answer.
+                let _ = attached.socket.send_train(
+                    message.to,
+                    message.tos,
+                    message.contents,
+                    message.segment_size,
+                );
+            }
+        }
+        while let Some(event) = self.inbound.poll_event() {
+            self.log(&event);
+        }
+        self.inbound.poll_timeout()
+    }
+
+    fn write_tun(&mut self) {
+        while let Some(packet) = self.inbound.poll_tun() {
+            if self.tun.send(packet).is_err() {
+                self.inbound.not_written();
+            }
+        }
+    }
+
+    fn log(&self, event: &Event) {
+        let name = |id: PathId| {
+            self.paths[id.index()].as_ref().map_or("?", |attached| attached.name.as_str())
+        };
+        match *event {
+            Event::Path { path, state, reason } => match (state, reason) {
+                (PathState::Down, Some(reason)) => {
+                    tracing::warn!("path {} is down: {reason}", name(path));
+                }
+                (PathState::Down, None) => tracing::warn!("path {} is down", name(path)),
+                (PathState::Up, _) => tracing::info!("path {} is up", name(path)),
+                (PathState::Probing, _) => tracing::info!("path {} is being probed", name(path)),
+                (PathState::AdminDown, _) => {
+                    tracing::info!("path {} is out of service", name(path));
+                }
+            },
+            Event::PeerSession { restarted: false, .. } => tracing::info!("the peer answers"),
+            Event::PeerSession { restarted: true, .. } => tracing::info!("the peer has restarted"),
+            Event::PeerStoppedProbing => {
+                tracing::warn!("the peer sends data but no probes any more; going on without them");
+            }
+            Event::PathMtu { path, mtu } => {
+                tracing::warn!("path {} carries inner packets of {mtu} bytes at most", name(path));
+            }
+        }
+    }
+
+    fn report(&self, report: &mut Report) {
+        self.inbound.report(&mut report.tunnel);
+        for (id, status) in &mut report.paths {
+            self.inbound.report_path(*id, status);
+            if let Some(attached) = &self.paths[id.index()] {
+                status.socket_drops = u64::from(attached.socket_drops);
+            }
+        }
+        report.reorder = self.inbound.report_reorder();
+    }
+}
+
+fn unreachable(reason: udp::Unreachable) -> Option<Unreachable> {
+    match reason {
+        udp::Unreachable::Network | udp::Unreachable::HopLimit => Some(Unreachable::Network),
+        udp::Unreachable::Host => Some(Unreachable::Host),
+        udp::Unreachable::Port => Some(Unreachable::Port),
+        udp::Unreachable::Prohibited => Some(Unreachable::Prohibited),
+        udp::Unreachable::Other { .. } => None,
+    }
+}

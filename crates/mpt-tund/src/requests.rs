@@ -1,0 +1,114 @@
+//! What `mpt-ctl` asks of a tunnel, carried out.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use mpt_core::control::{Answer, LatePolicy, Reply, Request};
+
+use crate::config::{self, Config};
+use crate::daemon::Host;
+use crate::tunnel::Tunnel;
+
+/// Carries out what `mpt-ctl` asks.
+pub(crate) async fn answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> Reply {
+    match try_answer(host, tunnel, request).await {
+        Ok(answer) => Reply::Ok(answer),
+        Err(error) => Reply::Error(format!("{error:#}")),
+    }
+}
+
+async fn try_answer(
+    host: &Host,
+    tunnel: &mut Tunnel,
+    request: Request,
+) -> anyhow::Result<Answer> {
+    let done = |text: String| Ok(Answer::Done(text));
+    match request {
+        Request::Status => Ok(Answer::Status(Box::new(tunnel.status().await?))),
+        Request::Paths => Ok(Answer::Paths(tunnel.status().await?.paths)),
+        Request::Reorder => Ok(Answer::Reorder(tunnel.status().await?.reorder)),
+        Request::PathUp { name } => {
+            let found = tunnel.set_out_of_service(&name, false).await?;
+            known(tunnel, &name, found)?;
+            done(format!("path {name} is back in service"))
+        }
+        Request::PathDown { name } => {
+            let found = tunnel.set_out_of_service(&name, true).await?;
+            known(tunnel, &name, found)?;
+            done(format!("path {name} is out of service"))
+        }
+        Request::PathSet { name, weight } => {
+            let weight = weight.context("nothing to set: give weight=N")?;
+            let range = 1..=config::MAX_WEIGHT;
+            anyhow::ensure!(
+                range.contains(&weight),
+                "weight is from 1 to {}; `path down` takes a path out of service",
+                config::MAX_WEIGHT
+            );
+            let found = tunnel.set_weight(&name, weight).await?;
+            known(tunnel, &name, found)?;
+            done(format!("path {name} has weight {weight}"))
+        }
+        Request::ReorderSet { window, max_buffer_delay_us, late } => {
+            let reorder = changed(tunnel.config.reorder, window, max_buffer_delay_us, late)?;
+            tunnel.set_reorder(reorder).await?;
+            done(format!(
+                "the window is {} packets, max_buffer_delay {}, late packets: {}",
+                reorder.window,
+                humantime::format_duration(reorder.max_buffer_delay),
+                match reorder.late {
+                    LatePolicy::Deliver => "deliver",
+                    LatePolicy::Drop => "drop",
+                }
+            ))
+        }
+        Request::Reload => {
+            let file = tunnel.config.file.clone();
+            let config = Config::read(&file)?;
+            let changed = tunnel.reload(config, host).await?;
+            done(match changed {
+                true => format!("{} read again", file.display()),
+                false => format!("{} read again; nothing has changed", file.display()),
+            })
+        }
+        Request::Save => {
+            let config = tunnel.config.clone();
+            let changed = config::save(&config.file, &config.running())?;
+            done(match changed.is_empty() {
+                true => format!("{} says all of this already", config.file.display()),
+                false => format!("{}: {}", config.file.display(), changed.join(", ")),
+            })
+        }
+    }
+}
+
+fn known(tunnel: &Tunnel, name: &str, found: bool) -> anyhow::Result<()> {
+    let names: Vec<_> = tunnel.config.paths.iter().map(|path| path.name.as_str()).collect();
+    anyhow::ensure!(found, "there is no path {name:?}; the paths are {}", names.join(", "));
+    Ok(())
+}
+
+/// The reorder settings with what the request names, if that is in range.
+fn changed(
+    now: config::Reorder,
+    window: Option<u32>,
+    max_buffer_delay_us: Option<u64>,
+    late: Option<LatePolicy>,
+) -> anyhow::Result<config::Reorder> {
+    let delay = max_buffer_delay_us.map(Duration::from_micros);
+    let new = config::Reorder {
+        window: window.unwrap_or(now.window),
+        max_buffer_delay: delay.unwrap_or(now.max_buffer_delay),
+        late: late.unwrap_or(now.late),
+    };
+    ensure!(
+        new.window <= config::MAX_WINDOW,
+        "window is from 0 (off) to {} packets",
+        config::MAX_WINDOW
+    );
+    ensure!(
+        config::BUFFER_DELAYS.contains(&new.max_buffer_delay),
+        "max_buffer_delay is from 1ms to 10s"
+    );
+    Ok(new)
+}

@@ -1,0 +1,369 @@
+//! One running tunnel as the control thread sees it: its interface, its sockets, its two threads,
+//! and the settings in force.
+//!
+//! The threads own the two halves of the core. What is asked or changed here reaches them through
+//! a bounded channel of commands, and never waits in the way of a packet.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Context as _, bail};
+use mpt_core::control::{PathStatus, Status, TunnelStatus};
+use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
+use mpt_core::reorder::ReorderConfig;
+use mpt_core::time::Time;
+use mpt_core::tunnel::{TunnelConfig, tunnel};
+use tokio::runtime;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::config::{self, Changes, Config};
+use crate::daemon::Host;
+use crate::netlink::{LinkWatch, Netlink};
+use crate::tun::Tun;
+use crate::udp::{BUFFER_WANTED, PathSocket};
+use crate::{clock, downlink, uplink};
+
+/// Commands that may wait for a thread.
+const MAX_COMMANDS: usize = 64;
+
+/// A running tunnel. [`Tunnel::stop`] ends it; its interface and sockets go with it.
+pub(crate) struct Tunnel {
+    /// The settings in force: the file's, and what was changed since.
+    pub(crate) config: Config,
+    paths: Vec<RunningPath>,
+    index: u32,
+    started: Time,
+    uplink: mpsc::Sender<uplink::Command>,
+    downlink: mpsc::Sender<downlink::Command>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// A path in the order of the configuration.
+struct RunningPath {
+    id: PathId,
+    name: String,
+    local: SocketAddr,
+    interface: Option<String>,
+    /// Granted by the kernel, in bytes.
+    receive_buffer: usize,
+    link_up: bool,
+}
+
+/// Says that a tunnel's thread has ended, and why.
+pub(crate) type Ended = mpsc::UnboundedSender<(String, std::io::Result<()>)>;
+
+impl Tunnel {
+    /// Opens the interface and the sockets and starts both lines.
+    ///
+    /// # Errors
+    /// What could not be had; the text says what the operator can do.
+    pub(crate) async fn start(
+        config: Config,
+        host: &Host,
+        ended: &Ended,
+    ) -> anyhow::Result<Tunnel> {
+        let name = config.tunnel.name.clone();
+        let sockets = config.paths.iter().map(open_socket).collect::<Result<Vec<_>, _>>()?;
+        let tun = Arc::new(Tun::open(&name)?);
+        let index = host
+            .netlink
+            .configure(&name, &config.tunnel.addresses, config.mtu().into(), &config.tunnel.routes)
+            .await?;
+
+        let (outbound, inbound) = tunnel(&TunnelConfig {
+            session: new_session()?,
+            key: config.tunnel.key,
+            mtu: config.mtu(),
+            reorder: reorder_config(&config),
+        });
+        let (uplink, uplink_commands) = mpsc::channel(MAX_COMMANDS);
+        let (downlink, downlink_commands) = mpsc::channel(MAX_COMMANDS);
+        let threads = vec![
+            spawn(&format!("{name}-out"), &name, ended, {
+                let tun = tun.clone();
+                || uplink::run(outbound, tun, uplink_commands)
+            })?,
+            spawn(&format!("{name}-in"), &name, ended, || {
+                downlink::run(inbound, tun, downlink_commands)
+            })?,
+        ];
+        let mut this = Tunnel {
+            paths: Vec::new(),
+            index,
+            started: clock::now(),
+            uplink,
+            downlink,
+            threads,
+            config,
+        };
+        for (path, socket) in this.config.paths.clone().iter().zip(sockets) {
+            this.attach(path, socket).await?;
+        }
+        this.links_changed(&host.links).await?;
+        Ok(this)
+    }
+
+    /// Ends both threads and waits for them; afterwards interface and sockets are gone.
+    pub(crate) fn stop(self) {
+        drop((self.uplink, self.downlink));
+        for thread in self.threads {
+            // A panic there has been reported.
+            let _ = thread.join();
+        }
+    }
+
+    /// Tells the paths whose links went or came.
+    pub(crate) async fn links_changed(&mut self, links: &LinkWatch) -> anyhow::Result<()> {
+        for path in &mut self.paths {
+            let link = links.link_of_path(path.interface.as_deref(), path.local.ip());
+            let up = link.and_then(|index| links.link(index)).is_some_and(|link| link.up);
+            if up != path.link_up {
+                path.link_up = up;
+                self.downlink.send(downlink::Command::SetLink(path.id, up)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything, as `mpt-ctl status` shows it.
+    pub(crate) async fn status(&self) -> anyhow::Result<Status> {
+        let paths = self.paths.iter().map(|path| (path.id, path.status())).collect();
+        let tunnel = TunnelStatus {
+            name: self.config.tunnel.name.clone(),
+            uptime_s: clock::now().since(self.started).as_secs(),
+            config: self.config.file.display().to_string(),
+            scheduler: self.config.tunnel.scheduler.name().to_owned(),
+            offload: "plain".to_owned(),
+            ..TunnelStatus::default()
+        };
+        let report = Box::new(downlink::Report { tunnel, paths, ..Default::default() });
+        let (reply, answer) = oneshot::channel();
+        self.downlink.send(downlink::Command::Report(report, reply)).await?;
+        let report = *answer.await?;
+        let (reply, answer) = oneshot::channel();
+        self.uplink.send(uplink::Command::Report(Box::new(report.tunnel), reply)).await?;
+        Ok(Status {
+            tunnel: *answer.await?,
+            paths: report.paths.into_iter().map(|(_, path)| path).collect(),
+            reorder: report.reorder,
+        })
+    }
+
+    /// Takes a path out of service, or back into it. `false` when there is no such path.
+    pub(crate) async fn set_out_of_service(&self, name: &str, out: bool) -> anyhow::Result<bool> {
+        let Some(path) = self.paths.iter().find(|path| path.name == name) else {
+            return Ok(false);
+        };
+        self.downlink.send(downlink::Command::SetOutOfService(path.id, out)).await?;
+        Ok(true)
+    }
+
+    /// Gives a path another share. `false` when there is no such path.
+    pub(crate) async fn set_weight(&mut self, name: &str, weight: u32) -> anyhow::Result<bool> {
+        let mut paths = self.config.paths.iter_mut();
+        let Some(path) = paths.find(|path| path.name == name) else {
+            return Ok(false);
+        };
+        path.weight = weight;
+        let path = path.clone();
+        self.set_path(&path, None).await?;
+        Ok(true)
+    }
+
+    /// Changes the reorder window.
+    pub(crate) async fn set_reorder(&mut self, reorder: config::Reorder) -> anyhow::Result<()> {
+        self.config.reorder = reorder;
+        let numbered = reorder.window != 0;
+        self.uplink.send(uplink::Command::SetNumbered(numbered)).await?;
+        let config = reorder_config(&self.config);
+        self.downlink.send(downlink::Command::SetReorder(config)).await?;
+        Ok(())
+    }
+
+    /// Goes over to the settings of `new`. Paths that do not change lose no packet.
+    ///
+    /// # Errors
+    /// When `new` asks for what only a restart can change, and then nothing has changed; or when the
+    /// system refuses something, and then the text says what.
+    ///
+    /// Returns whether anything changed.
+    pub(crate) async fn reload(&mut self, new: Config, host: &Host) -> anyhow::Result<bool> {
+        let changes = config::difference(&self.config, &new);
+        if !changes.needs_restart.is_empty() {
+            bail!("restart mpt-tund to change {}", changes.needs_restart.join(", and "));
+        }
+        let paths = self.replace_paths(&changes).await;
+        let interface = self.change_interface(&changes, &host.netlink).await;
+        if changes.key {
+            self.uplink.send(uplink::Command::SetKey(new.tunnel.key)).await?;
+            self.downlink.send(downlink::Command::SetKey(new.tunnel.key)).await?;
+        }
+        if let Some(reorder) = changes.reorder {
+            self.set_reorder(reorder).await?;
+        }
+        self.config = new;
+        let position = |path: &RunningPath| {
+            self.config.paths.iter().position(|configured| configured.name == path.name)
+        };
+        self.paths.sort_by_key(position);
+        self.links_changed(&host.links).await?;
+        paths.and(interface)?;
+        Ok(!changes.is_empty())
+    }
+
+    async fn replace_paths(&mut self, changes: &Changes) -> anyhow::Result<()> {
+        let new_sockets = changes.paths_changed.iter().filter(|change| change.socket);
+        let leaving = new_sockets.clone().map(|change| &change.path.name);
+        for name in changes.paths_removed.iter().chain(leaving) {
+            self.detach(name).await?;
+        }
+        for change in changes.paths_changed.iter().filter(|change| !change.socket) {
+            self.set_path(&change.path, None).await?;
+        }
+        let mut first_error = Ok(());
+        for path in changes.paths_added.iter().chain(new_sockets.map(|change| &change.path)) {
+            match open_socket(path) {
+                Ok(socket) => self.attach(path, socket).await?,
+                Err(error) => first_error = first_error.and(Err(error)),
+            }
+        }
+        first_error
+    }
+
+    async fn change_interface(&self, changes: &Changes, netlink: &Netlink) -> anyhow::Result<()> {
+        if let Some(mtu) = changes.mtu {
+            netlink.set_mtu(self.index, mtu.into()).await?;
+            self.downlink.send(downlink::Command::SetMtu(mtu)).await?;
+        }
+        for &route in &changes.routes.removed {
+            netlink.remove_route(self.index, route).await?;
+        }
+        for &address in &changes.addresses.removed {
+            netlink.remove_address(self.index, address).await?;
+        }
+        for &address in &changes.addresses.added {
+            netlink.add_address(self.index, address).await?;
+        }
+        for &route in &changes.routes.added {
+            netlink.add_route(self.index, route).await?;
+        }
+        Ok(())
+    }
+
+    async fn attach(&mut self, path: &config::Path, socket: PathSocket) -> anyhow::Result<()> {
+        let taken = |index: &usize| self.paths.iter().any(|path| path.id.index() == *index);
+        let id = (0..MAX_PATHS).find(|index| !taken(index)).and_then(PathId::new);
+        let Some(id) = id else {
+            bail!("a tunnel has at most {MAX_PATHS} paths");
+        };
+        self.paths.push(RunningPath {
+            id,
+            name: path.name.clone(),
+            local: socket.local_addr(),
+            interface: path.interface.clone(),
+            receive_buffer: socket.buffers().receive,
+            link_up: true,
+        });
+        self.set_path(path, Some(Arc::new(socket))).await
+    }
+
+    /// Takes a path away and waits until its socket is closed.
+    async fn detach(&mut self, name: &str) -> anyhow::Result<()> {
+        if let Some(at) = self.paths.iter().position(|path| path.name == name) {
+            let id = self.paths.remove(at).id;
+            self.downlink.send(downlink::Command::RemovePath(id)).await?;
+            self.uplink.send(uplink::Command::RemovePath(id)).await?;
+            self.status().await?;
+        }
+        Ok(())
+    }
+
+    async fn set_path(
+        &self,
+        path: &config::Path,
+        socket: Option<Arc<PathSocket>>,
+    ) -> anyhow::Result<()> {
+        let Some(id) = self.paths.iter().find(|known| known.name == path.name).map(|path| path.id)
+        else {
+            return Ok(());
+        };
+        let config = PathConfig {
+            remote: path.remote,
+            weight: path.weight,
+            keepalive: path.keepalive,
+            dead_after: path.dead_after,
+        };
+        let command = uplink::Command::SetPath(id, config, socket.clone());
+        self.uplink.send(command).await?;
+        let name = path.name.clone();
+        self.downlink.send(downlink::Command::SetPath { id, name, config, socket }).await?;
+        Ok(())
+    }
+}
+
+impl RunningPath {
+    /// What this thread knows of the path.
+    fn status(&self) -> PathStatus {
+        PathStatus {
+            name: self.name.clone(),
+            local: self.local.to_string(),
+            interface: self.interface.clone(),
+            receive_buffer_bytes: self.receive_buffer as u64,
+            receive_buffer_wanted_bytes: BUFFER_WANTED as u64,
+            ..PathStatus::default()
+        }
+    }
+}
+
+fn open_socket(path: &config::Path) -> anyhow::Result<PathSocket> {
+    let socket = PathSocket::open(path.local, path.interface.as_deref())
+        .with_context(|| format!("path {}", path.name))?;
+    let granted = socket.buffers().receive;
+    if granted < BUFFER_WANTED {
+        tracing::warn!(
+            "path {}: the kernel grants a receive buffer of {granted} bytes where {BUFFER_WANTED} \
+             were asked for, and may drop bursts: sysctl -w net.core.rmem_max={BUFFER_WANTED}",
+            path.name
+        );
+    }
+    Ok(socket)
+}
+
+fn reorder_config(config: &Config) -> ReorderConfig {
+    let config::Reorder { window, max_buffer_delay, late } = config.reorder;
+    ReorderConfig { window, max_buffer_delay, late }
+}
+
+/// Random and not 0.
+fn new_session() -> anyhow::Result<u64> {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .context("no random numbers to be had")?;
+    Ok(u64::from_ne_bytes(bytes).max(1))
+}
+
+/// Runs a line on a thread of its own with a runtime of its own.
+fn spawn<F, L>(
+    thread_name: &str,
+    tunnel: &str,
+    ended: &Ended,
+    line: L,
+) -> anyhow::Result<JoinHandle<()>>
+where
+    L: FnOnce() -> F + Send + 'static,
+    F: Future<Output = std::io::Result<()>>,
+{
+    let (ended, tunnel) = (ended.clone(), tunnel.to_owned());
+    let body = move || {
+        let result = runtime::Builder::new_current_thread().enable_io().build().and_then(
+            |runtime| tokio::task::LocalSet::new().block_on(&runtime, line()),
+        );
+        // At the end of the daemon nobody listens any more.
+        let _ = ended.send((tunnel, result));
+    };
+    thread::Builder::new()
+        .name(thread_name.to_owned())
+        .spawn(body)
+        .context("cannot start a thread")
+}
