@@ -3,6 +3,10 @@
 #[allow(dead_code, reason = "until the daemon uses all of it")]
 mod config;
 mod daemon;
+#[allow(dead_code, unused_imports, reason = "until the daemon uses all of it")]
+mod netlink;
+#[cfg(test)]
+mod testing;
 #[allow(dead_code, reason = "until the daemon uses all of it")]
 mod tun;
 #[allow(dead_code, unused_imports, reason = "until the daemon uses all of it")]
