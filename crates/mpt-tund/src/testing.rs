@@ -1,6 +1,7 @@
 //! Tests that change the network do so in a network namespace of their own.
 
 use std::env;
+use std::fs::File;
 use std::future::Future;
 use std::io::ErrorKind;
 use std::process::Command;
@@ -11,7 +12,7 @@ const INSIDE: &str = "MPT_TEST_NAMESPACE";
 /// Runs `body` in a network namespace that is made for it and gone at its end.
 ///
 /// `test` is the test's own full name: the test program runs it once more, under `unshare`. Where
-/// that is not allowed, the test is skipped and says so.
+/// that is not allowed, or TUN is out of reach, the test is skipped and says so.
 pub(crate) fn in_network_namespace(test: &str, body: impl Future<Output = ()>) {
     if env::var_os(INSIDE).is_some() {
         tokio::runtime::Builder::new_current_thread()
@@ -19,6 +20,11 @@ pub(crate) fn in_network_namespace(test: &str, body: impl Future<Output = ()>) {
             .build()
             .unwrap()
             .block_on(body);
+        return;
+    }
+    let tun = File::options().read(true).write(true).open("/dev/net/tun");
+    if let Err(error) = tun {
+        eprintln!("skipped: /dev/net/tun: {error}");
         return;
     }
     let output = Command::new("unshare")

@@ -9,17 +9,20 @@
 //! path's local address.
 //!
 //! ```text
-//! configure  requests, through rtnetlink; errors that say what to do
+//! configure  requests, through rtnetlink
+//! error      what was refused, and what to do
 //! watch      notifications: its own socket, initial state, recovery from lost notifications
 //! links      the table of links and addresses that they keep current
 //! wire       the few netlink messages and attributes that it takes, read from bytes
 //! ```
 
 mod configure;
+mod error;
 mod links;
 mod watch;
 mod wire;
 
-pub(crate) use configure::{Netlink, NetlinkError};
+pub(crate) use configure::Netlink;
+pub(crate) use error::NetlinkError;
 pub(crate) use links::{Change, Link, LinkEvent};
 pub(crate) use watch::LinkWatch;

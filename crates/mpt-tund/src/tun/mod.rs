@@ -105,6 +105,17 @@ pub(crate) enum TunError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The device's file mode shuts this user out.
+    #[error(
+        "no access to /dev/net/tun: run as root (sudo), or give the device its usual mode with \
+         `chmod 0666 /dev/net/tun` and grant CAP_NET_ADMIN, which creating {name} still needs"
+    )]
+    NoAccess {
+        /// The interface.
+        name: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// The kernel has no TUN, or the container does not see it.
     #[error(
         "there is no /dev/net/tun: load the module with `modprobe tun`; \
@@ -148,7 +159,8 @@ impl TunError {
         let name = name.to_owned();
         match source.raw_os_error() {
             Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => TunError::NoDevice { source },
-            Some(libc::EPERM | libc::EACCES) => TunError::NotPermitted { name, source },
+            Some(libc::EPERM) => TunError::NotPermitted { name, source },
+            Some(libc::EACCES) => TunError::NoAccess { name, source },
             Some(libc::EBUSY) => TunError::InUse { name },
             Some(libc::EINVAL | libc::EEXIST) if interface_exists(&name) => {
                 TunError::NameTaken { name }
@@ -206,6 +218,7 @@ mod tests {
             diagnose(libc::EPERM),
             TunError::NotPermitted { .. }
         ));
+        assert!(matches!(diagnose(libc::EACCES), TunError::NoAccess { .. }));
         assert!(matches!(diagnose(libc::EBUSY), TunError::InUse { .. }));
         assert!(matches!(diagnose(libc::EINVAL), TunError::NameTaken { .. }));
         assert!(matches!(diagnose(libc::ENOMEM), TunError::Failed { .. }));
