@@ -7,6 +7,8 @@ mod daemon;
 mod downlink;
 mod netlink;
 mod requests;
+#[cfg(test)]
+mod testing;
 mod tun;
 mod tunnel;
 mod udp;

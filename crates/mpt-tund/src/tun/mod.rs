@@ -7,9 +7,9 @@
 
 mod plain;
 
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::path::Path;
 use std::sync::Arc;
 
 use plain::Plain;
@@ -39,7 +39,7 @@ impl Tun {
     }
 
     /// Registers the interface with the runtime of the calling task: readable when packets wait.
-    /// Each of several runtimes may have it.
+    /// Each line's runtime may have it, once.
     ///
     /// # Errors
     /// If epoll refuses it.
@@ -105,6 +105,17 @@ pub(crate) enum TunError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The device's file mode shuts this user out.
+    #[error(
+        "no access to /dev/net/tun: run as root (sudo), or give the device its usual mode with \
+         `chmod 0666 /dev/net/tun` and grant CAP_NET_ADMIN, which creating {name} still needs"
+    )]
+    NoAccess {
+        /// The interface.
+        name: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// The kernel has no TUN, or the container does not see it.
     #[error(
         "there is no /dev/net/tun: load the module with `modprobe tun`; \
@@ -148,7 +159,8 @@ impl TunError {
         let name = name.to_owned();
         match source.raw_os_error() {
             Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => TunError::NoDevice { source },
-            Some(libc::EPERM | libc::EACCES) => TunError::NotPermitted { name, source },
+            Some(libc::EPERM) => TunError::NotPermitted { name, source },
+            Some(libc::EACCES) => TunError::NoAccess { name, source },
             Some(libc::EBUSY) => TunError::InUse { name },
             Some(libc::EINVAL | libc::EEXIST) if interface_exists(&name) => {
                 TunError::NameTaken { name }
@@ -171,13 +183,21 @@ fn check_name(name: &str) -> Result<(), TunError> {
     }
 }
 
+/// Asks the kernel, since /sys may show another network namespace's interfaces.
 fn interface_exists(name: &str) -> bool {
-    Path::new("/sys/class/net").join(name).exists()
+    let Ok(name) = CString::new(name) else {
+        return false;
+    };
+    // SAFETY: `name` is a string that ends in zero and lives through the call, which only reads it.
+    unsafe { libc::if_nametoindex(name.as_ptr()) != 0 }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::netlink::Netlink;
+    use crate::testing::in_network_namespace;
+    use std::net::UdpSocket;
 
     #[test]
     fn names_that_no_interface_can_have_are_refused_before_the_kernel_is_asked() {
@@ -198,10 +218,71 @@ mod tests {
             diagnose(libc::EPERM),
             TunError::NotPermitted { .. }
         ));
+        assert!(matches!(diagnose(libc::EACCES), TunError::NoAccess { .. }));
         assert!(matches!(diagnose(libc::EBUSY), TunError::InUse { .. }));
         assert!(matches!(diagnose(libc::EINVAL), TunError::NameTaken { .. }));
         assert!(matches!(diagnose(libc::ENOMEM), TunError::Failed { .. }));
         let free = TunError::diagnose("mpt-nowhere", io::Error::from_raw_os_error(libc::EINVAL));
         assert!(matches!(free, TunError::Failed { .. }));
+    }
+
+    #[test]
+    fn a_name_in_use_is_told_from_a_name_of_another_kind() {
+        in_network_namespace(
+            "tun::tests::a_name_in_use_is_told_from_a_name_of_another_kind",
+            async {
+                let first = Tun::open("mpt-test").unwrap();
+                let second = Tun::open("mpt-test").unwrap_err();
+                assert!(matches!(second, TunError::InUse { .. }), "{second}");
+                let other = Tun::open("lo").unwrap_err();
+                assert!(matches!(other, TunError::NameTaken { .. }), "{other}");
+                drop(first);
+                Tun::open("mpt-test").unwrap();
+            },
+        );
+    }
+
+    #[test]
+    fn one_thread_reads_while_another_writes() {
+        in_network_namespace("tun::tests::one_thread_reads_while_another_writes", async {
+            let tun = Arc::new(Tun::open("mpt-test").unwrap());
+            let error = tun.send(&[0x45; 20]).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EIO), "still down");
+            let netlink = Netlink::open().unwrap();
+            let address = ("10.99.0.1".parse().unwrap(), 30);
+            netlink
+                .configure("mpt-test", &[address], 1400, &[])
+                .await
+                .unwrap();
+            let reader = tun.clone().register().unwrap();
+
+            let host = UdpSocket::bind("10.99.0.1:4000").unwrap();
+            host.send_to(b"ping", "10.99.0.2:5000").unwrap();
+            let mut packet = [0; 1400];
+            reader.readable().await.unwrap().retain_ready();
+            let len = reader.get_ref().recv(&mut packet).unwrap();
+            assert_eq!((len, &packet[28..len]), (32, &b"ping"[..]));
+
+            // Answer it: addresses and ports exchanged, which leaves the checksums right.
+            let (mut answer, question) = (packet, packet);
+            answer[12..16].copy_from_slice(&question[16..20]);
+            answer[16..20].copy_from_slice(&question[12..16]);
+            answer[20..22].copy_from_slice(&question[22..24]);
+            answer[22..24].copy_from_slice(&question[20..22]);
+            let writer = std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_io()
+                    .build()
+                    .unwrap();
+                let _inside = runtime.enter();
+                let tun = tun.register().unwrap();
+                assert_eq!(tun.get_ref().send(&answer[..len]).unwrap(), len);
+            });
+            writer.join().unwrap();
+            let (len, from) = host.recv_from(&mut packet).unwrap();
+            assert_eq!((&packet[..len], from.port()), (&b"ping"[..], 5000));
+            let error = reader.get_ref().recv(&mut packet).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        });
     }
 }

@@ -7,7 +7,8 @@
 //! is read from the socket's error queue, with the ICMP message's sender.
 //!
 //! ```text
-//! socket   opening, options, errors that say what to do
+//! socket   opening and options
+//! error    why it could not be opened, and what to do
 //! send     trains out, every datagram that did not leave accounted for
 //! receive  batches in, with source, TOS and the count of what the socket dropped
 //! errqueue ICMP errors and local ones
@@ -22,14 +23,16 @@
 
 mod address;
 mod cmsg;
+mod error;
 pub(crate) mod errqueue;
 mod receive;
 mod send;
 mod socket;
 
+pub(crate) use error::SocketError;
 pub(crate) use receive::{RECV_BATCH, RecvMeta};
 pub(crate) use send::Sent;
-pub(crate) use socket::{BUFFER_WANTED, BufferSizes, PathSocket, SocketError};
+pub(crate) use socket::{BUFFER_WANTED, BufferSizes, PathSocket};
 
 #[cfg(test)]
 mod testing;

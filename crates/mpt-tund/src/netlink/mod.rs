@@ -1,0 +1,28 @@
+//! What the tunnel asks of the kernel's network configuration, and what it hears from it.
+//!
+//! [`Netlink`] sets up the TUN interface: MTU, addresses, routes, up. All of it goes when the
+//! interface goes, so there is nothing to undo at the end.
+//!
+//! [`LinkWatch`] hears of links and addresses that come, change and go. It is why a path is given
+//! up the moment its cable is pulled and not only when probes have been silent for long enough, and
+//! it knows which link a path without a configured `interface` runs over: the one that has the
+//! path's local address.
+//!
+//! ```text
+//! configure  requests, through rtnetlink
+//! error      what was refused, and what to do
+//! watch      notifications: its own socket, initial state, recovery from lost notifications
+//! links      the table of links and addresses that they keep current
+//! wire       the few netlink messages and attributes that it takes, read from bytes
+//! ```
+
+mod configure;
+mod error;
+mod links;
+mod watch;
+mod wire;
+
+pub(crate) use configure::Netlink;
+pub(crate) use error::NetlinkError;
+pub(crate) use links::{Change, Link, LinkEvent};
+pub(crate) use watch::LinkWatch;

@@ -1,0 +1,300 @@
+//! Notifications about links and addresses, as a stream of changes.
+//!
+//! One socket subscribes and also asks for all links and addresses at the start, so that the state
+//! it begins with and the notifications come in the kernel's own order. When notifications come
+//! faster than they are read, the kernel drops some and says so (`ENOBUFS`); then everything is
+//! asked for again, and the difference to what was known is told as if it had been notified.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::IpAddr;
+
+use rtnetlink::sys::protocols::NETLINK_ROUTE;
+use rtnetlink::sys::{AsyncSocket, SocketAddr, TokioSocket};
+
+use super::links::{Change, Link, Links};
+use super::wire::{self, Content};
+
+/// What the socket subscribes to.
+const GROUPS: libc::c_int = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
+
+/// Dumps begun in a row because something changed meanwhile; then the last has to do, and
+/// notifications mend what it missed.
+const MAX_RESTARTS: u32 = 8;
+
+/// Bytes of a datagram: twice what the kernel puts in one.
+const DATAGRAM: usize = 64 * 1024;
+
+/// The host's links and addresses, kept current.
+pub(crate) struct LinkWatch {
+    socket: TokioSocket,
+    links: Links,
+    datagram: Vec<u8>,
+    dump: Dump,
+    /// Number of the last request.
+    sequence: u32,
+    /// The dump under way is not of one piece and has to be begun again.
+    incomplete: bool,
+    restarts: u32,
+}
+
+/// Where the enquiry about everything stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Dump {
+    Links,
+    Addresses,
+    Complete,
+}
+
+impl LinkWatch {
+    /// Subscribes and reads all links and addresses, which are also the first changes to be told.
+    ///
+    /// # Errors
+    /// If there is no netlink socket to be had (no privilege is needed).
+    pub(crate) async fn open() -> io::Result<LinkWatch> {
+        let mut socket = TokioSocket::new(NETLINK_ROUTE)?;
+        let subscription = SocketAddr::new(0, GROUPS.cast_unsigned());
+        socket.socket_mut().bind(&subscription)?;
+        let mut watch = LinkWatch {
+            socket,
+            links: Links::default(),
+            datagram: Vec::with_capacity(DATAGRAM),
+            dump: Dump::Complete,
+            sequence: 0,
+            incomplete: false,
+            restarts: 0,
+        };
+        watch.begin_dump()?;
+        while watch.dump != Dump::Complete {
+            watch.receive().await?;
+        }
+        Ok(watch)
+    }
+
+    /// The next change. Waits for it; may be cancelled without loss.
+    ///
+    /// # Errors
+    /// If the socket fails; lost notifications are no error.
+    pub(crate) async fn next(&mut self) -> io::Result<Change> {
+        loop {
+            if let Some(change) = self.links.take_change() {
+                return Ok(change);
+            }
+            self.receive().await?;
+        }
+    }
+
+    /// The link of that index.
+    pub(crate) fn link(&self, index: u32) -> Option<&Link> {
+        self.links.link(index)
+    }
+
+    /// Index of the link that a path runs over: the one of its configured `interface`, or else the
+    /// one that has its `local` address. `None` if there is no such link at present.
+    ///
+    /// The answer may change with each [`Change`]: ask again.
+    pub(crate) fn link_of_path(&self, interface: Option<&str>, local: IpAddr) -> Option<u32> {
+        match interface {
+            Some(name) => self.links.index_of(name),
+            None => self.links.index_with(local),
+        }
+    }
+
+    async fn receive(&mut self) -> io::Result<()> {
+        self.datagram.clear();
+        let LinkWatch {
+            socket, datagram, ..
+        } = self;
+        match poll_fn(|cx| socket.poll_recv_from(cx, datagram)).await {
+            Ok(sender) if sender.port_number() == 0 => self.read(),
+            // Not from the kernel.
+            Ok(_) => Ok(()),
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                tracing::debug!("netlink notifications were lost; reading all links again");
+                self.recover()
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes in the datagram just received.
+    fn read(&mut self) -> io::Result<()> {
+        let mut done = false;
+        for message in wire::messages(&self.datagram) {
+            self.incomplete |= message.interrupted;
+            let answers = self.dump != Dump::Complete && message.sequence == self.sequence;
+            match message.content {
+                Content::Link {
+                    index,
+                    deleted: true,
+                    ..
+                } => self.links.remove_link(index),
+                Content::Link {
+                    index, name, up, ..
+                } => self.links.set_link(index, name, up),
+                Content::Address {
+                    index,
+                    address,
+                    deleted,
+                } => self.links.set_address(address, index, !deleted),
+                Content::Done => done |= answers,
+                Content::Error(errno) if answers && errno != 0 => {
+                    return Err(io::Error::from_raw_os_error(errno));
+                }
+                Content::Error(_) => {}
+            }
+        }
+        if done { self.advance() } else { Ok(()) }
+    }
+
+    /// One of the two dumps ended.
+    fn advance(&mut self) -> io::Result<()> {
+        match self.dump {
+            _ if self.incomplete && self.restarts < MAX_RESTARTS => {
+                self.restarts += 1;
+                self.begin_dump()
+            }
+            Dump::Links => {
+                self.dump = Dump::Addresses;
+                self.request(libc::RTM_GETADDR)
+            }
+            Dump::Addresses => {
+                self.dump = Dump::Complete;
+                self.restarts = 0;
+                self.links.end_dump();
+                Ok(())
+            }
+            Dump::Complete => Ok(()),
+        }
+    }
+
+    /// Notifications were lost: everything has to be asked for again, but one dump at a time.
+    fn recover(&mut self) -> io::Result<()> {
+        match self.dump {
+            Dump::Complete => self.begin_dump(),
+            Dump::Links | Dump::Addresses => {
+                self.incomplete = true;
+                Ok(())
+            }
+        }
+    }
+
+    fn begin_dump(&mut self) -> io::Result<()> {
+        self.incomplete = false;
+        self.dump = Dump::Links;
+        self.links.begin_dump();
+        self.request(libc::RTM_GETLINK)
+    }
+
+    fn request(&mut self, kind: u16) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let request = wire::dump_request(kind, self.sequence);
+        let kernel = SocketAddr::new(0, 0);
+        let socket = self.socket.socket_ref();
+        socket.send_to(&request, &kernel, 0).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netlink::{LinkEvent, Netlink};
+    use crate::testing::in_network_namespace;
+    use crate::tun::Tun;
+    use std::time::Duration;
+
+    /// The next change that `wanted` accepts, within a few seconds.
+    async fn until(watch: &mut LinkWatch, wanted: impl Fn(&Change) -> bool) -> Change {
+        let search = async {
+            loop {
+                let change = watch.next().await.unwrap();
+                if wanted(&change) {
+                    return change;
+                }
+            }
+        };
+        let found = tokio::time::timeout(Duration::from_secs(5), search).await;
+        found.expect("no such change came")
+    }
+
+    fn is_link(change: &Change, state: (&str, bool, bool)) -> bool {
+        matches!(change, Change::Link(LinkEvent { name, up, deleted, .. })
+            if (name.as_str(), *up, *deleted) == state)
+    }
+
+    #[tokio::test]
+    async fn loopback_is_known_from_the_start_and_has_its_address() {
+        let mut watch = LinkWatch::open().await.unwrap();
+        let index = watch.link_of_path(Some("lo"), "127.0.0.1".parse().unwrap());
+        let link = watch.link(index.unwrap()).unwrap();
+        assert_eq!(link.name, "lo");
+        if link.up {
+            let by_address = watch.link_of_path(None, "127.0.0.1".parse().unwrap());
+            assert_eq!(by_address, index);
+        }
+        until(
+            &mut watch,
+            |change| matches!(change, Change::Link(event) if event.name == "lo"),
+        )
+        .await;
+    }
+
+    #[test]
+    fn a_link_is_followed_from_its_making_to_its_end() {
+        in_network_namespace(
+            "netlink::watch::tests::a_link_is_followed_from_its_making_to_its_end",
+            async {
+                let home: IpAddr = "10.99.0.1".parse().unwrap();
+                let mut watch = LinkWatch::open().await.unwrap();
+                assert_eq!(watch.link_of_path(None, home), None);
+                let tun = Tun::open("mpt-test").unwrap();
+                until(&mut watch, |c| is_link(c, ("mpt-test", false, false))).await;
+
+                let netlink = Netlink::open().unwrap();
+                let prefix = (home, 30);
+                let index = netlink.configure("mpt-test", &[prefix], 1400, &[]).await;
+                let index = index.unwrap();
+                until(&mut watch, |c| is_link(c, ("mpt-test", true, false))).await;
+                assert_eq!(watch.link_of_path(None, home), Some(index));
+                assert!(watch.link(index).unwrap().up);
+
+                netlink.remove_address(index, prefix).await.unwrap();
+                let gone = Change::Address {
+                    address: home,
+                    index,
+                    present: false,
+                };
+                until(&mut watch, |change| *change == gone).await;
+                assert_eq!(watch.link_of_path(None, home), None);
+
+                drop(tun);
+                until(&mut watch, |c| is_link(c, ("mpt-test", false, true))).await;
+                assert!(watch.link(index).is_none());
+            },
+        );
+    }
+
+    #[test]
+    fn what_was_missed_while_notifications_were_lost_is_told_afterwards() {
+        in_network_namespace(
+            "netlink::watch::tests::what_was_missed_while_notifications_were_lost_is_told_afterwards",
+            async {
+                let mut watch = LinkWatch::open().await.unwrap();
+                watch.socket.socket_ref().set_rx_buf_sz(1).unwrap();
+                let netlink = Netlink::open().unwrap();
+                let gone = Tun::open("mpt-gone").unwrap();
+                until(&mut watch, |c| is_link(c, ("mpt-gone", false, false))).await;
+                let _stays = Tun::open("mpt-stays").unwrap();
+                let index = netlink.interface_index("mpt-stays").await.unwrap();
+                // Far more notifications than the smallest buffer holds.
+                for mtu in 1300..1400 {
+                    netlink.set_mtu(index, mtu).await.unwrap();
+                }
+                drop(gone);
+                until(&mut watch, |c| is_link(c, ("mpt-gone", false, true))).await;
+                assert_eq!(watch.dump, Dump::Complete);
+                assert!(watch.links.index_of("mpt-stays").is_some());
+            },
+        );
+    }
+}

@@ -1,0 +1,272 @@
+//! The netlink messages that tell of links and addresses (`rtnetlink(7)`), read from bytes.
+//!
+//! A link message carries some sixty attributes, and each kernel adds more. Two header fields and
+//! the name are all that is wanted here, so nothing else is parsed: what a new kernel says in new
+//! ways cannot make a link's state unreadable.
+
+use std::net::IpAddr;
+
+/// `struct nlmsghdr`: length, type, flags, sequence number, port.
+const HEADER: usize = 16;
+/// `struct ifinfomsg`: family, padding, type, index, flags, change mask.
+const LINK: usize = 16;
+/// `struct ifaddrmsg`: family, prefix length, flags, scope, index.
+const ADDRESS: usize = 8;
+/// A link that can carry packets: set up, with a carrier, and ready for traffic.
+const USABLE: u32 = (libc::IFF_UP | libc::IFF_RUNNING | libc::IFF_LOWER_UP) as u32;
+
+/// A message from the kernel.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Message<'a> {
+    /// The sequence number of the request that it answers, if it answers one.
+    pub(super) sequence: u32,
+    /// The dump that it belongs to is not of one piece, because something changed meanwhile.
+    pub(super) interrupted: bool,
+    pub(super) content: Content<'a>,
+}
+
+/// What a message says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Content<'a> {
+    /// A link, as it is now or was when it went.
+    Link {
+        index: u32,
+        name: &'a str,
+        up: bool,
+        deleted: bool,
+    },
+    /// A local address of a link.
+    Address {
+        index: u32,
+        address: IpAddr,
+        deleted: bool,
+    },
+    /// The end of a dump.
+    Done,
+    /// The kernel refused a request with this error number.
+    Error(i32),
+}
+
+/// The messages in a datagram, those of no concern left out.
+pub(super) fn messages(datagram: &[u8]) -> impl Iterator<Item = Message<'_>> {
+    let mut rest = datagram;
+    std::iter::from_fn(move || {
+        let (whole, after) = split(rest, u32_at(rest, 0)? as usize, HEADER)?;
+        rest = after;
+        Some(whole)
+    })
+    .filter_map(parse)
+}
+
+/// A request for all links (`RTM_GETLINK`) or all addresses (`RTM_GETADDR`).
+pub(super) fn dump_request(kind: u16, sequence: u32) -> Vec<u8> {
+    const LENGTH: usize = HEADER + LINK;
+    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
+    let mut request = Vec::with_capacity(LENGTH);
+    request.extend((LENGTH as u32).to_ne_bytes());
+    request.extend(kind.to_ne_bytes());
+    request.extend(flags.to_ne_bytes());
+    request.extend(sequence.to_ne_bytes());
+    // Any family, any index: all zero, for both kinds of request.
+    request.resize(LENGTH, 0);
+    request
+}
+
+fn parse(message: &[u8]) -> Option<Message<'_>> {
+    let kind = u16_at(message, 4)?;
+    let flags = libc::c_int::from(u16_at(message, 6)?);
+    let body = &message[HEADER..];
+    let content = match kind {
+        libc::RTM_NEWLINK | libc::RTM_DELLINK => parse_link(body, kind == libc::RTM_DELLINK)?,
+        libc::RTM_NEWADDR | libc::RTM_DELADDR => parse_address(body, kind == libc::RTM_DELADDR)?,
+        _ if libc::c_int::from(kind) == libc::NLMSG_DONE => Content::Done,
+        _ if libc::c_int::from(kind) == libc::NLMSG_ERROR => {
+            Content::Error(u32_at(body, 0)?.cast_signed().wrapping_neg())
+        }
+        _ => return None,
+    };
+    Some(Message {
+        sequence: u32_at(message, 8)?,
+        interrupted: flags & libc::NLM_F_DUMP_INTR != 0,
+        content,
+    })
+}
+
+fn parse_link(body: &[u8], deleted: bool) -> Option<Content<'_>> {
+    // A bridge speaks of its ports in the same messages, as another family: there, "deleted" means
+    // that a link left the bridge.
+    if libc::c_int::from(*body.first()?) != libc::AF_UNSPEC {
+        return None;
+    }
+    let (_, name) = attributes(body.get(LINK..)?).find(|(kind, _)| *kind == libc::IFLA_IFNAME)?;
+    let name = name.split(|byte| *byte == 0).next()?;
+    Some(Content::Link {
+        index: u32_at(body, 4)?,
+        name: std::str::from_utf8(name).ok()?,
+        up: !deleted && u32_at(body, 8)? & USABLE == USABLE,
+        deleted,
+    })
+}
+
+fn parse_address(body: &[u8], deleted: bool) -> Option<Content<'_>> {
+    // On a point-to-point link IFA_ADDRESS is the far end's and IFA_LOCAL ours; IPv6 otherwise has
+    // IFA_ADDRESS alone.
+    let mut address = None;
+    for (kind, value) in attributes(body.get(ADDRESS..)?) {
+        let local = kind == libc::IFA_LOCAL;
+        if local || (kind == libc::IFA_ADDRESS && address.is_none()) {
+            address = ip(value);
+        }
+    }
+    Some(Content::Address {
+        index: u32_at(body, 4)?,
+        address: address?,
+        deleted,
+    })
+}
+
+fn ip(value: &[u8]) -> Option<IpAddr> {
+    if let Ok(v4) = <[u8; 4]>::try_from(value) {
+        return Some(IpAddr::from(v4));
+    }
+    <[u8; 16]>::try_from(value).ok().map(IpAddr::from)
+}
+
+/// Attributes: length (with this header of 4 bytes), type, value, padding to 4 bytes.
+fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let (whole, after) = split(rest, u16_at(rest, 0)? as usize, 4)?;
+        rest = after;
+        Some((u16_at(whole, 2)?, &whole[4..]))
+    })
+}
+
+/// The first `len` bytes, at least `least` of them, and what follows after padding to 4 bytes.
+fn split(bytes: &[u8], len: usize, least: usize) -> Option<(&[u8], &[u8])> {
+    if len < least {
+        return None;
+    }
+    let whole = bytes.get(..len)?;
+    let after = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+    Some((whole, after))
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let mut bytes = (4 + value.len() as u16).to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    fn message(kind: u16, body: &[u8]) -> Vec<u8> {
+        let mut bytes = ((HEADER + body.len()) as u32).to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend([0; 10]);
+        bytes.extend(body);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    fn link(kind: u16, family: u8, index: u32, flags: libc::c_int, name: &[u8]) -> Vec<u8> {
+        let mut body = vec![family, 0, 0, 0];
+        body.extend(index.to_ne_bytes());
+        body.extend(flags.to_ne_bytes());
+        body.extend([0; 4]);
+        body.extend(attribute(999, b"new"));
+        body.extend(attribute(libc::IFLA_IFNAME, name));
+        message(kind, &body)
+    }
+
+    fn contents(datagram: &[u8]) -> Vec<Content<'_>> {
+        messages(datagram).map(|message| message.content).collect()
+    }
+
+    #[test]
+    fn a_link_is_up_when_it_can_carry_packets() {
+        let (up, running) = (libc::IFF_UP, libc::IFF_RUNNING);
+        for (flags, expected) in [
+            (up | running | libc::IFF_LOWER_UP, true),
+            (up | running, false),
+            (up | libc::IFF_LOWER_UP | libc::IFF_DORMANT, false),
+            (up, false),
+            (running | libc::IFF_LOWER_UP, false),
+        ] {
+            let datagram = link(libc::RTM_NEWLINK, 0, 7, flags, b"eth0\0");
+            let expected = Content::Link {
+                index: 7,
+                name: "eth0",
+                up: expected,
+                deleted: false,
+            };
+            assert_eq!(contents(&datagram), [expected], "{flags:x}");
+        }
+    }
+
+    #[test]
+    fn a_link_that_leaves_a_bridge_is_not_deleted() {
+        let family = libc::AF_BRIDGE as u8;
+        assert_eq!(
+            contents(&link(libc::RTM_DELLINK, family, 7, 0, b"eth0\0")),
+            []
+        );
+    }
+
+    #[test]
+    fn the_local_address_is_ours_and_not_the_far_ends() {
+        for order in [
+            [libc::IFA_ADDRESS, libc::IFA_LOCAL],
+            [libc::IFA_LOCAL, libc::IFA_ADDRESS],
+        ] {
+            let mut body = vec![libc::AF_INET as u8, 32, 0, 0];
+            body.extend(3_u32.to_ne_bytes());
+            for kind in order {
+                let last = if kind == libc::IFA_LOCAL { 1 } else { 2 };
+                body.extend(attribute(kind, &[10, 0, 0, last]));
+            }
+            let expected = Content::Address {
+                index: 3,
+                address: "10.0.0.1".parse().unwrap(),
+                deleted: false,
+            };
+            assert_eq!(contents(&message(libc::RTM_NEWADDR, &body)), [expected]);
+        }
+    }
+
+    #[test]
+    fn several_messages_in_a_datagram_are_read_up_to_one_that_is_cut() {
+        let mut datagram = link(libc::RTM_NEWLINK, 0, 1, 0, b"lo\0");
+        datagram.extend(message(libc::NLMSG_NOOP as u16, &[]));
+        let refused = (-libc::EBUSY).to_ne_bytes();
+        datagram.extend(message(libc::NLMSG_ERROR as u16, &refused));
+        datagram.extend(message(libc::NLMSG_DONE as u16, &[0; 4]));
+        assert_eq!(
+            contents(&datagram)[1..],
+            [Content::Error(libc::EBUSY), Content::Done]
+        );
+        for cut in 0..datagram.len() {
+            let read = contents(&datagram[..cut]);
+            assert!(read.len() < 3, "{cut} bytes");
+        }
+    }
+
+    #[test]
+    fn a_request_is_a_message_of_its_own_length() {
+        let request = dump_request(libc::RTM_GETADDR, 9);
+        assert_eq!(u32_at(&request, 0), Some(request.len() as u32));
+        assert_eq!(u32_at(&request, 8), Some(9));
+    }
+}
