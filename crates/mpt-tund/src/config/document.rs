@@ -94,6 +94,13 @@ impl<'a> Source<'a> {
     /// What TOML's syntax does not allow, a key given twice included.
     pub(super) fn parse(&self) -> Result<Spanned<DeTable<'a>>, Mistake> {
         DeTable::parse(self.text).map_err(|error| {
+            if error.message() == "duplicate key" {
+                return self.mistake(
+                    &error.span().unwrap_or(0..0),
+                    "this key or section stands in the file twice",
+                    "remove one of them; only [[paths]] may be repeated",
+                );
+            }
             let what = error.message().replace('\n', ", ");
             self.mistake(
                 &error.span().unwrap_or(0..0),
@@ -169,6 +176,7 @@ impl<'a> Section<'a> {
         Some(Entry {
             source: self.source,
             key,
+            element: false,
             value,
         })
     }
@@ -232,7 +240,7 @@ fn stray_key(
     }
     let home = elsewhere.iter().find(|other| other.keys.contains(&key));
     if let Some(home) = home.filter(|home| !home.title.is_empty()) {
-        return source.mistake(span, what, format!("`{key}` belongs into {}", home.title));
+        return source.mistake(span, what, format!("`{key}` belongs in {}", home.title));
     }
     let kind = if top { "sections" } else { "keys" };
     source.mistake(
