@@ -248,6 +248,13 @@ fn columns_count_characters() {
     assert!(complaint.starts_with("mpt0.toml:1:24: unknown key `colour`"));
 }
 
+#[test]
+fn control_characters_do_not_reach_the_terminal() {
+    let complaint =
+        complaint("tunnel = { name = \"mpt0\" }\n[reorder]\nlate = \"\\n\\u001b[31m\"\n");
+    assert!(!complaint.contains('\u{1b}'), "{complaint:?}");
+}
+
 // Two tunnels in one daemon
 
 #[test]

@@ -73,8 +73,8 @@ impl<'a> Source<'a> {
         Mistake {
             file: self.file.to_owned(),
             place: Some(self.place(span)),
-            what: what.into(),
-            remedy: remedy.into(),
+            what: on_one_line(what.into()),
+            remedy: on_one_line(remedy.into()),
         }
     }
 
@@ -110,6 +110,12 @@ impl<'a> Source<'a> {
             )
         })
     }
+}
+
+/// The text without the control characters that a quoted value may have brought in: they would
+/// break the two lines, or steer the terminal.
+fn on_one_line(text: String) -> String {
+    text.replace(char::is_control, "\u{fffd}")
 }
 
 /// What a section may contain, and what is named when it contains something else.
