@@ -57,45 +57,48 @@ struct Arguments {
 /// Least importance of what is logged.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum LogLevel {
-    /// The tunnel cannot go on
+    /// Only that a tunnel cannot go on
     Error,
-    /// And what an operator should act on
+    /// Also what an operator should act on
     Warn,
-    /// And changes of state
+    /// Also changes of state
     Info,
-    /// And decisions
+    /// Also decisions and their reasons
     Debug,
-    /// And packets: slow
+    /// Also single packets; slow
     Trace,
 }
 
 const AFTER_HELP: &str = "\
 Files:
-  /etc/mpt/*.toml     One tunnel each. docs/configuration.md explains every key,
-                      conf/ holds examples.
+  /etc/mpt/*.toml     One tunnel each. docs/configuration.md explains every
+                      key, conf/ holds examples.
   /run/mpt/NAME.sock  Control socket of the tunnel NAME, for mpt-ctl.
   /dev/net/tun        Must exist (modprobe tun).
 
 Signals:
   SIGTERM, SIGINT     Stop: interfaces, routes and sockets are removed.
-  SIGHUP              Read the configuration again. Paths that did not change lose
-                      no packet; a file with a mistake changes nothing.
+  SIGHUP              Read the configuration again. Paths that did not change
+                      lose no packet; a mistake in a file changes nothing.
 
 Privileges:
-  CAP_NET_ADMIN, and CAP_NET_RAW for paths that name an interface. --check needs
-  none.
+  CAP_NET_ADMIN; on kernels before 5.7 also CAP_NET_RAW for paths that name an
+  interface. --check needs none.
 
 Exit status:
-  0  Stopped by a signal; with --check: all is right.
-  1  The configuration is wrong, or a tunnel cannot run. Standard error says why.
+  0  Stopped by a signal; with --check: everything is right.
+  1  The configuration is wrong or a tunnel cannot run; standard error has why.
   2  The command line is wrong.
 
 Examples:
-  mpt-tund                             Run every tunnel of /etc/mpt.
-  mpt-tund --check -c ./office.toml    Is this file right?
-  mpt-tund -c a.toml -c b.toml --log debug
-                                       Run two tunnels and say why things happen.
-  systemctl reload mpt                 After a change of a file, under systemd.";
+  mpt-tund
+      Run every tunnel of /etc/mpt.
+  mpt-tund --check -c ./office.toml
+      Is this file right?
+  mpt-tund -c office.toml -c lab.toml --log debug
+      Run two tunnels, and say why things happen.
+  systemctl reload mpt
+      After a change of a file, under systemd.";
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();

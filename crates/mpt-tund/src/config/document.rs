@@ -73,8 +73,8 @@ impl<'a> Source<'a> {
         Mistake {
             file: self.file.to_owned(),
             place: Some(self.place(span)),
-            what: what.into(),
-            remedy: remedy.into(),
+            what: on_one_line(what.into()),
+            remedy: on_one_line(remedy.into()),
         }
     }
 
@@ -94,6 +94,13 @@ impl<'a> Source<'a> {
     /// What TOML's syntax does not allow, a key given twice included.
     pub(super) fn parse(&self) -> Result<Spanned<DeTable<'a>>, Mistake> {
         DeTable::parse(self.text).map_err(|error| {
+            if error.message() == "duplicate key" {
+                return self.mistake(
+                    &error.span().unwrap_or(0..0),
+                    "this key or section stands in the file twice",
+                    "remove one of them; only [[paths]] may be repeated",
+                );
+            }
             let what = error.message().replace('\n', ", ");
             self.mistake(
                 &error.span().unwrap_or(0..0),
@@ -103,6 +110,12 @@ impl<'a> Source<'a> {
             )
         })
     }
+}
+
+/// The text without the control characters that a quoted value may have brought in: they would
+/// break the two lines, or steer the terminal.
+fn on_one_line(text: String) -> String {
+    text.replace(char::is_control, "\u{fffd}")
 }
 
 /// What a section may contain, and what is named when it contains something else.
@@ -169,6 +182,7 @@ impl<'a> Section<'a> {
         Some(Entry {
             source: self.source,
             key,
+            element: false,
             value,
         })
     }
@@ -232,7 +246,7 @@ fn stray_key(
     }
     let home = elsewhere.iter().find(|other| other.keys.contains(&key));
     if let Some(home) = home.filter(|home| !home.title.is_empty()) {
-        return source.mistake(span, what, format!("`{key}` belongs into {}", home.title));
+        return source.mistake(span, what, format!("`{key}` belongs in {}", home.title));
     }
     let kind = if top { "sections" } else { "keys" };
     source.mistake(

@@ -13,6 +13,8 @@ use super::document::{Mistake, Place, Schema, Section, Source};
 pub(super) struct Entry<'a> {
     pub(super) source: Source<'a>,
     pub(super) key: &'static str,
+    /// It is one of the list that stands there.
+    pub(super) element: bool,
     pub(super) value: &'a Spanned<DeValue<'a>>,
 }
 
@@ -63,10 +65,9 @@ impl<'a> Entry<'a> {
             DeValue::Array(_) => "a list",
             DeValue::Table(_) => "a section",
         };
-        self.mistake(
-            format!("`{}` must be {wanted}, not {found}", self.key),
-            remedy,
-        )
+        let each = if self.element { "each of " } else { "" };
+        let what = format!("{each}`{}` must be {wanted}, not {found}", self.key);
+        self.mistake(what, remedy)
     }
 
     /// The value as text; `example` is a right one.
@@ -76,7 +77,11 @@ impl<'a> Entry<'a> {
     pub(super) fn text(&self, example: &str) -> Result<&'a str, Mistake> {
         let value: &'a DeValue<'a> = self.value.get_ref();
         value.as_str().ok_or_else(|| {
-            let remedy = format!("write {} = \"{example}\"", self.key);
+            let remedy = if self.element {
+                format!("write \"{example}\"")
+            } else {
+                format!("write {} = \"{example}\"", self.key)
+            };
             self.wrong_type("text in double quotes", remedy)
         })
     }
@@ -114,8 +119,8 @@ impl<'a> Entry<'a> {
     pub(super) fn duration(&self, range: RangeInclusive<Duration>) -> Result<Duration, Mistake> {
         let range_said = format!(
             "from {} to {}",
-            humantime::format_duration(*range.start()),
-            humantime::format_duration(*range.end())
+            in_one_unit(*range.start()),
+            in_one_unit(*range.end())
         );
         let remedy = format!(
             "write a time with its unit, like {} = \"200ms\" or \"1s\", {range_said}",
@@ -151,7 +156,11 @@ impl<'a> Entry<'a> {
             let what = format!("`{}` has {} elements", self.key, list.len());
             return Err(self.mistake(what, format!("at most {limit} are possible")));
         }
-        let entry = |value| Entry { value, ..*self };
+        let entry = |value| Entry {
+            value,
+            element: true,
+            ..*self
+        };
         Ok(list.iter().map(entry).collect())
     }
 
@@ -174,7 +183,7 @@ impl<'a> Entry<'a> {
 }
 
 /// An integer with its thousands apart: 32,768.
-fn grouped(number: u64) -> String {
+pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -184,4 +193,34 @@ fn grouped(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// A time as a person writes it: 1500ms, not 1s 500ms.
+pub(super) fn in_one_unit(time: Duration) -> String {
+    let nanos = time.as_nanos();
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
+    let unit = units
+        .iter()
+        .find(|(length, _)| nanos.is_multiple_of(*length));
+    let (length, unit) = unit.unwrap_or(&(1, "ns"));
+    format!("{}{unit}", nanos / length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_stand_apart() {
+        let written: Vec<String> = [0, 999, 1000, 1_234_567].map(grouped).into();
+        assert_eq!(written, ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn times_are_written_in_one_unit() {
+        let written = |micros| in_one_unit(Duration::from_micros(micros));
+        assert_eq!(written(2_000_000), "2s");
+        assert_eq!(written(1_500_000), "1500ms");
+        assert_eq!(written(1_250), "1250us");
+    }
 }

@@ -9,13 +9,13 @@
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path as FilePath, PathBuf};
-use std::time::Duration;
 
 use mpt_core::control::LatePolicy;
 use thiserror::Error;
 use toml_edit::{DocumentMut, Item, RawString, Table, TableLike, Value};
 
 use super::document::{Mistake, Source};
+use super::entry::in_one_unit;
 use super::{Config, Reorder, parse};
 
 /// Settings of a running tunnel that `mpt-ctl` may have changed.
@@ -198,17 +198,6 @@ fn reorder_settings(old: Reorder, new: Reorder) -> Vec<(&'static str, Value)> {
     settings
 }
 
-/// A time as a person writes it: 1500ms, not 1s 500ms.
-fn in_one_unit(time: Duration) -> String {
-    let nanos = time.as_nanos();
-    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
-    let unit = units
-        .iter()
-        .find(|(length, _)| nanos.is_multiple_of(*length));
-    let (length, unit) = unit.unwrap_or(&(1, "ns"));
-    format!("{}{unit}", nanos / length)
-}
-
 /// The element of `paths` with a name, written as `[[paths]]` or as an inline table.
 fn path_section<'a>(document: &'a mut DocumentMut, name: &str) -> Option<&'a mut dyn TableLike> {
     let is_it = |path: &dyn TableLike| path.get("name").and_then(Item::as_str) == Some(name);
@@ -301,6 +290,7 @@ fn write_like(file: &FilePath, model: &FilePath, text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+    use std::time::Duration;
 
     use super::*;
 
@@ -446,13 +436,5 @@ tunnel = { name = "mpt0" }
             save(&file, &running).unwrap_err();
             assert_eq!(std::fs::read_to_string(&file).unwrap(), edited);
         }
-    }
-
-    #[test]
-    fn times_are_written_in_one_unit() {
-        let written = |micros| in_one_unit(Duration::from_micros(micros));
-        assert_eq!(written(2_000_000), "2s");
-        assert_eq!(written(1_500_000), "1500ms");
-        assert_eq!(written(1_250), "1250us");
     }
 }

@@ -5,7 +5,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::document::{Mistake, Place, Section};
-use super::entry::Entry;
+use super::entry::{Entry, grouped, in_one_unit};
 use super::parse::Places;
 use super::{Config, DEFAULT_PORT, MAX_WEIGHT, Path};
 
@@ -32,7 +32,10 @@ pub(super) fn some_weight(paths: &[Section<'_>]) -> Result<(), Mistake> {
     match weights.first() {
         Some(Some(first)) if weights.len() > 1 && weights.iter().all(zero) => Err(first.mistake(
             "every path has weight 0: the tunnel could carry nothing",
-            format!("give each path its relative share of bytes, 1 to {MAX_WEIGHT}"),
+            format!(
+                "give each path its relative share of bytes, 1 to {}",
+                grouped(MAX_WEIGHT.into())
+            ),
         )),
         Some(_) | None => Ok(()),
     }
@@ -44,8 +47,9 @@ pub(super) fn weight_not_zero(path: &Section<'_>, name: &str) -> Result<(), Mist
         Some(entry) => Err(entry.mistake(
             format!("path \"{name}\" has weight 0: it would carry nothing"),
             format!(
-                "give it a weight from 1 to {MAX_WEIGHT}; to take a path out of service, run \
-                 `mpt-ctl path down {name}`"
+                "give it a weight from 1 to {}; to take a path out of service, run \
+                 `mpt-ctl path down {name}`",
+                grouped(MAX_WEIGHT.into())
             ),
         )),
         None => Ok(()),
@@ -84,17 +88,14 @@ pub(super) fn path(path: &Path, section: &Section<'_>) -> Result<(), Mistake> {
         ));
     }
     if path.dead_after < 2 * path.keepalive {
-        let (dead_after, keepalive) = (
-            humantime::format_duration(path.dead_after),
-            humantime::format_duration(path.keepalive),
-        );
+        let (dead_after, keepalive) = (in_one_unit(path.dead_after), in_one_unit(path.keepalive));
         return Err(section.mistake_at(
             at("dead_after").or(at("keepalive")),
             format!("dead_after = {dead_after} is too short for keepalive = {keepalive}"),
             format!(
                 "one lost probe would take the path down: write dead_after = \"{}\" or more, or a \
                  shorter keepalive",
-                humantime::format_duration(2 * path.keepalive)
+                in_one_unit(2 * path.keepalive)
             ),
         ));
     }

@@ -1,0 +1,137 @@
+//! The examples of conf/ and of docs/configuration.md are right and fit each other.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use super::{check, complaint, folder};
+
+/// The folder of the whole project.
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// docs/configuration.md.
+fn document() -> String {
+    std::fs::read_to_string(root().join("docs/configuration.md")).unwrap()
+}
+
+/// An example of conf/, checked by the daemon, as a table.
+fn example(name: &str) -> toml::Table {
+    let conf = root().join("conf");
+    let (right, _, complaint) = check(&conf, &["--config", name]);
+    assert!(right, "{complaint}");
+    std::fs::read_to_string(conf.join(name))
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+/// The prefix that an address of the tunnel lies in.
+fn network(prefix: &str) -> (u128, u32, bool) {
+    let (address, length) = prefix.split_once('/').unwrap();
+    let length: u32 = length.parse().unwrap();
+    match address.parse().unwrap() {
+        IpAddr::V4(v4) => (u128::from(v4.to_bits() >> (32 - length)), length, true),
+        IpAddr::V6(v6) => (v6.to_bits() >> (128 - length), length, false),
+    }
+}
+
+/// Two files are the two ends of one tunnel.
+fn assert_mirrored(a: &toml::Table, b: &toml::Table) {
+    for key in ["key", "mtu", "scheduler"] {
+        assert_eq!(a["tunnel"].get(key), b["tunnel"].get(key), "{key}");
+    }
+    assert_eq!(a.get("reorder"), b.get("reorder"));
+
+    let addresses = |end: &toml::Table| end["tunnel"]["addresses"].as_array().unwrap().clone();
+    assert_eq!(addresses(a).len(), addresses(b).len());
+    for (ours, theirs) in addresses(a).iter().zip(&addresses(b)) {
+        assert_ne!(ours, theirs, "each end has its own address");
+        let (ours, theirs) = (ours.as_str().unwrap(), theirs.as_str().unwrap());
+        assert_eq!(network(ours), network(theirs), "in one network");
+    }
+
+    let paths = |end: &toml::Table| end["paths"].as_array().unwrap().clone();
+    assert_eq!(paths(a).len(), paths(b).len());
+    for (ours, theirs) in paths(a).iter().zip(&paths(b)) {
+        assert_eq!(ours["local"], theirs["remote"]);
+        assert_eq!(ours["remote"], theirs["local"]);
+        for key in ["name", "weight", "keepalive", "dead_after"] {
+            assert_eq!(ours.get(key), theirs.get(key), "{key}");
+        }
+    }
+}
+
+#[test]
+fn the_site_to_site_examples_are_two_ends_of_one_tunnel() {
+    let (a, b) = (example("site-a.toml"), example("site-b.toml"));
+    assert_mirrored(&a, &b);
+    assert_ne!(a["tunnel"]["routes"], b["tunnel"]["routes"]);
+}
+
+#[test]
+fn the_dual_stack_examples_are_two_ends_of_one_tunnel() {
+    let (a, b) = (example("dual-stack-a.toml"), example("dual-stack-b.toml"));
+    assert_mirrored(&a, &b);
+    let text = a.to_string();
+    assert!(
+        text.contains("2001:db8") && text.contains("10.3."),
+        "one path of each family"
+    );
+}
+
+#[test]
+fn both_examples_of_a_host_run_in_one_daemon() {
+    let conf = root().join("conf");
+    for host in ["a", "b"] {
+        let files = [
+            format!("site-{host}.toml"),
+            format!("dual-stack-{host}.toml"),
+        ];
+        let (right, _, complaint) = check(&conf, &["-c", &files[0], "-c", &files[1]]);
+        assert!(right, "{complaint}");
+    }
+}
+
+/// The part of docs/configuration.md under a heading.
+fn chapter<'a>(document: &'a str, heading: &str) -> &'a str {
+    let (_, rest) = document.split_once(&format!("\n## {heading}\n")).unwrap();
+    rest.split("\n## ").next().unwrap()
+}
+
+#[test]
+fn the_document_has_a_row_for_every_key() {
+    let document = document();
+    for section in ["[tunnel]", "[reorder]", "[control]", "[[paths]]"] {
+        let tunnel = if section == "[tunnel]" {
+            ""
+        } else {
+            "tunnel = { name = \"mpt0\" }\n"
+        };
+        let complaint = complaint(&format!("{tunnel}{section}\ncolour = 1\n"));
+        let (_, keys) = complaint.trim().rsplit_once(" the keys here are ").unwrap();
+        for key in keys.split(", ") {
+            let row = format!("\n| `{key}` | ");
+            assert!(
+                chapter(&document, section).contains(&row),
+                "{section} {key}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_whole_files_in_the_document_are_right() {
+    let document = document();
+    let blocks = document.split("```toml\n").skip(1);
+    let blocks = blocks.map(|rest| rest.split_once("```").unwrap().0);
+    let whole: Vec<&str> = blocks
+        .filter(|block| block.contains("[tunnel]\nname"))
+        .collect();
+    assert!(!whole.is_empty());
+    for text in whole {
+        let folder = folder(&[("mpt0.toml", text)]);
+        let (right, _, complaint) = check(folder.path(), &["-c", "mpt0.toml"]);
+        assert!(right, "{complaint}");
+    }
+}
