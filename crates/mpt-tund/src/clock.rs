@@ -38,7 +38,9 @@ impl Timer {
     pub(crate) fn new() -> io::Result<Timer> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        Ok(Timer { fd: AsyncFd::with_interest(fd, Interest::READABLE)?, armed: None })
+        // SAFETY: the descriptor is owned by the `AsyncFd` and never exchanged.
+        let fd = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE)? };
+        Ok(Timer { fd, armed: None })
     }
 
     /// Wakes [`Timer::elapsed`] at `at` at the latest. A later moment than the one set before is

@@ -118,9 +118,8 @@ impl Daemon {
         let asking = (name.clone(), self.asking.clone());
         let speaking = tokio::task::spawn_local(async move {
             let answer = |request| ask(asking.0.clone(), asking.1.clone(), request);
-            if let Err(error) = control::serve(listener, answer).await {
-                tracing::error!("the control socket fails: {error}");
-            }
+            let Err(error) = control::serve(listener, answer).await;
+            tracing::error!("the control socket fails: {error}");
         });
         tracing::info!("tunnel {name} is open");
         self.tunnels.push(Served { name, tunnel, speaking });

@@ -19,7 +19,8 @@ use tokio::task::JoinHandle;
 
 use crate::clock::{self, Timer};
 use crate::tun::Tun;
-use crate::udp::{self, PathError, PathSocket, RECV_BATCH, RecvMeta};
+use crate::udp::errqueue::{self, PathError};
+use crate::udp::{PathSocket, RECV_BATCH, RecvMeta};
 
 /// What the control thread tells this one.
 pub(crate) enum Command {
@@ -226,9 +227,10 @@ impl Downlink {
     fn take_errors(&mut self, id: PathId, socket: &PathSocket) {
         let now = clock::now();
         let inbound = &mut self.inbound;
-        udp::drain(socket, |error| match error {
+        errqueue::drain(socket, |error| match error {
             PathError::TooBig { mtu, to } => inbound.handle_too_big(now, id, to, mtu),
-            PathError::Unreachable { reason, to, .. } => {
+            PathError::Unreachable { reason, to, from_icmp } => {
+                tracing::debug!("path {}: {reason:?}, says {from_icmp:?}", id.index());
                 if let Some(what) = unreachable(reason) {
                     inbound.handle_unreachable(now, id, to, what);
                 }
@@ -304,12 +306,12 @@ impl Downlink {
     }
 }
 
-fn unreachable(reason: udp::Unreachable) -> Option<Unreachable> {
+fn unreachable(reason: errqueue::Unreachable) -> Option<Unreachable> {
     match reason {
-        udp::Unreachable::Network | udp::Unreachable::HopLimit => Some(Unreachable::Network),
-        udp::Unreachable::Host => Some(Unreachable::Host),
-        udp::Unreachable::Port => Some(Unreachable::Port),
-        udp::Unreachable::Prohibited => Some(Unreachable::Prohibited),
-        udp::Unreachable::Other { .. } => None,
+        errqueue::Unreachable::Network | errqueue::Unreachable::HopLimit => Some(Unreachable::Network),
+        errqueue::Unreachable::Host => Some(Unreachable::Host),
+        errqueue::Unreachable::Port => Some(Unreachable::Port),
+        errqueue::Unreachable::Prohibited => Some(Unreachable::Prohibited),
+        errqueue::Unreachable::Other { .. } => None,
     }
 }

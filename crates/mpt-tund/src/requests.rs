@@ -107,7 +107,7 @@ fn changed(
         config::MAX_WINDOW
     );
     ensure!(
-        config::BUFFER_DELAYS.contains(&new.max_buffer_delay),
+        config::MAX_BUFFER_DELAY_RANGE.contains(&new.max_buffer_delay),
         "max_buffer_delay is from 1ms to 10s"
     );
     Ok(new)

@@ -26,8 +26,6 @@ pub(crate) enum Command {
     SetPath(PathId, PathConfig, Option<Arc<PathSocket>>),
     /// Take a path away.
     RemovePath(PathId),
-    /// Give a path another share.
-    SetWeight(PathId, u32),
     /// Number packets, or stop.
     SetNumbered(bool),
     /// Use another GRE key.
@@ -91,7 +89,6 @@ impl Uplink {
                 self.outbound.remove_path(id);
                 self.sockets[id.index()] = None;
             }
-            Command::SetWeight(id, weight) => self.outbound.set_weight(id, weight),
             Command::SetNumbered(numbered) => self.outbound.set_numbered(numbered),
             Command::SetKey(key) => self.outbound.set_key(key),
             Command::Report(mut status, reply) => {

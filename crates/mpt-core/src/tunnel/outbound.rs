@@ -90,17 +90,6 @@ impl Outbound {
         self.shared.forget_sent(path);
     }
 
-    /// Gives a path another share.
-    pub fn set_weight(&mut self, path: PathId, weight: u32) {
-        self.scheduler.set_weight(path, weight);
-    }
-
-    /// The share of a path.
-    #[must_use]
-    pub fn weight(&self, path: PathId) -> u32 {
-        self.scheduler.weight(path)
-    }
-
     /// Numbers packets from now on, or stops: reordering was switched on or off.
     pub fn set_numbered(&mut self, numbered: bool) {
         self.numbered = numbered;

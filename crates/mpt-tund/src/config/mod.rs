@@ -31,6 +31,7 @@ use mpt_core::control::LatePolicy;
 #[allow(unused_imports, reason = "until the daemon uses all of it")]
 pub(crate) use difference::{Changes, PathChange, PrefixChanges, difference};
 pub(crate) use document::Mistake;
+pub(crate) use parse::MAX_BUFFER_DELAY_RANGE;
 #[allow(unused_imports, reason = "until the daemon uses all of it")]
 pub(crate) use save::{Running, SaveError, save};
 

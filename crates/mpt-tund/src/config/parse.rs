@@ -19,7 +19,8 @@ use super::{
 const MAX_PREFIXES: usize = 1024;
 /// MTU of a TUN interface, in bytes. The least is what every IPv4 host takes (RFC 791 §3.2).
 const MTU_RANGE: RangeInclusive<u64> = 576..=65_000;
-const MAX_BUFFER_DELAY_RANGE: RangeInclusive<Duration> =
+/// How long a packet may be held.
+pub(crate) const MAX_BUFFER_DELAY_RANGE: RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(10);
 const KEEPALIVE_RANGE: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(60);

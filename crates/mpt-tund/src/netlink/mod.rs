@@ -23,6 +23,4 @@ mod watch;
 mod wire;
 
 pub(crate) use configure::Netlink;
-pub(crate) use error::NetlinkError;
-pub(crate) use links::{Change, Link, LinkEvent};
 pub(crate) use watch::LinkWatch;

@@ -29,10 +29,9 @@ mod receive;
 mod send;
 mod socket;
 
-pub(crate) use error::SocketError;
 pub(crate) use receive::{RECV_BATCH, RecvMeta};
 pub(crate) use send::Sent;
-pub(crate) use socket::{BUFFER_WANTED, BufferSizes, PathSocket};
+pub(crate) use socket::{BUFFER_WANTED, PathSocket};
 
 #[cfg(test)]
 mod testing;
