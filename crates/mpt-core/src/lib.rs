@@ -7,3 +7,8 @@ pub mod ecn;
 pub mod fragment;
 pub mod icmp;
 pub mod ip;
+#[cfg(test)]
+mod sample;
+pub mod segment;
+mod transport;
+pub mod vnet;
