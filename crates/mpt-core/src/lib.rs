@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod checksum;
+pub mod coalesce;
 pub mod control;
 pub mod ecn;
 pub mod fragment;
