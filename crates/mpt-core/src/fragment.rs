@@ -274,13 +274,12 @@ mod tests {
     proptest! {
         #[test]
         fn fragments_reassemble_to_the_original(
-            payload in proptest::collection::vec(any::<u8>(), 1..4000),
+            payload in proptest::collection::vec(any::<u8>(), 1500..5000),
             mtu in 80usize..1500,
             again in 80usize..1500,
             options in prop::sample::select(vec![vec![], vec![0x94, 4, 0, 0], vec![7, 3, 4, 1]]),
         ) {
             let bytes = packet(&options, 0, &payload);
-            prop_assume!(bytes.len() > mtu);
             let mut fragments = Vec::new();
             for once in cut(&bytes, mtu).unwrap() {
                 prop_assert!(once.len() <= mtu);

@@ -4,16 +4,18 @@
 //!
 //! The two lines that a packet takes, in the order of their files:
 //!
-//! * out: [`tunnel`] ([`tunnel::Outbound`]) → [`ip`], [`icmp`], [`fragment`] → [`gre`] →
-//!   [`scheduler`] → [`train`]
+//! * out: [`tunnel`] ([`tunnel::Outbound`]) → [`vnet`], [`segment`], or [`icmp`] and [`fragment`] for
+//!   what does not fit → [`gre`] → [`scheduler`] → [`train`]
 //! * in: [`tunnel`] ([`tunnel::Inbound`]) → [`gre`] → [`path`], [`probe`] → [`ecn`] →
-//!   [`reorder`], in the memory of [`buffer`]
+//!   [`reorder`], in the memory of [`buffer`] → [`coalesce`]
 //!
-//! What both count on: [`seq`], [`time`], [`checksum`], [`drops`]. What `mpt-ctl` sees: [`control`].
+//! What both count on: [`ip`], [`transport`], [`seq`], [`time`], [`checksum`], [`drops`]. What
+//! `mpt-ctl` sees: [`control`].
 #![forbid(unsafe_code)]
 
 pub mod buffer;
 pub mod checksum;
+pub mod coalesce;
 pub mod control;
 pub mod drops;
 pub mod ecn;
@@ -24,8 +26,13 @@ pub mod ip;
 pub mod path;
 pub mod probe;
 pub mod reorder;
+#[cfg(test)]
+mod sample;
 pub mod scheduler;
+pub mod segment;
 pub mod seq;
 pub mod time;
 pub mod train;
+mod transport;
 pub mod tunnel;
+pub mod vnet;

@@ -1,0 +1,42 @@
+//! Where the fields of TCP (RFC 9293 §3.1) and UDP (RFC 768) lie, from the transport header's start.
+
+use std::ops::Range;
+
+/// Both ports, which TCP and UDP keep in the same place.
+pub(crate) const PORTS: Range<usize> = 0..4;
+
+pub(crate) mod tcp {
+    use super::Range;
+    pub(crate) const SEQUENCE: usize = 4;
+    pub(crate) const ACK: Range<usize> = 8..12;
+    pub(crate) const DATA_OFFSET: usize = 12;
+    pub(crate) const FLAGS: usize = 13;
+    pub(crate) const WINDOW: Range<usize> = 14..16;
+    pub(crate) const CHECKSUM: usize = 16;
+    pub(crate) const URGENT: Range<usize> = 18..20;
+    /// Length of a header without options, in bytes.
+    pub(crate) const HEADER: usize = 20;
+
+    pub(crate) const FIN: u8 = 0x01;
+    pub(crate) const SYN: u8 = 0x02;
+    pub(crate) const RST: u8 = 0x04;
+    pub(crate) const PSH: u8 = 0x08;
+    pub(crate) const ACK_FLAG: u8 = 0x10;
+    pub(crate) const ACK_AND_PSH: u8 = ACK_FLAG | PSH;
+    pub(crate) const URG: u8 = 0x20;
+    pub(crate) const CWR: u8 = 0x80;
+
+    /// The length of the TCP header with its options that begins `bytes`; `None` when it is below 20
+    /// or beyond the end.
+    pub(crate) fn header_len(bytes: &[u8]) -> Option<usize> {
+        let length = usize::from(bytes.get(DATA_OFFSET)? >> 4) * 4;
+        (HEADER..=bytes.len()).contains(&length).then_some(length)
+    }
+}
+
+pub(crate) mod udp {
+    pub(crate) const LENGTH: usize = 4;
+    pub(crate) const CHECKSUM: usize = 6;
+    /// Length of the header, in bytes.
+    pub(crate) const HEADER: usize = 8;
+}
