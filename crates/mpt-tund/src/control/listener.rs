@@ -1,0 +1,258 @@
+//! The socket file: made, private, and gone when its daemon is.
+//!
+//! A daemon that was killed leaves its file behind, and the next one must not fail over it; nor may
+//! it take the place of one that lives. Whether someone listens is found by knocking. What is
+//! removed is only ever a socket, and at the end only our own: a successor may have taken the name.
+
+use std::fs::{DirBuilder, File, Metadata, Permissions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+use tracing::{debug, warn};
+
+/// Connections that the kernel keeps waiting.
+const BACKLOG: i32 = 16;
+
+/// Why there is no control socket.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ControlError {
+    /// The path does not fit a socket address.
+    #[error("control socket {}: longer than the 107 bytes that a socket's path may have", path.display())]
+    TooLong { path: PathBuf },
+    /// A daemon listens there.
+    #[error("another mpt-tund serves {}: stop it, or give this tunnel another `socket` in [control]", path.display())]
+    InUse { path: PathBuf },
+    /// Something that is no socket has the name.
+    #[error("{} exists and is not a socket: remove it, or give this tunnel another `socket` in [control]", path.display())]
+    NotASocket { path: PathBuf },
+    /// The folder cannot be made.
+    #[error("cannot create the folder {} of the control socket", path.display())]
+    Folder { path: PathBuf, source: io::Error },
+    /// Anything else.
+    #[error("cannot open the control socket {}", path.display())]
+    Open { path: PathBuf, source: io::Error },
+}
+
+/// A bound control socket. Dropping it removes the file, unless another has taken its place.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    socket: Socket,
+    path: PathBuf,
+    /// Device and inode of the file that is ours.
+    file: (u64, u64),
+}
+
+/// Opens the control socket at `path`: readable and writable for this user alone from the first
+/// instant, in a folder that is made when it is missing, in place of a file that a killed daemon
+/// left behind.
+///
+/// # Errors
+/// When a daemon serves this path, or the file system refuses; see [`ControlError`].
+pub(crate) fn bind(path: &Path) -> Result<Listener, ControlError> {
+    let open = |source| ControlError::Open {
+        path: path.to_owned(),
+        source,
+    };
+    let address = SockAddr::unix(path).map_err(|_| ControlError::TooLong {
+        path: path.to_owned(),
+    })?;
+    if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
+        let made = DirBuilder::new().recursive(true).mode(0o755).create(folder);
+        made.map_err(|source| ControlError::Folder {
+            path: folder.to_owned(),
+            source,
+        })?;
+    }
+    let socket = private_socket().map_err(open)?;
+    let mut bound = socket.bind(&address);
+    if bound
+        .as_ref()
+        .is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
+    {
+        remove_stale(path, &address)?;
+        bound = socket.bind(&address);
+    }
+    bound.map_err(open)?;
+    socket.listen(BACKLOG).map_err(open)?;
+    let file = path.symlink_metadata().map_err(open)?;
+    Ok(Listener {
+        socket,
+        path: path.to_owned(),
+        file: identity(&file),
+    })
+}
+
+/// A socket whose file will have mode 0600. On Linux the file takes the mode of the socket itself,
+/// which can be set beforehand: no moment with a wider mode, and no umask that all threads share.
+fn private_socket() -> io::Result<Socket> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)?;
+    let file = File::from(OwnedFd::from(socket));
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(Socket::from(OwnedFd::from(file)))
+}
+
+/// Removes the socket file that nobody listens on any more.
+fn remove_stale(path: &Path, address: &SockAddr) -> Result<(), ControlError> {
+    let open = |source| ControlError::Open {
+        path: path.to_owned(),
+        source,
+    };
+    if !path
+        .symlink_metadata()
+        .map_err(open)?
+        .file_type()
+        .is_socket()
+    {
+        return Err(ControlError::NotASocket {
+            path: path.to_owned(),
+        });
+    }
+    let probe = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None);
+    let answer = probe.and_then(|probe| probe.connect(address));
+    match answer {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            debug!(
+                "removing {}, left behind by a daemon that was killed",
+                path.display()
+            );
+            std::fs::remove_file(path).map_err(open)
+        }
+        // A full backlog (`WouldBlock`) also means that someone listens.
+        Ok(()) => Err(ControlError::InUse {
+            path: path.to_owned(),
+        }),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(ControlError::InUse {
+            path: path.to_owned(),
+        }),
+        Err(error) => Err(open(error)),
+    }
+}
+
+fn identity(file: &Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
+}
+
+impl Listener {
+    /// The socket itself, non-blocking.
+    pub(super) fn socket(&self) -> io::Result<UnixListener> {
+        Ok(self.socket.try_clone()?.into())
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let ours = self
+            .path
+            .symlink_metadata()
+            .is_ok_and(|file| identity(&file) == self.file);
+        if ours && let Err(error) = std::fs::remove_file(&self.path) {
+            warn!(
+                "cannot remove the control socket {}: {error}",
+                self.path.display()
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+    use tempfile::TempDir;
+
+    fn place() -> (TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run/mpt/mpt0.sock");
+        (dir, path)
+    }
+
+    #[test]
+    fn the_socket_is_private_and_its_folder_is_made() {
+        let (_dir, path) = place();
+        let listener = bind(&path).unwrap();
+        assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o600);
+        let folder = path.parent().unwrap().metadata().unwrap().mode();
+        assert_eq!(folder & 0o022, 0, "{folder:o}");
+        drop(listener);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_socket_that_is_served_is_left_alone() {
+        let (_dir, path) = place();
+        let _first = bind(&path).unwrap();
+        let error = bind(&path).unwrap_err();
+        assert!(matches!(error, ControlError::InUse { .. }), "{error}");
+        assert!(
+            error.to_string().starts_with("another mpt-tund serves"),
+            "{error}"
+        );
+        assert!(UnixStream::connect(&path).is_ok());
+    }
+
+    #[test]
+    fn a_socket_with_a_full_backlog_is_served_all_the_same() {
+        let (_dir, path) = place();
+        let _first = bind(&path).unwrap();
+        let address = SockAddr::unix(&path).unwrap();
+        let mut waiting = Vec::new();
+        for _ in 0..4 * BACKLOG {
+            let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None).unwrap();
+            if socket.connect(&address).is_err() {
+                break;
+            }
+            waiting.push(socket);
+        }
+        assert!(waiting.len() < 64, "the backlog is never full");
+        assert!(matches!(
+            bind(&path).unwrap_err(),
+            ControlError::InUse { .. }
+        ));
+    }
+
+    #[test]
+    fn a_socket_that_a_killed_daemon_left_is_replaced() {
+        let (_dir, path) = place();
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let _listener = bind(&path).unwrap();
+        assert!(UnixStream::connect(&path).is_ok());
+    }
+
+    #[test]
+    fn what_is_not_a_socket_is_not_removed() {
+        let (_dir, path) = place();
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, "precious").unwrap();
+        assert!(matches!(
+            bind(&path).unwrap_err(),
+            ControlError::NotASocket { .. }
+        ));
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_path_that_fits_no_socket_is_said_to_be_too_long() {
+        let path = PathBuf::from(format!("/tmp/{}", "x".repeat(120)));
+        assert!(matches!(
+            bind(&path).unwrap_err(),
+            ControlError::TooLong { .. }
+        ));
+    }
+
+    #[test]
+    fn a_successors_socket_survives_the_end_of_its_predecessor() {
+        let (_dir, path) = place();
+        let first = bind(&path).unwrap();
+        // Moved rather than removed: a freed inode's number could be the next one's.
+        std::fs::rename(&path, path.with_extension("old")).unwrap();
+        let _second = bind(&path).unwrap();
+        drop(first);
+        assert!(UnixStream::connect(&path).is_ok());
+    }
+}
