@@ -1,6 +1,8 @@
 //! `mpt-ctl` as a user runs it, against a daemon that is played by a thread: what goes over the
 //! socket, what comes out, and the exit codes that `--help` promises.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -27,7 +27,7 @@ pub(crate) enum ClientError {
     SeveralTunnels { names: Vec<String> },
     #[error(
         "mpt-tund is not running: nothing serves {}; start it with \
-         `systemctl start mpt-tund` or `mpt-tund --config FILE`", place.display()
+         `systemctl start mpt` or `mpt-tund --config FILE`", place.display()
     )]
     NotRunning { place: PathBuf },
     #[error("no permission to use {}; run mpt-ctl as root (sudo mpt-ctl …)", place.display())]

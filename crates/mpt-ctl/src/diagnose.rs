@@ -19,6 +19,8 @@ const ENOUGH_GAPS: u64 = 100;
 const NOTABLE_DROPS: u64 = 1000;
 /// A window that is proposed is at least this.
 const LEAST_PROPOSAL: u64 = 1024;
+/// The largest window that the daemon takes.
+const LARGEST_WINDOW: u64 = 32_768;
 
 /// The result of [`diagnose`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,50 +93,67 @@ fn delay_difference_us(paths: &[PathStatus]) -> Option<u64> {
     (delays.len() > 1).then_some(difference)
 }
 
+/// At most one word on the window, so that one cause does not speak twice.
 fn window(status: &Status) -> Option<String> {
-    let reorder = &status.reorder;
+    if status.reorder.window == 0 {
+        return reordering_off(status);
+    }
+    window_too_small(status).or_else(|| window_overflows(&status.reorder))
+}
+
+fn reordering_off(status: &Status) -> Option<String> {
     let difference = delay_difference_us(&status.paths).unwrap_or(0);
-    let needed = reorder.window_needed.unwrap_or(0);
-    let proposal = proposed_window(needed);
-    let command = format!("`mpt-ctl reorder set window={proposal}`");
-    if reorder.window == 0 {
-        let matters =
-            up(&status.paths).count() > 1 && (difference >= SIGNIFICANT_DELAY_US || needed > 1);
-        return matters.then(|| {
-            format!(
-                "Reordering is off, yet the paths differ by {}: packets leave the tunnel out of \
-                 order; {command} puts them in order.",
-                time_us(difference)
-            )
-        });
-    }
-    let have = reorder.window;
-    if needed > have.into() {
-        let rate = up(&status.paths)
-            .map(|path| path.rx_bps)
-            .fold(0, u64::saturating_add);
-        return Some(format!(
-            "The reorder window of {have} is too small for paths that differ by {} at {}: it \
-             needs {needed}; {command} would do.",
+    let needed = status.reorder.window_needed.unwrap_or(0);
+    let several = up(&status.paths).count() > 1;
+    let matters = several && (difference >= SIGNIFICANT_DELAY_US || needed > 1);
+    matters.then(|| {
+        format!(
+            "Reordering is off, yet the paths differ by {}: packets leave the tunnel out of order; \
+             `mpt-ctl reorder set window={}` puts them in order.",
             time_us(difference),
-            bits_per_second(rate)
-        ));
-    }
-    let overflowed = share_of_gaps(reorder, reorder.gaps_overflowed)?;
-    let twice = proposed_window(u64::from(have) * 2);
+            proposed_window(needed)
+        )
+    })
+}
+
+fn window_too_small(status: &Status) -> Option<String> {
+    let have = status.reorder.window;
+    let needed = status
+        .reorder
+        .window_needed
+        .filter(|needed| *needed > have.into())?;
+    let difference = time_us(delay_difference_us(&status.paths).unwrap_or(0));
+    let rates = up(&status.paths).map(|path| path.rx_bps);
+    let rate = bits_per_second(rates.fold(0, u64::saturating_add));
+    let remedy = if needed <= LARGEST_WINDOW {
+        let proposal = proposed_window(needed);
+        format!("`mpt-ctl reorder set window={proposal}` would do")
+    } else {
+        format!("the largest is {LARGEST_WINDOW}, so take the slowest path out of service")
+    };
     Some(format!(
-        "{} of gaps ended because the reorder window of {have} was full; `mpt-ctl reorder set \
-         window={twice}` holds more.",
-        percent(overflowed)
+        "The reorder window of {have} is too small for paths that differ by {difference} at \
+         {rate}: it needs {needed}; {remedy}."
     ))
 }
 
-/// A window that leaves room above what is needed: the next power of two.
+fn window_overflows(reorder: &ReorderStatus) -> Option<String> {
+    let have = u64::from(reorder.window);
+    let share = share_of_gaps(reorder, reorder.gaps_overflowed)?;
+    (have < LARGEST_WINDOW).then(|| {
+        format!(
+            "{} of gaps ended because the reorder window of {have} was full; `mpt-ctl reorder set \
+             window={}` holds more.",
+            percent(share),
+            proposed_window(have * 2)
+        )
+    })
+}
+
+/// A window that leaves room above what is needed: the next power of two that the daemon takes.
 fn proposed_window(needed: u64) -> u64 {
-    needed
-        .max(LEAST_PROPOSAL)
-        .checked_next_power_of_two()
-        .unwrap_or(u64::MAX)
+    let needed = needed.clamp(LEAST_PROPOSAL, LARGEST_WINDOW);
+    needed.next_power_of_two()
 }
 
 /// The share of gaps that ended in one way, where it is worth a word.
@@ -383,6 +402,10 @@ mod tests {
         insta::assert_snapshot!(
             only(|status| status.reorder.window_needed = Some(1500)),
             @"The reorder window of 1024 is too small for paths that differ by 40.0 ms at 150 Mbit/s: it needs 1500; `mpt-ctl reorder set window=2048` would do."
+        );
+        insta::assert_snapshot!(
+            only(|status| status.reorder.window_needed = Some(100_000)),
+            @"The reorder window of 1024 is too small for paths that differ by 40.0 ms at 150 Mbit/s: it needs 100000; the largest is 32768, so take the slowest path out of service."
         );
     }
 

@@ -12,7 +12,6 @@
 mod listener;
 
 use std::cell::Cell;
-use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
 
@@ -56,7 +55,7 @@ const COMMANDS: [&str; 9] = [
 ///
 /// # Errors
 /// When the runtime cannot watch the socket; nothing that happens later ends it.
-pub(crate) async fn serve<A, F>(listener: Listener, answer: A) -> io::Result<Infallible>
+pub(crate) async fn serve<A, F>(listener: Listener, answer: A) -> io::Result<()>
 where
     A: Fn(Request) -> F,
     F: Future<Output = Reply>,

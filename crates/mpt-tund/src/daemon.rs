@@ -118,8 +118,9 @@ impl Daemon {
         let asking = (name.clone(), self.asking.clone());
         let speaking = tokio::task::spawn_local(async move {
             let answer = |request| ask(asking.0.clone(), asking.1.clone(), request);
-            let Err(error) = control::serve(listener, answer).await;
-            tracing::error!("the control socket fails: {error}");
+            if let Err(error) = control::serve(listener, answer).await {
+                tracing::error!("the control socket fails: {error}");
+            }
         });
         tracing::info!("tunnel {name} is open");
         self.tunnels.push(Served { name, tunnel, speaking });
