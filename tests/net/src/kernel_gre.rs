@@ -20,7 +20,11 @@ pub fn set_up(host: &Namespace, side: Side, link: &Link) {
     // `encaplimit none`: no destination option between IPv6 and UDP, which few receivers expect.
     let (family, kind, more) = match link.family {
         Family::V4 => ("", "gre", "ttl 64 encap-csum"),
-        Family::V6 => ("-6", "ip6gre", "hoplimit 64 encaplimit none encap-udp6-csum"),
+        Family::V6 => (
+            "-6",
+            "ip6gre",
+            "hoplimit 64 encaplimit none encap-udp6-csum",
+        ),
     };
     host.run(&format!("ip {family} fou add port {PORT} ipproto 47"));
     host.run(&format!(

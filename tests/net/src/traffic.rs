@@ -247,7 +247,10 @@ pub fn ping(from: &Namespace, target: &str, count: u32, interval_ms: u32, words:
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     parse_ping(&text).unwrap_or_else(|| {
-        assert!(error.contains("unreachable"), "ping {target}: {text}{error}");
+        assert!(
+            error.contains("unreachable"),
+            "ping {target}: {text}{error}"
+        );
         Ping {
             sent: count,
             received: 0,
