@@ -1,0 +1,201 @@
+//! An `mpt-tund` in a namespace, and `mpt-ctl` to ask it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use mpt_core::control::Status;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::namespace::Namespace;
+use crate::process::{self, Process, program};
+use crate::wait_for;
+
+/// How long a daemon may take to answer on its socket, and to end after SIGTERM.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A running daemon with one tunnel. When dropped it gets SIGTERM, and must end well and leave
+/// neither interface nor socket behind.
+#[derive(Debug)]
+pub struct Daemon {
+    process: Process,
+    tunnel: String,
+    namespace: String,
+    folder: TempDir,
+}
+
+impl Daemon {
+    /// Starts `mpt-tund` with the configuration that `settings` makes of a socket's path, and waits
+    /// until it answers.
+    ///
+    /// # Panics
+    /// When it ends or does not answer in time, with its log.
+    #[must_use]
+    pub fn start(host: &Namespace, tunnel: &str, settings: impl FnOnce(&str) -> String) -> Self {
+        let folder = tempfile::Builder::new()
+            .prefix("mpt-test-")
+            .tempdir()
+            .expect("a temporary folder");
+        let socket = folder.path().join("control.sock");
+        let text = settings(&socket.display().to_string());
+        let file = folder.path().join("tunnel.toml");
+        std::fs::write(&file, text).expect("a configuration file");
+        let process = Self::launch(host, &file);
+        let mut daemon = Self {
+            process,
+            tunnel: tunnel.to_owned(),
+            namespace: host.name().to_owned(),
+            folder,
+        };
+        daemon.await_answer();
+        daemon
+    }
+
+    fn launch(host: &Namespace, file: &Path) -> Process {
+        let mut command = host.command(program("mpt-tund"));
+        command.arg("--config").arg(file);
+        if std::env::var_os("RUST_LOG").is_none() {
+            command.env("RUST_LOG", "debug");
+        }
+        Process::start("mpt-tund", &command)
+    }
+
+    fn await_answer(&mut self) {
+        let mut ended = None;
+        wait_for("an answer from mpt-tund", PATIENCE, || {
+            ended = self.process.ended();
+            let answers = self.socket().exists() && self.ctl_output(&["status"]).status.success();
+            (answers || ended.is_some()).then_some(())
+        });
+        if let Some(status) = ended {
+            panic!("mpt-tund ended at once ({status})\n{}", self.log());
+        }
+    }
+
+    /// Its control socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join("control.sock")
+    }
+
+    /// Its configuration file.
+    #[must_use]
+    pub fn config(&self) -> PathBuf {
+        self.folder.path().join("tunnel.toml")
+    }
+
+    /// The process, for signals, logs and accounts.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// Process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// All that it logged.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
+    /// Runs `mpt-ctl --json` with these words and returns its answer.
+    ///
+    /// # Panics
+    /// When it fails or prints no JSON.
+    pub fn ctl(&self, words: &[&str]) -> Value {
+        let output = self.ctl_output(words);
+        assert!(
+            output.status.success(),
+            "mpt-ctl {words:?} failed ({}): {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+            panic!(
+                "mpt-ctl --json {words:?} printed no JSON ({error}): {}",
+                String::from_utf8_lossy(&output.stdout)
+            )
+        })
+    }
+
+    /// Runs `mpt-ctl --json` with these words, whatever comes of it.
+    #[must_use]
+    pub fn ctl_output(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(program("mpt-ctl"));
+        command.arg("--socket").arg(self.socket()).arg("--json");
+        process::output(command.args(words))
+    }
+
+    /// `mpt-ctl status`, parsed.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        serde_json::from_value(self.ctl(&["status"])).expect("a status as control.rs describes it")
+    }
+
+    /// The status as people see it.
+    #[must_use]
+    pub fn status_text(&self) -> String {
+        let mut command = Command::new(program("mpt-ctl"));
+        command.arg("--socket").arg(self.socket()).arg("status");
+        String::from_utf8_lossy(&process::output(&mut command).stdout).into_owned()
+    }
+
+    /// Kills it as a crash would, and starts it again with the same file.
+    pub fn crash_and_restart(&mut self, host: &Namespace) {
+        self.process.kill();
+        let _ = std::fs::remove_file(self.socket());
+        self.process = Self::launch(host, &self.config());
+        self.await_answer();
+    }
+
+    /// Ends it by SIGTERM, and starts it again with the same file.
+    pub fn restart(&mut self, host: &Namespace) {
+        self.terminate();
+        self.process = Self::launch(host, &self.config());
+        self.await_answer();
+    }
+
+    /// SIGTERM: it must end in time, with exit code 0, and leave nothing behind.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn terminate(&mut self) {
+        self.process.signal("TERM");
+        let status = self.process.wait(PATIENCE);
+        assert!(
+            status.success(),
+            "mpt-tund ended with {status} after SIGTERM\n{}",
+            self.log()
+        );
+        assert!(!self.socket().exists(), "the control socket is left behind");
+        assert!(!self.interface_exists(), "{} is left behind", self.tunnel);
+    }
+
+    fn interface_exists(&self) -> bool {
+        let mut command = Command::new("ip");
+        command.args(["-n", &self.namespace, "link", "show", "dev", &self.tunnel]);
+        process::output(&mut command).status.success()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.process.kill();
+            let log = self.log();
+            // The end is what matters; all of it may be megabytes.
+            let lines: Vec<&str> = log.lines().collect();
+            let tail = lines.len().saturating_sub(60);
+            eprintln!("{}", lines[tail..].join("\n"));
+        } else if self.process.ended().is_none() {
+            self.terminate();
+        }
+    }
+}

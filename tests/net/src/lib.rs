@@ -1,0 +1,81 @@
+//! Two hosts, the links between them, and traffic: what MPT's integration tests are made of.
+//!
+//! A host is a network namespace ([`Namespace`]); a link is a veth pair whose two ends are shaped by
+//! `tc netem` ([`Link`], [`Shape`]), the way the papers shape theirs: rate and delay on the egress of
+//! each end. [`Hosts`] puts two hosts and any number of links together, [`Tunnel`] starts an
+//! `mpt-tund` on each, and [`traffic`] drives iperf3 and ping through it.
+//!
+//! Everything is made by ordinary tools (`ip`, `tc`, `ethtool`, `nsenter`) in ordinary processes, so
+//! that a failing test can be repeated by hand. Names carry this process's id. What a test started
+//! is stopped by process id when its value is dropped, and a process whose test was killed dies with
+//! it (`PR_SET_PDEATHSIG`).
+//!
+//! The tests run natively and inside the lab (tests/lab), where time is virtual: it stands still
+//! while anything computes. So nothing here may spin; whatever waits, sleeps and looks again.
+//!
+//! These tests need a network namespace to themselves and, most of them, netem. `./test` gives them
+//! both; under a plain `cargo test` they do nothing and say so, see [`turn`].
+
+pub mod daemon;
+pub mod kernel_gre;
+pub mod limit;
+pub mod link;
+pub mod meter;
+pub mod namespace;
+pub mod process;
+pub mod settings;
+pub mod topology;
+pub mod traffic;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+pub use daemon::Daemon;
+pub use limit::goodput_limit_mbps;
+pub use link::{Family, Link, Shape};
+pub use meter::Meter;
+pub use namespace::Namespace;
+pub use process::Process;
+pub use settings::Settings;
+pub use topology::{Hosts, Tunnel};
+
+static TURN: Mutex<()> = Mutex::new(());
+
+/// The right to use the machine's network, one test at a time; `None` under a plain `cargo test`.
+///
+/// A test that measures must not share its processor with another of the same process. Set
+/// `MPT_TEST_NET=1`, as `./test` does, to run these tests.
+#[must_use]
+pub fn turn() -> Option<MutexGuard<'static, ()>> {
+    if std::env::var_os("MPT_TEST_NET").is_none_or(|value| value != "1") {
+        println!("needs network namespaces of its own: run by ./test, which sets MPT_TEST_NET=1");
+        return None;
+    }
+    Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// True inside the lab, where the clock stands still while a program computes.
+#[must_use]
+pub fn in_lab() -> bool {
+    std::env::var_os("MPT_LAB").is_some()
+}
+
+/// Says that a test could not run here, in the words that `./test` counts.
+pub fn skip(reason: &str) {
+    println!("skipped: {reason}");
+}
+
+/// Looks every 10 ms until `ready` gives a value, for at most `limit`; panics with `what` then.
+pub fn wait_for<T>(what: &str, limit: Duration, mut ready: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(value) = ready() {
+            return value;
+        }
+        assert!(
+            start.elapsed() < limit,
+            "waited {limit:?} in vain for: {what}"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,111 @@
+//! The configuration file of a daemon under test.
+
+use std::fmt::Write as _;
+
+use crate::link::Link;
+
+/// Which of the two hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The first host; the client in the traffic tests.
+    A,
+    /// The second host; the server.
+    B,
+}
+
+impl Side {
+    /// Its address inside the tunnel, IPv4.
+    #[must_use]
+    pub fn inner_v4(self) -> &'static str {
+        match self {
+            Self::A => "10.99.0.1",
+            Self::B => "10.99.0.2",
+        }
+    }
+
+    /// Its address inside the tunnel, IPv6.
+    #[must_use]
+    pub fn inner_v6(self) -> &'static str {
+        match self {
+            Self::A => "fd99::1",
+            Self::B => "fd99::2",
+        }
+    }
+}
+
+/// What a test wants in both ends' configuration; what it leaves out has the daemon's default.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    tunnel: String,
+    reorder: String,
+    weights: Vec<u32>,
+    path: String,
+}
+
+impl Settings {
+    /// Defaults everywhere.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Weights of the paths, in their order.
+    #[must_use]
+    pub fn weights(mut self, weights: &[u32]) -> Self {
+        self.weights = weights.to_vec();
+        self
+    }
+
+    /// Reorder window in packets and longest hold in milliseconds.
+    #[must_use]
+    pub fn reorder(mut self, window: u32, max_buffer_delay_ms: u32) -> Self {
+        let _ = write!(
+            self.reorder,
+            "window = {window}\nmax_buffer_delay = \"{max_buffer_delay_ms}ms\"\n"
+        );
+        self
+    }
+
+    /// Further lines for `[tunnel]`.
+    #[must_use]
+    pub fn tunnel(mut self, lines: &str) -> Self {
+        let _ = writeln!(self.tunnel, "{lines}");
+        self
+    }
+
+    /// Further lines for each `[[paths]]`.
+    #[must_use]
+    pub fn path(mut self, lines: &str) -> Self {
+        let _ = writeln!(self.path, "{lines}");
+        self
+    }
+
+    /// The file for one end: tunnel `name` over `links`, its control socket at `socket`.
+    #[must_use]
+    pub fn toml(&self, side: Side, name: &str, links: &[&Link], socket: &str) -> String {
+        let (v4, v6) = (side.inner_v4(), side.inner_v6());
+        let mut text = format!(
+            "[tunnel]\nname = \"{name}\"\naddresses = [\"{v4}/30\", \"{v6}/64\"]\n{}",
+            self.tunnel
+        );
+        if !self.reorder.is_empty() {
+            let _ = write!(text, "\n[reorder]\n{}", self.reorder);
+        }
+        let _ = write!(text, "\n[control]\nsocket = \"{socket}\"\n");
+        for (index, link) in links.iter().enumerate() {
+            let (local, remote) = match side {
+                Side::A => (&link.address_a, &link.address_b),
+                Side::B => (&link.address_b, &link.address_a),
+            };
+            let _ = write!(
+                text,
+                "\n[[paths]]\nname = \"{}\"\nlocal = \"{local}\"\nremote = \"{remote}\"\n{}",
+                link.device, self.path
+            );
+            if let Some(weight) = self.weights.get(index) {
+                let _ = writeln!(text, "weight = {weight}");
+            }
+        }
+        text
+    }
+}
