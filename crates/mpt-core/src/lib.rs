@@ -9,7 +9,7 @@
 //! * in: [`tunnel`] ([`tunnel::Inbound`]) → [`gre`] → [`path`], [`probe`] → [`ecn`] →
 //!   [`reorder`], in the memory of [`buffer`] → [`coalesce`]
 //!
-//! What both count on: [`ip`], [`transport`], [`seq`], [`time`], [`checksum`], [`drops`]. What
+//! What both count on: [`ip`], [`seq`], [`time`], [`checksum`], [`drops`]. What
 //! `mpt-ctl` sees: [`control`].
 #![forbid(unsafe_code)]
 
@@ -23,6 +23,7 @@ pub mod fragment;
 pub mod gre;
 pub mod icmp;
 pub mod ip;
+pub mod metrics;
 pub mod path;
 pub mod probe;
 pub mod reorder;

@@ -8,3 +8,4 @@ pub mod delay;
 pub mod link;
 pub mod loss;
 pub mod rng;
+pub mod stream;

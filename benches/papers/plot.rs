@@ -1,0 +1,224 @@
+//! Charts as SVG: axes, a grid, a legend, and lines, dots or bars.
+
+use std::fmt::Write as _;
+
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 440.0;
+const LEFT: f64 = 70.0;
+const RIGHT: f64 = 20.0;
+const TOP: f64 = 40.0;
+const BOTTOM: f64 = 55.0;
+const COLOURS: [&str; 6] = [
+    "#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#555555",
+];
+
+/// How a series is drawn.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Mark {
+    /// Points joined by a line.
+    Line,
+    /// Points alone: what a chart compares with.
+    Dots,
+    /// A vertical bar from 0 to each point.
+    Bars,
+}
+
+/// One named set of points.
+pub(crate) struct Series {
+    pub(crate) name: String,
+    pub(crate) mark: Mark,
+    pub(crate) points: Vec<(f64, f64)>,
+}
+
+/// A chart; ranges follow from the points, y begins at 0.
+pub(crate) struct Chart<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) x_label: &'a str,
+    pub(crate) y_label: &'a str,
+    /// Logarithmic x; points at x ≤ 0 are left out.
+    pub(crate) x_log: bool,
+    pub(crate) series: Vec<Series>,
+}
+
+impl Chart<'_> {
+    /// The chart as an SVG document.
+    pub(crate) fn svg(&self) -> String {
+        let frame = self.frame();
+        let mut svg = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+             font-family=\"sans-serif\" font-size=\"12\">\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+        );
+        self.axes(&mut svg, &frame);
+        for (series, colour) in self.series.iter().zip(COLOURS.iter().cycle()) {
+            series.draw(&mut svg, &frame, colour);
+        }
+        self.legend(&mut svg);
+        svg.push_str("</svg>\n");
+        svg
+    }
+
+    fn frame(&self) -> Frame {
+        let points = || self.series.iter().flat_map(|series| &series.points);
+        let xs = || {
+            points()
+                .map(|&(x, _)| x)
+                .filter(|&x| !self.x_log || x > 0.0)
+        };
+        let least = xs().fold(f64::INFINITY, f64::min);
+        let greatest = xs().fold(f64::NEG_INFINITY, f64::max);
+        let top = points().map(|&(_, y)| y).fold(0.0, f64::max);
+        let (least, greatest) = if least < greatest {
+            (least, greatest)
+        } else {
+            (0.1, 1.0)
+        };
+        Frame {
+            x_log: self.x_log,
+            x: (least, greatest),
+            top: if top > 0.0 { top * 1.05 } else { 1.0 },
+        }
+    }
+
+    fn axes(&self, svg: &mut String, frame: &Frame) {
+        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+        for x in frame.x_ticks() {
+            let at = frame.x_at(x);
+            let _ = writeln!(
+                svg,
+                "<path d=\"M{at:.1} {TOP}V{bottom}\" stroke=\"#ddd\"/>\
+                 <text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+                bottom + 18.0,
+                label(x)
+            );
+        }
+        for y in ticks(0.0, frame.top) {
+            let at = frame.y_at(y);
+            let _ = writeln!(
+                svg,
+                "<path d=\"M{LEFT} {at:.1}H{right}\" stroke=\"#ddd\"/>\
+                 <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                LEFT - 6.0,
+                at + 4.0,
+                label(y)
+            );
+        }
+        let _ = writeln!(
+            svg,
+            "<path d=\"M{LEFT} {TOP}V{bottom}H{right}\" stroke=\"black\" fill=\"none\"/>\n\
+             <text x=\"{LEFT}\" y=\"22\" font-size=\"14\">{}</text>\n\
+             <text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n\
+             <text transform=\"translate(18 {}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+            self.title,
+            (LEFT + right) / 2.0,
+            HEIGHT - 12.0,
+            self.x_label,
+            (TOP + bottom) / 2.0,
+            self.y_label
+        );
+    }
+
+    fn legend(&self, svg: &mut String) {
+        for (row, (series, colour)) in self.series.iter().zip(COLOURS.iter().cycle()).enumerate() {
+            let y = TOP + 16.0 + 17.0 * row as f64;
+            let x = LEFT + 14.0;
+            let _ = writeln!(
+                svg,
+                "<circle cx=\"{x}\" cy=\"{}\" r=\"5\" fill=\"{colour}\"/>\
+                 <text x=\"{}\" y=\"{y}\">{}</text>",
+                y - 4.0,
+                x + 11.0,
+                series.name
+            );
+        }
+    }
+}
+
+impl Series {
+    fn draw(&self, svg: &mut String, frame: &Frame, colour: &str) {
+        let shown = self
+            .points
+            .iter()
+            .filter(|&&(x, _)| !frame.x_log || x > 0.0);
+        let at: Vec<(f64, f64)> = shown
+            .map(|&(x, y)| (frame.x_at(x), frame.y_at(y)))
+            .collect();
+        match self.mark {
+            Mark::Line => {
+                let path: Vec<String> = at.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+                let _ = writeln!(
+                    svg,
+                    "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.6\"/>",
+                    path.join(" ")
+                );
+            }
+            Mark::Dots => at.iter().for_each(|(x, y)| {
+                let _ = writeln!(
+                    svg,
+                    "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"{colour}\"/>"
+                );
+            }),
+            Mark::Bars => at.iter().for_each(|(x, y)| {
+                let _ = writeln!(
+                    svg,
+                    "<path d=\"M{x:.1} {:.1}V{y:.1}\" stroke=\"{colour}\" stroke-width=\"3\" \
+                     stroke-opacity=\"0.6\"/>",
+                    HEIGHT - BOTTOM
+                );
+            }),
+        }
+    }
+}
+
+/// Where values lie on the page.
+struct Frame {
+    x_log: bool,
+    x: (f64, f64),
+    top: f64,
+}
+
+impl Frame {
+    fn x_at(&self, x: f64) -> f64 {
+        let scale = |v: f64| if self.x_log { v.ln() } else { v };
+        let (least, greatest) = (scale(self.x.0), scale(self.x.1));
+        LEFT + (scale(x) - least) / (greatest - least) * (WIDTH - LEFT - RIGHT)
+    }
+
+    fn y_at(&self, y: f64) -> f64 {
+        HEIGHT - BOTTOM - y / self.top * (HEIGHT - TOP - BOTTOM)
+    }
+
+    fn x_ticks(&self) -> Vec<f64> {
+        if !self.x_log {
+            return ticks(self.x.0, self.x.1);
+        }
+        let decades = self.x.0.log10().floor() as i32..=self.x.1.log10().ceil() as i32;
+        let steps = decades.flat_map(|d| [1.0, 2.0, 5.0].map(|m| m * 10f64.powi(d)));
+        let inside = |x: &f64| *x >= self.x.0 * 0.999 && *x <= self.x.1 * 1.001;
+        steps.filter(inside).collect()
+    }
+}
+
+/// Five to ten round values from `least` to `greatest`.
+fn ticks(least: f64, greatest: f64) -> Vec<f64> {
+    let rough = (greatest - least) / 6.0;
+    let power = 10f64.powf(rough.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0]
+        .map(|m| m * power)
+        .into_iter()
+        .find(|&step| step >= rough)
+        .unwrap_or(rough);
+    let first = (least / step).ceil() as i64;
+    let last = (greatest / step).floor() as i64;
+    (first..=last).map(|n| n as f64 * step).collect()
+}
+
+fn label(value: f64) -> String {
+    let text = format!("{value:.3}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if text == "-0" {
+        "0".into()
+    } else {
+        text.into()
+    }
+}

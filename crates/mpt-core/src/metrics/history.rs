@@ -1,0 +1,200 @@
+//! Which numbers have arrived lately, and how large they were.
+//!
+//! Every standard here wants duplicates recognised, and all of them lack a way to do so in bounded
+//! memory (RFC 4737 §6 and RFC 5236 §6 say as much). This is the bound: the last `span` numbers up to
+//! the highest seen. In it a copy is told from an original; below it a packet counts as an original,
+//! since a packet that far behind is far likelier late than doubled.
+//!
+//! Sizes are kept for RFC 4737's byte offset, "the bytes that arrived with a higher number": one
+//! entry a number and one sum for each block of 64, so that the question costs a walk over
+//! blocks and not over packets, and the answer's upkeep two additions a packet.
+
+/// Numbers that share one sum.
+const BLOCK: usize = 64;
+
+/// Whether a number has arrived before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Novelty {
+    /// It has not.
+    New,
+    /// It has: this is a copy.
+    Duplicate,
+    /// It lies below what is remembered.
+    BeyondHistory,
+}
+
+/// The last numbers, up to the highest that arrived.
+#[derive(Debug, Clone)]
+pub struct History {
+    highest: Option<i64>,
+    arrived: Vec<u64>,
+    bytes: Vec<u32>,
+    block_bytes: Vec<u64>,
+}
+
+impl History {
+    /// Remembers at least `span` numbers: the next power of two, 64 at least.
+    #[must_use]
+    pub fn new(span: usize) -> Self {
+        let span = span.clamp(BLOCK, 1 << 24).next_power_of_two();
+        History {
+            highest: None,
+            arrived: vec![0; span / 64],
+            bytes: vec![0; span],
+            block_bytes: vec![0; span / BLOCK],
+        }
+    }
+
+    /// Numbers that are remembered.
+    #[must_use]
+    pub fn span(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Notes that `number` arrived with `bytes` bytes. A copy changes nothing.
+    #[inline]
+    pub fn arrive(&mut self, number: i64, bytes: u32) -> Novelty {
+        match self.highest {
+            Some(highest) if number <= highest => {
+                if !self.covers(number, highest) {
+                    return Novelty::BeyondHistory;
+                }
+                if self.has(number) {
+                    return Novelty::Duplicate;
+                }
+            }
+            Some(highest) => self.advance(highest, number),
+            None => self.highest = Some(number),
+        }
+        self.put(number, bytes);
+        Novelty::New
+    }
+
+    /// Bytes that arrived with a number above `number`; `None` when part of them is forgotten.
+    #[must_use]
+    pub fn bytes_above(&self, number: i64) -> Option<u64> {
+        let highest = self.highest.filter(|&highest| number < highest)?;
+        if !self.covers(number + 1, highest) {
+            return None;
+        }
+        let mut sum = 0;
+        let mut at = number + 1;
+        while at <= highest {
+            let slot = self.slot(at);
+            let whole = slot.is_multiple_of(BLOCK) && at + BLOCK as i64 - 1 <= highest;
+            if whole {
+                sum += self.block_bytes[slot / BLOCK];
+                at += BLOCK as i64;
+            } else {
+                sum += u64::from(self.bytes[slot]);
+                at += 1;
+            }
+        }
+        Some(sum)
+    }
+
+    /// Forgets everything: a new stream begins.
+    pub fn restart(&mut self) {
+        self.highest = None;
+        self.arrived.fill(0);
+        self.bytes.fill(0);
+        self.block_bytes.fill(0);
+    }
+
+    fn covers(&self, number: i64, highest: i64) -> bool {
+        highest - number < self.span() as i64
+    }
+
+    fn slot(&self, number: i64) -> usize {
+        number as usize & (self.span() - 1)
+    }
+
+    fn has(&self, number: i64) -> bool {
+        let slot = self.slot(number);
+        self.arrived[slot / 64] & (1 << (slot % 64)) != 0
+    }
+
+    /// Makes `number` the highest and forgets what leaves the span.
+    fn advance(&mut self, highest: i64, number: i64) {
+        if number - highest >= self.span() as i64 {
+            self.restart();
+        } else {
+            for missing in highest + 1..number {
+                self.clear(missing);
+            }
+            self.clear(number);
+        }
+        self.highest = Some(number);
+    }
+
+    #[inline]
+    fn clear(&mut self, number: i64) {
+        let slot = self.slot(number);
+        self.arrived[slot / 64] &= !(1 << (slot % 64));
+        self.block_bytes[slot / BLOCK] -= u64::from(self.bytes[slot]);
+        self.bytes[slot] = 0;
+    }
+
+    #[inline]
+    fn put(&mut self, number: i64, bytes: u32) {
+        let slot = self.slot(number);
+        self.arrived[slot / 64] |= 1 << (slot % 64);
+        self.block_bytes[slot / BLOCK] += u64::from(bytes);
+        self.bytes[slot] = bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+    use std::collections::btree_map::Entry;
+
+    use super::*;
+
+    #[test]
+    fn a_copy_is_a_duplicate_and_the_far_past_is_unknown() {
+        let mut history = History::new(64);
+        assert_eq!(history.arrive(10, 1), Novelty::New);
+        assert_eq!(history.arrive(10, 1), Novelty::Duplicate);
+        assert_eq!(history.arrive(73, 1), Novelty::New);
+        assert_eq!(history.arrive(10, 1), Novelty::Duplicate);
+        assert_eq!(history.arrive(74, 1), Novelty::New);
+        assert_eq!(history.arrive(10, 1), Novelty::BeyondHistory);
+        assert_eq!(history.arrive(11, 1), Novelty::New);
+    }
+
+    #[test]
+    fn a_jump_forgets_everything() {
+        let mut history = History::new(64);
+        history.arrive(1, 100);
+        history.arrive(1 << 40, 7);
+        assert_eq!(history.bytes_above((1 << 40) - 1), Some(7));
+        assert_eq!(history.bytes_above(1), None);
+        assert_eq!(history.arrive((1 << 40) - 63, 1), Novelty::New);
+    }
+
+    proptest! {
+        /// Against a map that forgets nothing, within the span.
+        #[test]
+        fn agrees_with_a_map(numbers in prop::collection::vec((-200i64..600, 0u32..2000), 1..300)) {
+            let mut history = History::new(256);
+            let mut map = BTreeMap::new();
+            for (number, bytes) in numbers {
+                let highest = map.last_key_value().map_or(number, |(&n, _)| n);
+                let expected = if highest - number >= 256 {
+                    Novelty::BeyondHistory
+                } else if let Entry::Vacant(entry) = map.entry(number) {
+                    entry.insert(bytes);
+                    Novelty::New
+                } else {
+                    Novelty::Duplicate
+                };
+                prop_assert_eq!(history.arrive(number, bytes), expected);
+                let above: u64 = map.range(number + 1..).map(|(_, &b)| u64::from(b)).sum();
+                let known = number < highest && highest - number <= 256;
+                prop_assert_eq!(history.bytes_above(number), known.then_some(above));
+            }
+        }
+    }
+}
