@@ -198,7 +198,7 @@ impl LinkWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netlink::{LinkEvent, Netlink};
+    use crate::netlink::{Netlink, links::LinkEvent};
     use crate::testing::in_network_namespace;
     use crate::tun::Tun;
     use std::time::Duration;
