@@ -197,8 +197,9 @@ impl LinkWatch {
 
 #[cfg(test)]
 mod tests {
+    use super::super::links::LinkEvent;
     use super::*;
-    use crate::netlink::{Netlink, links::LinkEvent};
+    use crate::netlink::Netlink;
     use crate::testing::in_network_namespace;
     use crate::tun::Tun;
     use std::time::Duration;
