@@ -18,7 +18,7 @@ impl AsMut<[u8]> for Buffer {
 }
 
 /// A packet within a buffer of the pool.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Stored {
     pub(crate) buffer: u32,
     pub(crate) start: u16,

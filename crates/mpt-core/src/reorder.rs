@@ -17,7 +17,16 @@
 //! better with a late packet than with a lost one) unless the policy says otherwise, but never
 //! twice: one bit for each of the last 65,536 numbers remembers what was delivered.
 //!
-//! The cost is O(1) a packet: releasing `n` numbers was paid for by the `n` that came before.
+//! *Belief.* Anybody can forge a packet, and one packet must not move the window far. A number is
+//! taken at its word when it is less than a window (or 1,024) beyond the highest that is known to
+//! have been sent; to all others [`Reorder::insert`] says [`Verdict::Unbelievable`], and the caller
+//! decides whether it has proof ([`Reorder::believe`], [`Reorder::resync`]).
+//!
+//! *Cost.* O(1) a packet: releasing `n` packets was paid for by the `n` that came before, and what is
+//! missing between them is stepped over 64 numbers at a time.
+
+mod delivered;
+mod slots;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -28,14 +37,20 @@ use crate::control::LatePolicy;
 use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::seq::Seq;
 use crate::time::Time;
+use delivered::Delivered;
+use slots::Slots;
 
 /// Largest window, in sequence numbers.
 pub const MAX_WINDOW: u32 = 32_768;
 
-/// Numbers behind `next` whose fate is remembered, and distance ahead of `next` that is believed
-/// without more proof. The second must exceed any honest skew: 1 Gbit/s of 1400-byte packets over
-/// paths 500 ms apart are 45,000.
+/// Numbers behind `next` whose fate is remembered, and the distance from `next` at which a number
+/// can only be of another numbering. It must exceed any honest skew: 1 Gbit/s of 1400-byte packets
+/// over paths 500 ms apart are 45,000.
 pub const MAX_DISTANCE: u32 = 65_536;
+
+/// However small the window, so many numbers beyond the highest known are believed: paths differ
+/// in delay, and a path may lose some.
+const LEAST_BELIEVED: u32 = 1_024;
 
 /// How the window behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,8 +99,9 @@ pub enum Verdict {
     Duplicate,
     /// It came too late and the policy is to drop.
     LateDropped,
-    /// Its number is [`MAX_DISTANCE`] or more from what is expected: nothing has changed; the
-    /// caller decides whether it believes that, and if so calls [`Reorder::resync`].
+    /// Its number is too far from what is expected to be believed; nothing has changed. A caller
+    /// that has proof calls [`Reorder::believe`] or, for another numbering, [`Reorder::resync`],
+    /// and inserts again.
     Unbelievable,
 }
 
@@ -96,21 +112,17 @@ enum Cause {
     Overflowed,
 }
 
-#[derive(Clone, Copy)]
-struct Slot<T> {
-    item: Option<T>,
-    arrived: Time,
-}
-
 /// A reorder window over packets `T` (a small descriptor). What is released goes to `out`, in order.
 pub struct Reorder<T> {
     config: ReorderConfig,
     /// The number to be delivered next.
     next: Seq,
-    /// One past the highest number known to have been sent. Equal to `next` when nothing is held.
+    /// One past the highest number that arrived or was given up. Equal to `next` when nothing is
+    /// held.
     high: Seq,
-    slots: Box<[Slot<T>]>,
-    held: u32,
+    /// One past the highest number of which the caller knows that it was sent.
+    announced: Seq,
+    slots: Slots<T>,
     /// Held packets by arrival, oldest first; entries below `next` have left already. At most twice
     /// the window: behind a held entry, each number of the window can be entered once.
     arrivals: VecDeque<(Seq, Time)>,
@@ -122,7 +134,7 @@ pub struct Reorder<T> {
     hold_us: Histogram<u64>,
 }
 
-impl<T: Copy> Reorder<T> {
+impl<T: Copy + Default> Reorder<T> {
     /// An empty window that expects `first`.
     #[must_use]
     pub fn new(config: ReorderConfig, first: Seq) -> Self {
@@ -134,8 +146,8 @@ impl<T: Copy> Reorder<T> {
             config,
             next: first,
             high: first,
-            slots: empty_slots(config.window),
-            held: 0,
+            announced: first,
+            slots: Slots::new(config.window),
             arrivals: VecDeque::with_capacity(2 * config.window as usize),
             edges: [first; MAX_PATHS],
             waited_for: PathSet::EMPTY,
@@ -155,12 +167,13 @@ impl<T: Copy> Reorder<T> {
         item: T,
         out: &mut impl FnMut(T),
     ) -> Verdict {
-        if seq == self.next && self.held == 0 {
+        if seq == self.next && self.slots.held() == 0 {
             self.counters.in_order += 1;
-            self.delivered.set(seq, true);
+            self.delivered.set(seq);
             self.next = seq.next();
             self.high = self.next;
-            self.edges[path.index()] = self.next;
+            let edge = &mut self.edges[path.index()];
+            *edge = self.next.later(*edge);
             out(item);
             return Verdict::Taken;
         }
@@ -176,7 +189,7 @@ impl<T: Copy> Reorder<T> {
         out: &mut impl FnMut(T),
     ) -> Verdict {
         let ahead = seq.distance_from(self.next);
-        if ahead.unsigned_abs() >= MAX_DISTANCE {
+        if !self.is_believable(seq) {
             return Verdict::Unbelievable;
         }
         let edge = &mut self.edges[path.index()];
@@ -184,7 +197,7 @@ impl<T: Copy> Reorder<T> {
         if ahead < 0 {
             return self.insert_late(seq, item, out);
         }
-        if self.is_held(seq) {
+        if self.slots.contains(self.next, seq) {
             self.counters.duplicates += 1;
             return Verdict::Duplicate;
         }
@@ -207,17 +220,33 @@ impl<T: Copy> Reorder<T> {
             );
         }
         if seq == self.next {
-            self.delivered.set(seq, true);
+            self.delivered.set(seq);
             self.next = seq.next();
             out(item);
+            self.release_run(now, out);
         } else {
             self.hold(now, seq, item);
         }
-        self.release_run(now, out);
-        if self.held > 0 {
+        if self.slots.held() > 0 {
             self.infer_lost(now, out);
         }
         Verdict::Taken
+    }
+
+    /// Whether one packet with this number is enough to believe it.
+    fn is_believable(&self, seq: Seq) -> bool {
+        let ahead = seq.distance_from(self.next);
+        if ahead < 0 {
+            return ahead > -(MAX_DISTANCE as i32);
+        }
+        let beyond = self.announced.distance_from(self.high);
+        // What was announced further away was announced 2^31 numbers ago.
+        let known = if (0..MAX_DISTANCE as i32).contains(&beyond) {
+            self.announced
+        } else {
+            self.high
+        };
+        seq.distance_from(known) < self.config.window.max(LEAST_BELIEVED) as i32
     }
 
     fn insert_late(&mut self, seq: Seq, item: T, out: &mut impl FnMut(T)) -> Verdict {
@@ -226,7 +255,7 @@ impl<T: Copy> Reorder<T> {
             return Verdict::Duplicate;
         }
         self.counters.late += 1;
-        self.delivered.set(seq, true);
+        self.delivered.set(seq);
         match self.config.late {
             LatePolicy::Deliver => {
                 out(item);
@@ -252,8 +281,19 @@ impl<T: Copy> Reorder<T> {
         }
         let known = &mut self.edges[path.index()];
         *known = edge.later(*known);
+        if edge.is_after(self.high) {
+            self.announced = edge;
+        }
         self.infer_lost(now, out);
         true
+    }
+
+    /// Says that the packet with number `seq` has been sent, however unbelievable it looks. Only for
+    /// numbers less than [`MAX_DISTANCE`] ahead; others ask for [`Reorder::resync`].
+    pub fn believe(&mut self, seq: Seq) {
+        if (0..MAX_DISTANCE as i32).contains(&seq.distance_from(self.next)) {
+            self.announced = seq;
+        }
     }
 
     /// Which paths may still deliver what is missing. A path that is no longer among them stops
@@ -280,7 +320,6 @@ impl<T: Copy> Reorder<T> {
                 break;
             }
             self.advance(now, seq.next(), Cause::TimedOut, out);
-            self.release_run(now, out);
         }
     }
 
@@ -288,7 +327,14 @@ impl<T: Copy> Reorder<T> {
     pub fn begin_at(&mut self, first: Seq) {
         self.next = first;
         self.high = first;
+        self.announced = first;
         self.edges = [first; MAX_PATHS];
+    }
+
+    /// Counts all numbers below the expected one as delivered: what comes late now was sent to
+    /// somebody else, or is a recording.
+    pub fn close_past(&mut self) {
+        self.delivered.set_all();
     }
 
     /// Releases everything and expects `first`: the sender began anew. Numbers below `first` count
@@ -297,7 +343,7 @@ impl<T: Copy> Reorder<T> {
         self.advance(now, self.high, Cause::InferredLost, out);
         self.begin_at(first);
         self.arrivals.clear();
-        self.delivered.0.fill(u64::MAX);
+        self.close_past();
     }
 
     /// Changes the settings; what no longer fits is released.
@@ -307,20 +353,13 @@ impl<T: Copy> Reorder<T> {
             ..config
         };
         let first_that_fits = self.high.plus(config.window.max(1).wrapping_neg());
-        if self.held > 0 && first_that_fits.is_after(self.next) {
+        if self.slots.held() > 0 && first_that_fits.is_after(self.next) {
             self.advance(now, first_that_fits, Cause::Overflowed, out);
-            self.release_run(now, out);
         }
-        let mut slots = empty_slots(config.window);
-        for offset in 0..self.slots.len() as u32 {
-            let seq = self.next.plus(offset);
-            let slot = self.slots[self.index(seq)];
-            if slot.item.is_some() {
-                slots[seq.value() as usize & (slots.len() - 1)] = slot;
-            }
-        }
-        self.slots = slots;
+        let next = self.next;
+        self.slots = self.slots.resized(next, config.window);
         self.config = config;
+        self.arrivals.retain(|&(seq, _)| !next.is_after(seq));
         self.arrivals.reserve(2 * config.window as usize);
     }
 
@@ -339,13 +378,13 @@ impl<T: Copy> Reorder<T> {
     /// Packets held now.
     #[must_use]
     pub fn held(&self) -> u32 {
-        self.held
+        self.slots.held()
     }
 
     /// Missing numbers being waited for now.
     #[must_use]
     pub fn gaps_open(&self) -> u32 {
-        self.high.distance_from(self.next).unsigned_abs() - self.held
+        self.high.distance_from(self.next).unsigned_abs() - self.held()
     }
 
     /// What has happened since the start.
@@ -361,62 +400,38 @@ impl<T: Copy> Reorder<T> {
     }
 
     fn hold(&mut self, now: Time, seq: Seq, item: T) {
-        let index = self.index(seq);
-        self.slots[index] = Slot {
-            item: Some(item),
-            arrived: now,
-        };
-        self.held += 1;
-        self.counters.held_max = self.counters.held_max.max(self.held);
-        while self
-            .arrivals
-            .front()
-            .is_some_and(|&(seq, _)| self.next.is_after(seq))
-        {
-            self.arrivals.pop_front();
-        }
+        self.slots.put(seq, item, now);
+        self.counters.held_max = self.counters.held_max.max(self.slots.held());
+        // Drops what has left, so that the queue stays short.
+        self.oldest_held();
         self.arrivals.push_back((seq, now));
     }
 
     /// Delivers what stands directly at `next`.
     fn release_run(&mut self, now: Time, out: &mut impl FnMut(T)) {
-        while self.held > 0 && self.release_one(now, out) {}
+        while let Some((item, arrived)) = self.slots.take(self.next) {
+            let held_for = now.since(arrived);
+            self.hold_us
+                .saturating_record(u64::try_from(held_for.as_micros()).unwrap_or(u64::MAX));
+            self.delivered.set(self.next);
+            self.next = self.next.next();
+            out(item);
+        }
     }
 
-    /// Delivers the packet at `next` if it is held, and steps over it.
-    fn release_one(&mut self, now: Time, out: &mut impl FnMut(T)) -> bool {
-        let index = self.index(self.next);
-        let Some(item) = self.slots[index].item.take() else {
-            return false;
-        };
-        let held_for = now.since(self.slots[index].arrived);
-        self.hold_us
-            .saturating_record(u64::try_from(held_for.as_micros()).unwrap_or(u64::MAX));
-        self.held -= 1;
-        self.delivered.set(self.next, true);
-        self.next = self.next.next();
-        out(item);
-        true
-    }
-
-    /// Gives up what is missing below `target` and delivers what is held there.
+    /// Gives up what is missing below `target` and delivers what is held there, and directly behind.
     fn advance(&mut self, now: Time, target: Seq, cause: Cause, out: &mut impl FnMut(T)) {
         if target.is_after(self.high) {
             self.raise_high(target);
         }
         let mut given_up = 0;
-        while self.held > 0 && target.is_after(self.next) {
-            if !self.release_one(now, out) {
-                self.delivered.set(self.next, false);
-                self.next = self.next.next();
-                given_up += 1;
-            }
-        }
-        let rest = target.distance_from(self.next);
-        if rest > 0 {
-            self.delivered.forget(self.next, rest.unsigned_abs());
-            given_up += u64::from(rest.unsigned_abs());
-            self.next = target;
+        while target.is_after(self.next) {
+            let below = target.distance_from(self.next).unsigned_abs();
+            let missing = self.slots.missing_from(self.next, below);
+            self.delivered.clear(self.next, missing);
+            self.next = self.next.plus(missing);
+            given_up += u64::from(missing);
+            self.release_run(now, out);
         }
         match cause {
             Cause::InferredLost => self.counters.gaps_inferred_lost += given_up,
@@ -433,7 +448,6 @@ impl<T: Copy> Reorder<T> {
             .reduce(|a, b| if a.is_after(b) { b } else { a });
         if let Some(frontier) = frontier.filter(|frontier| frontier.is_after(self.next)) {
             self.advance(now, frontier, Cause::InferredLost, out);
-            self.release_run(now, out);
         }
     }
 
@@ -451,65 +465,6 @@ impl<T: Copy> Reorder<T> {
         }
         None
     }
-
-    fn is_held(&self, seq: Seq) -> bool {
-        let within = seq.distance_from(self.next).unsigned_abs() < self.slots.len() as u32;
-        within && self.slots[self.index(seq)].item.is_some()
-    }
-
-    fn index(&self, seq: Seq) -> usize {
-        seq.value() as usize & (self.slots.len() - 1)
-    }
-}
-
-/// One bit for each of the last [`MAX_DISTANCE`] numbers: was it delivered?
-struct Delivered(Box<[u64; (MAX_DISTANCE / 64) as usize]>);
-
-impl Delivered {
-    fn new() -> Self {
-        Delivered(Box::new([0; (MAX_DISTANCE / 64) as usize]))
-    }
-
-    #[inline]
-    fn set(&mut self, seq: Seq, delivered: bool) {
-        let (word, bit) = Delivered::place(seq);
-        self.0[word] = (self.0[word] & !(1 << bit)) | (u64::from(delivered) << bit);
-    }
-
-    #[inline]
-    fn get(&self, seq: Seq) -> bool {
-        let (word, bit) = Delivered::place(seq);
-        self.0[word] >> bit & 1 == 1
-    }
-
-    /// Clears `count` bits from `from` on.
-    fn forget(&mut self, from: Seq, count: u32) {
-        if count >= MAX_DISTANCE {
-            self.0.fill(0);
-            return;
-        }
-        for step in 0..count {
-            self.set(from.plus(step), false);
-        }
-    }
-
-    #[inline]
-    fn place(seq: Seq) -> (usize, u32) {
-        let at = seq.value() % MAX_DISTANCE;
-        ((at / 64) as usize, at % 64)
-    }
-}
-
-fn empty_slots<T: Copy>(window: u32) -> Box<[Slot<T>]> {
-    let slots = window.max(1).next_power_of_two() as usize;
-    vec![
-        Slot {
-            item: None,
-            arrived: Time::ZERO
-        };
-        slots
-    ]
-    .into_boxed_slice()
 }
 
 /// Up to a minute, in microseconds, to two significant digits: a few KiB.
@@ -517,3 +472,6 @@ fn hold_time_histogram() -> Histogram<u64> {
     Histogram::new_with_max(60_000_000, 2)
         .unwrap_or_else(|_| unreachable!("constant bounds that the library accepts"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,5 +7,8 @@
 pub mod delay;
 pub mod link;
 pub mod loss;
+pub mod packet;
+pub mod pair;
 pub mod rng;
+pub mod source;
 pub mod stream;

@@ -259,6 +259,12 @@ impl Path {
         }
     }
 
+    /// Whether echoes come, in service or not.
+    pub(crate) fn is_answered(&self, now: Time) -> bool {
+        self.last_echo
+            .is_some_and(|at| now.since(at) < self.config.dead_after)
+    }
+
     /// When the state may change by the passing of time alone.
     pub(crate) fn state_deadline(&self, now: Time) -> Option<Time> {
         let dead_after = self.config.dead_after;
@@ -369,7 +375,7 @@ impl Path {
         self.loss_at_peer_ppm = message.loss_ppm;
         self.loss.sample(message.tx_packets, self.rx_packets);
         self.one_way
-            .sample(now.as_nanos() as i64 - message.sent.as_nanos() as i64);
+            .sample(now.as_nanos().wrapping_sub(message.sent.as_nanos()) as i64);
     }
 
     /// Forgets what belonged to the peer's former session.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::session::{Jump, Peer};
+use super::session::{Jump, Peer, Where};
 use super::{Shared, Transmit, TunnelConfig};
 use crate::buffer::{Buffer, Pool, Stored};
 use crate::drops::{Drop, Drops};
@@ -18,7 +18,7 @@ use crate::path::{
     DownReason, MAX_PATHS, Path, PathConfig, PathId, PathSet, PathState, Unreachable,
 };
 use crate::probe::{Echo, MESSAGE_BYTES, Message};
-use crate::reorder::{Reorder, ReorderConfig, ReorderCounters, Verdict};
+use crate::reorder::{MAX_DISTANCE, Reorder, ReorderConfig, ReorderCounters, Verdict};
 use crate::seq::Seq;
 use crate::time::{Time, earliest};
 
@@ -34,8 +34,10 @@ const MAX_EVENTS_QUEUED: usize = 64;
 const STRANGE_SESSION_INTERVAL: Duration = Duration::from_millis(20);
 /// After this long a path is tried again with its full MTU (RFC 1191 §6.3).
 const PATH_MTU_EXPIRES: Duration = Duration::from_secs(600);
-/// No path MTU lower than this is believed (RFC 791: every host takes 576 bytes).
-const LEAST_MTU: u16 = 552;
+/// No lower MTU of a link is believed than Linux believes (`min_pmtu`) or than RFC 8200 §5 allows:
+/// anybody can send ICMP errors.
+const LEAST_LINK_MTU_V4: u32 = 552;
+const LEAST_LINK_MTU_V6: u32 = 1280;
 
 /// A datagram as it was received.
 #[derive(Debug)]
@@ -103,8 +105,11 @@ pub struct Inbound {
     drops: Drops,
     pub(super) rx_packets: u64,
     pub(super) rx_bytes: u64,
+    control_packets: u64,
     jitter: u64,
-    /// No path's state changes by time alone before this; `None` asks for a look.
+    /// Something happened that may change a path's state.
+    unsettled: bool,
+    /// No path's state changes by time alone before this.
     next_settle: Option<Time>,
 }
 
@@ -141,7 +146,9 @@ impl Inbound {
             drops: Drops::default(),
             rx_packets: 0,
             rx_bytes: 0,
+            control_packets: 0,
             jitter: config.session | 1,
+            unsettled: true,
             next_settle: None,
         }
     }
@@ -204,10 +211,13 @@ impl Inbound {
         if known.config.remote.ip() != to.ip() {
             return;
         }
-        let overhead = outer_overhead(to) + self.gre_len() as u32;
-        let mtu = link_mtu
-            .saturating_sub(overhead)
-            .clamp(u32::from(LEAST_MTU), 65_535) as u16;
+        let (overhead, least) = if to.is_ipv4() {
+            (20 + 8, LEAST_LINK_MTU_V4)
+        } else {
+            (40 + 8, LEAST_LINK_MTU_V6)
+        };
+        let inner = link_mtu.max(least) - overhead - self.gre_len() as u32;
+        let mtu = u16::try_from(inner).unwrap_or(u16::MAX);
         if mtu < self.mtu_of(path) {
             self.path_mtu[path.index()] = Some((mtu, now));
             self.publish_mtu();
@@ -244,13 +254,13 @@ impl Inbound {
             }) => {
                 if let Some(path) = &mut self.paths[datagram.path.index()] {
                     if !path.is_waited_for(now) {
-                        self.next_settle = None;
+                        self.unsettled = true;
                     }
                     path.heard = Some(now);
                 }
                 if self.peer.notice_silence(now) {
                     self.event(Event::PeerStoppedProbing);
-                    self.next_settle = None;
+                    self.unsettled = true;
                 }
                 let packet = Stored {
                     buffer: self.pool.keep(datagram.buffer),
@@ -260,7 +270,7 @@ impl Inbound {
                 self.handle_packet(now, datagram.path, sequence, packet);
             }
         }
-        if self.next_settle.is_none_or(|at| at <= now) {
+        if self.unsettled || self.next_settle.is_some_and(|at| at <= now) {
             self.settle(now);
         }
     }
@@ -320,26 +330,28 @@ impl Inbound {
             return;
         };
         let out = &mut |packet| self.ready.queue.push_back(packet);
-        if self.peer.is_first_packet() && seq.value() >= self.reorder.config().window {
+        if self.peer.is_first() && seq.value() >= self.reorder.config().window {
             self.reorder.begin_at(seq);
         }
-        let why = match self.reorder.insert(now, path, seq, packet, out) {
-            Verdict::Taken => return,
+        let mut verdict = self.reorder.insert(now, path, seq, packet, out);
+        if let Some(whither) = whither(seq, self.reorder.next_expected(), verdict)
+            && self.peer.consider_jump(now, path, seq, whither) == Jump::Believed
+        {
+            match whither {
+                Where::Ahead => self.reorder.believe(seq),
+                Where::FarAhead | Where::Behind => self.reorder.resync(now, seq, out),
+            }
+            verdict = self.reorder.insert(now, path, seq, packet, out);
+        }
+        let why = match verdict {
+            Verdict::Taken => {
+                self.peer.fits(path);
+                return;
+            }
             Verdict::Duplicate => Drop::Duplicate,
             Verdict::LateDropped => Drop::Late,
-            Verdict::Unbelievable => match self.peer.consider_jump(seq) {
-                Jump::Believed => {
-                    self.reorder.resync(now, seq, out);
-                    match self.reorder.insert(now, path, seq, packet, out) {
-                        Verdict::Taken => return,
-                        Verdict::Duplicate | Verdict::LateDropped | Verdict::Unbelievable => {
-                            Drop::Jump
-                        }
-                    }
-                }
-                Jump::Refused if self.reorder.next_expected().is_after(seq) => Drop::Stale,
-                Jump::Refused => Drop::Jump,
-            },
+            Verdict::Unbelievable if self.reorder.next_expected().is_after(seq) => Drop::Stale,
+            Verdict::Unbelievable => Drop::Jump,
         };
         self.drops.count(why, 1);
         self.pool.free(packet.buffer);
@@ -351,6 +363,10 @@ impl Inbound {
         };
         let fresh_echo = known.fresh_echo(self.session, message.echo);
         if self.peer.session() != Some(message.session) {
+            if self.peer.is_former(message.session) {
+                self.drops.count(Drop::StaleControl, 1);
+                return;
+            }
             if fresh_echo.is_none() {
                 self.drops.count(Drop::StaleControl, 1);
                 self.answer_strange_session(now, path, message);
@@ -365,12 +381,13 @@ impl Inbound {
             self.drops.count(Drop::StaleControl, 1);
             return;
         }
+        self.control_packets += 1;
         known.heard = Some(now);
         known.learn(now, message, fresh_echo);
         self.peer.heard(now);
-        self.follow_watermark(now, path, message.next_seq);
+        self.follow_watermark(now, path, message.next_seq, fresh_echo.is_some());
         if message.reply_wanted {
-            self.send_message(now, path, self.newest(path), false);
+            self.send_probe(now, path, false);
         }
         self.settle(now);
     }
@@ -386,6 +403,7 @@ impl Inbound {
                 sent: message.sent,
                 received: now,
             };
+            // Besides the probes, not instead of one: else strangers could silence us toward our peer.
             self.send_message(now, path, Some(echo), true);
         }
     }
@@ -395,21 +413,33 @@ impl Inbound {
         for path in self.paths.iter_mut().flatten() {
             path.forget_peer();
         }
-        if restarted {
-            let out = &mut |packet| self.ready.queue.push_back(packet);
-            self.reorder.resync(now, message.next_seq, out);
-        }
+        self.begin_numbering(now, message.next_seq, restarted);
         self.event(Event::PeerSession {
             session: message.session,
             restarted,
         });
     }
 
-    fn follow_watermark(&mut self, now: Time, path: PathId, watermark: Seq) {
+    /// A session has proved itself and sends `next_seq` next. What came before that proof may have
+    /// been a recording.
+    fn begin_numbering(&mut self, now: Time, next_seq: Seq, restarted: bool) {
         let out = &mut |packet| self.ready.queue.push_back(packet);
-        if self.peer.is_first_packet() {
-            self.reorder.begin_at(watermark);
-        } else if !self.reorder.announce(now, path, watermark, out)
+        let first_heard = self.peer.is_first();
+        let began_lately = next_seq.value() < self.reorder.config().window;
+        let distance = next_seq.distance_from(self.reorder.next_expected());
+        let is_elsewhere = distance.unsigned_abs() >= MAX_DISTANCE;
+        if restarted || is_elsewhere || first_heard && !began_lately {
+            self.reorder.resync(now, next_seq, out);
+        } else if !began_lately {
+            // It is we who began anew: what is old went to our former self.
+            self.reorder.close_past();
+        }
+    }
+
+    fn follow_watermark(&mut self, now: Time, path: PathId, watermark: Seq, proven: bool) {
+        let out = &mut |packet| self.ready.queue.push_back(packet);
+        if !self.reorder.announce(now, path, watermark, out)
+            && proven
             && self.peer.consider_watermark(watermark) == Jump::Believed
         {
             self.reorder.resync(now, watermark, out);
@@ -440,36 +470,39 @@ impl Inbound {
                 .as_ref()
                 .is_some_and(|path| path.next_probe <= now);
             if due {
-                self.send_message(now, path, self.newest(path), true);
+                self.send_probe(now, path, true);
                 self.sample_rates(now, path);
             }
         }
         self.expire_path_mtu(now);
     }
 
-    fn newest(&self, path: PathId) -> Option<Echo> {
-        self.paths[path.index()].as_ref().and_then(Path::newest)
-    }
-
-    fn send_message(&mut self, now: Time, id: PathId, echo: Option<Echo>, reply_wanted: bool) {
+    /// Sends the peer a probe or the answer to one, and sets when the next probe is due.
+    fn send_probe(&mut self, now: Time, id: PathId, reply_wanted: bool) {
         let leads = self.peer.session().is_none_or(|peer| self.session > peer);
         let jitter = self.next_jitter();
         let Some(path) = &mut self.paths[id.index()] else {
             return;
         };
         // The end with the higher session probes; the other probes only when that one falls silent,
-        // or when the path is not up and both must find out.
-        let steady = path.state == PathState::Up && !leads;
-        let interval = if steady {
+        // or when no echo comes and both must find out.
+        let interval = if path.is_answered(now) && !leads {
             path.config.keepalive * 3 / 2
         } else {
             path.config.keepalive
         };
         path.next_probe = now + interval.mul_f64(jitter);
+        let echo = path.newest();
+        self.send_message(now, id, echo, reply_wanted);
+    }
+
+    fn send_message(&mut self, now: Time, id: PathId, echo: Option<Echo>, reply_wanted: bool) {
+        let Some(path) = &mut self.paths[id.index()] else {
+            return;
+        };
         if self.messages.len() >= MAX_MESSAGES_QUEUED {
             return;
         }
-
         let header = Header {
             key: self.key,
             sequence: None,
@@ -596,6 +629,7 @@ impl Inbound {
             next = earliest(next, path.state_deadline(now));
         }
         self.next_settle = next;
+        self.unsettled = false;
         self.shared
             .usable
             .store(u32::from(usable.bits()), Ordering::Relaxed);
@@ -667,6 +701,13 @@ impl Inbound {
         &self.drops
     }
 
+    /// Control messages that were believed. With the packets for the TUN, what the reorder window
+    /// holds and the drops, they are all datagrams that were handed in.
+    #[must_use]
+    pub fn control_packets(&self) -> u64 {
+        self.control_packets
+    }
+
     /// What happened in the reorder window.
     #[must_use]
     pub fn reorder_counters(&self) -> &ReorderCounters {
@@ -683,6 +724,19 @@ enum Content {
     },
 }
 
+/// Where a packet asks the window to go: beyond what it believes, or, when it was delivered before,
+/// perhaps to the beginning.
+fn whither(seq: Seq, expected: Seq, verdict: Verdict) -> Option<Where> {
+    let ahead = seq.distance_from(expected);
+    match verdict {
+        Verdict::Taken | Verdict::LateDropped => None,
+        Verdict::Duplicate => (ahead < 0).then_some(Where::Behind),
+        Verdict::Unbelievable if ahead < 0 => Some(Where::Behind),
+        Verdict::Unbelievable if ahead < MAX_DISTANCE as i32 => Some(Where::Ahead),
+        Verdict::Unbelievable => Some(Where::FarAhead),
+    }
+}
+
 fn drop_for(error: GreError) -> Drop {
     match error {
         GreError::Truncated | GreError::Version(_) | GreError::ReservedBits => Drop::BadGre,
@@ -695,11 +749,6 @@ fn drop_for(error: GreError) -> Drop {
 /// Address and port are the same; IPv6 flow labels and scopes aside.
 fn is_same_peer(remote: SocketAddr, from: SocketAddr) -> bool {
     remote.ip() == from.ip() && remote.port() == from.port()
-}
-
-/// Outer IP and UDP headers, in bytes.
-fn outer_overhead(to: SocketAddr) -> u32 {
-    if to.is_ipv4() { 28 } else { 48 }
 }
 
 fn buffer_bytes_for(mtu: u16) -> usize {

@@ -4,15 +4,23 @@
 //!
 //! One that probes has a session, random and new at each start. A new session is believed only when
 //! its message echoes a message that we sent a moment ago, so that a recording cannot pass for a
-//! restart; then numbering begins anew where that message says. Within a session, only a probe's
-//! watermark moves the window far, and only when the next probe agrees; never a data packet.
+//! restart; then numbering begins anew where that message says. A session that was replaced never
+//! comes back: what is still under way of it is not a restart. Within a session, only a probe's
+//! watermark moves the window to another place, and only when it comes with a fresh echo and the next
+//! one agrees.
 //!
 //! One that does not probe (the kernel's GRE, the MPT-GRE software) can show a restart only by its
 //! numbers. As RFC 3550 A.1 does, a jump is believed after several packets in a row that fit each
-//! other.
+//! other: in a row on one path, since paths differ in delay. Going back is going back to the
+//! beginning, as a sender does that starts anew (RFC 2890 §2.2); other old numbers are a recording.
+//!
+//! Either kind may lose more packets than the window believes at once. Such a jump ahead, still
+//! within the same numbering, is believed after as many packets in a row, though not right after a
+//! restart, when what is under way from before looks just like it.
 
 use std::time::Duration;
 
+use crate::path::{MAX_PATHS, PathId};
 use crate::seq::Seq;
 use crate::time::Time;
 
@@ -24,17 +32,42 @@ const CONFIRMATION_STRIDE: i32 = 1024;
 /// probe.
 const PROBES_EXPECTED_WITHIN: Duration = Duration::from_secs(10);
 
+/// How long packets of a former session may be under way.
+const FORMER_UNDER_WAY: Duration = Duration::from_secs(1);
+
 /// What is known of the peer.
 #[derive(Debug, Default)]
 pub(super) struct Peer {
     session: Option<u64>,
+    /// The session that the present one replaced.
+    former: Option<u64>,
+    /// When the present session took its place.
+    replaced: Option<Time>,
     last_message: Time,
-    /// Whether any sequence number has been accepted yet.
+    /// Whether the numbering is known.
     started: bool,
-    /// The last of the packets that ask for a jump, and how many there were in a row.
-    candidate: Option<(Seq, u32)>,
+    /// The packets on each path that ask for a jump.
+    candidates: [Option<Candidate>; MAX_PATHS],
     /// A watermark that was too far away to be believed alone.
     far_watermark: Option<Seq>,
+}
+
+/// Unbelievable packets in a row that fit each other.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    last: Seq,
+    packets: u32,
+}
+
+/// Where an unbelievable number lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Where {
+    /// Ahead, in the same numbering.
+    Ahead,
+    /// Far ahead: of another numbering, or after a very long silence.
+    FarAhead,
+    /// Behind: old, or the sender began anew.
+    Behind,
 }
 
 /// What a packet with an unbelievable number is.
@@ -42,7 +75,7 @@ pub(super) struct Peer {
 pub(super) enum Jump {
     /// Not believed: drop it.
     Refused,
-    /// Confirmed: numbering goes on from this packet.
+    /// Confirmed: numbering goes on from here.
     Believed,
 }
 
@@ -61,16 +94,26 @@ impl Peer {
         self.last_message = now;
     }
 
+    /// Whether this session is one that was replaced.
+    pub(super) fn is_former(&self, session: u64) -> bool {
+        self.former == Some(session)
+    }
+
     /// A session proved itself. Returns whether it replaces another one.
     pub(super) fn begin(&mut self, now: Time, session: u64) -> bool {
         self.last_message = now;
-        self.candidate = None;
+        self.candidates = [None; MAX_PATHS];
         self.far_watermark = None;
-        self.session.replace(session).is_some()
+        let before = self.session.replace(session);
+        if before.is_some() {
+            self.former = before;
+            self.replaced = Some(now);
+        }
+        before.is_some()
     }
 
-    /// A data packet arrived. Returns whether it is the very first, which sets the numbering.
-    pub(super) fn is_first_packet(&mut self) -> bool {
+    /// Something arrived that says where numbering is. Returns whether it is the very first.
+    pub(super) fn is_first(&mut self) -> bool {
         !std::mem::replace(&mut self.started, true)
     }
 
@@ -85,27 +128,50 @@ impl Peer {
         replaced
     }
 
-    /// A data packet has a number that the window does not believe.
-    pub(super) fn consider_jump(&mut self, seq: Seq) -> Jump {
-        if self.probes() {
+    /// A packet with a believable number arrived on the path: what asked for a jump before was not
+    /// in a row.
+    #[inline]
+    pub(super) fn fits(&mut self, path: PathId) {
+        self.candidates[path.index()] = None;
+    }
+
+    /// A data packet has a number that the window does not believe, or knows already.
+    pub(super) fn consider_jump(
+        &mut self,
+        now: Time,
+        path: PathId,
+        seq: Seq,
+        whither: Where,
+    ) -> Jump {
+        let possible = match whither {
+            Where::Ahead => self
+                .replaced
+                .is_none_or(|at| now.since(at) >= FORMER_UNDER_WAY),
+            Where::FarAhead | Where::Behind => !self.probes(),
+        };
+        if !possible {
             return Jump::Refused;
         }
-        let confirmed = match self.candidate {
-            Some((last, times)) if (1..=CONFIRMATION_STRIDE).contains(&seq.distance_from(last)) => {
-                times + 1
+        let candidate = &mut self.candidates[path.index()];
+        let packets = match *candidate {
+            Some(Candidate { last, packets })
+                if (1..=CONFIRMATION_STRIDE).contains(&seq.distance_from(last)) =>
+            {
+                packets + 1
             }
+            _ if whither == Where::Behind && seq.value() > CONFIRMATION_STRIDE as u32 => 0,
             _ => 1,
         };
-        if confirmed < CONFIRMATIONS {
-            self.candidate = Some((seq, confirmed));
+        *candidate = (packets > 0).then_some(Candidate { last: seq, packets });
+        if packets < CONFIRMATIONS {
             return Jump::Refused;
         }
-        self.candidate = None;
+        self.candidates = [None; MAX_PATHS];
         Jump::Believed
     }
 
-    /// A watermark of the known session is too far away. Believed when the one before was so too,
-    /// and not ahead of it.
+    /// A watermark of the known session, with a fresh echo, is too far away. Believed when the one
+    /// before was so too, and not ahead of it.
     pub(super) fn consider_watermark(&mut self, watermark: Seq) -> Jump {
         match self.far_watermark.take() {
             Some(before) if !before.is_after(watermark) => Jump::Believed,
@@ -121,28 +187,68 @@ impl Peer {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_jump_without_probes_needs_packets_in_a_row() {
-        let mut peer = Peer::default();
-        for (seq, verdict) in [
-            (1_000_000, Jump::Refused),
-            (1_000_001, Jump::Refused),
-            (1_000_001, Jump::Refused), // a replay does not confirm
-            (1_000_002, Jump::Refused),
-            (1_000_003, Jump::Refused),
-            (1_000_010, Jump::Believed),
-        ] {
-            assert_eq!(peer.consider_jump(Seq::new(seq)), verdict, "{seq}");
-        }
+    /// The verdicts on `packets`, path and number.
+    fn verdicts(peer: &mut Peer, whither: Where, packets: &[(usize, u32)]) -> Vec<bool> {
+        let verdict = |&(path, seq): &(usize, u32)| {
+            let path = PathId::new(path).unwrap();
+            peer.consider_jump(Time::ZERO, path, Seq::new(seq), whither) == Jump::Believed
+        };
+        packets.iter().map(verdict).collect()
     }
 
     #[test]
-    fn data_of_a_peer_that_probes_never_jump() {
+    fn a_jump_without_probes_needs_packets_in_a_row() {
+        let million = 1_000_000;
+        let packets = [0, 1, 1, 2, 3, 10].map(|n| (0, million + n)); // a replay confirms nothing
+        let believed = verdicts(&mut Peer::default(), Where::FarAhead, &packets);
+        assert_eq!(believed, [false, false, false, false, false, true]);
+    }
+
+    #[test]
+    fn in_a_row_is_on_one_path() {
+        let packets = [
+            (0, 500),
+            (1, 90),
+            (0, 501),
+            (1, 91),
+            (0, 502),
+            (1, 92),
+            (0, 503),
+        ];
+        let believed = verdicts(&mut Peer::default(), Where::Behind, &packets);
+        assert_eq!(believed, [false, false, false, false, false, false, true]);
+        let mut peer = Peer::default();
+        verdicts(&mut peer, Where::Behind, &packets[..5]);
+        peer.fits(PathId::new(0).unwrap());
+        assert_eq!(verdicts(&mut peer, Where::Behind, &packets[6..]), [false]);
+    }
+
+    #[test]
+    fn going_back_is_going_back_to_the_beginning() {
+        let packets: Vec<_> = (0..100).map(|n| (0, 5000 + n)).collect();
+        let believed = verdicts(&mut Peer::default(), Where::Behind, &packets);
+        assert!(!believed.contains(&true));
+    }
+
+    #[test]
+    fn data_of_a_peer_that_probes_never_leave_the_numbering() {
         let mut peer = Peer::default();
         peer.begin(Time::ZERO, 7);
-        for seq in 0..100 {
-            assert_eq!(peer.consider_jump(Seq::new(1_000_000 + seq)), Jump::Refused);
+        let packets: Vec<_> = (0..100).map(|n| (0, n)).collect();
+        for whither in [Where::FarAhead, Where::Behind] {
+            assert!(!verdicts(&mut peer, whither, &packets).contains(&true));
         }
+        assert!(verdicts(&mut peer, Where::Ahead, &packets).contains(&true));
+    }
+
+    #[test]
+    fn what_is_under_way_of_a_former_session_moves_nothing() {
+        let mut peer = Peer::default();
+        peer.begin(Time::ZERO, 7);
+        peer.begin(Time::ZERO, 8);
+        let packets: Vec<_> = (0..100).map(|n| (0, 5000 + n)).collect();
+        assert!(!verdicts(&mut peer, Where::Ahead, &packets).contains(&true));
+        assert!(peer.is_former(7) && !peer.is_former(8));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::control::{HoldTimes, PathStatus, ReorderStatus, TunnelStatus};
 use crate::path::PathId;
 
 /// Delay differences below this are noise, in nanoseconds.
-const NOISE_NS: i64 = 500_000;
+const NOISE_NS: u64 = 500_000;
 /// Rates below this are no traffic worth sizing a window for, in bits a second.
 const NO_TRAFFIC_BPS: u64 = 100_000;
 
@@ -47,7 +47,7 @@ impl Inbound {
             .one_way
             .ns()
             .zip(self.least_one_way_ns())
-            .map(|(ns, least)| (ns - least) as u64 / 1000);
+            .map(|(ns, least)| ns.abs_diff(least) / 1000);
         (status.tx_bps, status.rx_bps) = (path.tx_rate.bps(), path.rx_rate.bps());
         status.mtu = u32::from(self.mtu_of(id));
     }
@@ -96,7 +96,8 @@ impl Inbound {
         let (packets, bytes) = carrying().fold((0, 0), |(packets, bytes), path| {
             (packets + path.rx_packets, bytes + path.rx_bytes)
         });
-        let difference = carrying().filter_map(|path| path.one_way.ns()).max()? - least;
+        let latest = carrying().filter_map(|path| path.one_way.ns()).max()?;
+        let difference = latest.abs_diff(least);
         if rate < NO_TRAFFIC_BPS || bytes == 0 || difference < NOISE_NS {
             return None;
         }

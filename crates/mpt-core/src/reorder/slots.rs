@@ -1,0 +1,134 @@
+//! The slots of the window: where packets are held, by number modulo the slots, and one bit for each
+//! that says whether it is taken. The bits let a gap be stepped over 64 numbers at a time, so that
+//! a wide gap costs no more than a narrow one.
+
+use crate::seq::Seq;
+use crate::time::Time;
+
+#[derive(Clone, Copy, Default)]
+struct Slot<T> {
+    item: T,
+    arrived: Time,
+}
+
+/// A power of two of slots, at least one word of bits.
+pub(super) struct Slots<T> {
+    slots: Box<[Slot<T>]>,
+    taken: Box<[u64]>,
+    held: u32,
+}
+
+impl<T: Copy + Default> Slots<T> {
+    pub(super) fn new(window: u32) -> Slots<T> {
+        let count = window.max(64).next_power_of_two() as usize;
+        Slots {
+            slots: vec![Slot::default(); count].into_boxed_slice(),
+            taken: vec![0; count / 64].into_boxed_slice(),
+            held: 0,
+        }
+    }
+
+    /// Packets held.
+    #[inline]
+    pub(super) fn held(&self) -> u32 {
+        self.held
+    }
+
+    /// Whether `seq` is held, in a window that begins at `next`.
+    #[inline]
+    pub(super) fn contains(&self, next: Seq, seq: Seq) -> bool {
+        let within = (seq.distance_from(next).unsigned_abs() as usize) < self.slots.len();
+        let index = self.index(seq);
+        within && self.taken[index / 64] >> (index % 64) & 1 == 1
+    }
+
+    /// Holds a packet in a slot that is free.
+    #[inline]
+    pub(super) fn put(&mut self, seq: Seq, item: T, arrived: Time) {
+        let index = self.index(seq);
+        debug_assert!(self.taken[index / 64] >> (index % 64) & 1 == 0);
+        self.slots[index] = Slot { item, arrived };
+        self.taken[index / 64] |= 1 << (index % 64);
+        self.held += 1;
+    }
+
+    /// Takes the packet `seq`, the first of the window, and when it arrived, if it is held.
+    #[inline]
+    pub(super) fn take(&mut self, seq: Seq) -> Option<(T, Time)> {
+        let index = self.index(seq);
+        let word = &mut self.taken[index / 64];
+        if *word >> (index % 64) & 1 == 0 {
+            return None;
+        }
+        *word &= !(1 << (index % 64));
+        self.held -= 1;
+        let slot = &self.slots[index];
+        Some((slot.item, slot.arrived))
+    }
+
+    /// How many numbers from `seq`, the first of the window, are not held; at most `limit`.
+    pub(super) fn missing_from(&self, seq: Seq, limit: u32) -> u32 {
+        if self.held == 0 {
+            return limit;
+        }
+        let index = self.index(seq);
+        let words = self.taken.len();
+        let first = self.taken[index / 64] >> (index % 64);
+        if first != 0 {
+            return first.trailing_zeros().min(limit);
+        }
+        let mut missing = 64 - (index % 64) as u32;
+        // Something is held, at the latest in the low bits of the word that this began with.
+        for step in 1..=words {
+            let word = self.taken[(index / 64 + step) % words];
+            if word != 0 || missing >= limit {
+                missing += word.trailing_zeros();
+                break;
+            }
+            missing += 64;
+        }
+        missing.min(limit)
+    }
+
+    /// The same packets in the slots for another window, which must hold them all.
+    pub(super) fn resized(&self, next: Seq, window: u32) -> Slots<T> {
+        let mut resized = Slots::new(window);
+        for offset in 0..self.slots.len() as u32 {
+            let seq = next.plus(offset);
+            if self.contains(next, seq) {
+                let slot = &self.slots[self.index(seq)];
+                resized.put(seq, slot.item, slot.arrived);
+            }
+        }
+        resized
+    }
+
+    #[inline]
+    fn index(&self, seq: Seq) -> usize {
+        seq.value() as usize & (self.slots.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn counts_what_is_missing(
+            window in 1..300u32,
+            next: u32,
+            offset in 0..300u32,
+            limit in 0..100_000u32,
+        ) {
+            let (next, offset) = (Seq::new(next), offset % window);
+            let mut slots = Slots::new(window);
+            prop_assert_eq!(slots.missing_from(next, limit), limit);
+            slots.put(next.plus(offset), 1u32, Time::ZERO);
+            prop_assert_eq!(slots.missing_from(next, limit), offset.min(limit));
+            let resized = slots.resized(next, window * 3);
+            prop_assert_eq!(resized.missing_from(next, limit), offset.min(limit));
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Inner packets: IPv4 and IPv6 with UDP, each with a number in its payload by which a test knows
+//! it again.
+
+use mpt_core::checksum::{Sum, pseudo_v4, pseudo_v6};
+use mpt_core::ip::{IPV4_HEADER, IPV6_HEADER, Packet, Version, protocol};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+const UDP_HEADER: usize = 8;
+
+/// What an inner packet looks like.
+#[derive(Debug, Clone, Copy)]
+pub struct Inner {
+    /// IPv4 or IPv6.
+    pub version: Version,
+    /// Length of the whole packet, in bytes. What has no room for the number is made longer.
+    pub len: usize,
+    /// TOS or Traffic Class.
+    pub tos: u8,
+    /// IPv4's DF bit.
+    pub dont_fragment: bool,
+}
+
+impl Default for Inner {
+    /// IPv4, 1000 bytes, DF.
+    fn default() -> Self {
+        Inner {
+            version: Version::V4,
+            len: 1000,
+            tos: 0,
+            dont_fragment: true,
+        }
+    }
+}
+
+impl Inner {
+    /// As the default, of this length.
+    #[must_use]
+    pub fn of_len(len: usize) -> Inner {
+        Inner {
+            len,
+            ..Inner::default()
+        }
+    }
+
+    /// The packet with number `id`; all checksums are right.
+    #[must_use]
+    pub fn packet(&self, id: u64) -> Vec<u8> {
+        let header_len = match self.version {
+            Version::V4 => IPV4_HEADER,
+            Version::V6 => IPV6_HEADER,
+        };
+        let len = self.len.max(header_len + UDP_HEADER + 8);
+        let udp_len = (len - header_len) as u16;
+        let mut packet = vec![0; len];
+        match self.version {
+            Version::V4 => self.write_v4(&mut packet, id),
+            Version::V6 => self.write_v6(&mut packet, udp_len),
+        }
+        let udp = &mut packet[header_len..];
+        udp[0..2].copy_from_slice(&4000u16.to_be_bytes());
+        udp[2..4].copy_from_slice(&5000u16.to_be_bytes());
+        udp[4..6].copy_from_slice(&udp_len.to_be_bytes());
+        udp[8..16].copy_from_slice(&id.to_be_bytes());
+        for (at, byte) in udp[16..].iter_mut().enumerate() {
+            *byte = (id as usize).wrapping_add(at) as u8;
+        }
+        let pseudo = match self.version {
+            Version::V4 => pseudo_v4(V4[0], V4[1], protocol::UDP, udp_len),
+            Version::V6 => pseudo_v6(V6[0], V6[1], protocol::UDP, u32::from(udp_len)),
+        };
+        let sum = (pseudo + Sum::of(udp)).udp_checksum();
+        udp[6..8].copy_from_slice(&sum.to_be_bytes());
+        packet
+    }
+
+    fn write_v4(&self, packet: &mut [u8], id: u64) {
+        let total_len = packet.len() as u16;
+        packet[0] = 0x45;
+        packet[1] = self.tos;
+        packet[2..4].copy_from_slice(&total_len.to_be_bytes());
+        packet[4..6].copy_from_slice(&(id as u16).to_be_bytes());
+        packet[6] = if self.dont_fragment { 0x40 } else { 0 };
+        packet[8] = 64;
+        packet[9] = protocol::UDP;
+        packet[12..16].copy_from_slice(&V4[0].octets());
+        packet[16..20].copy_from_slice(&V4[1].octets());
+        let sum = Sum::of(&packet[..IPV4_HEADER]).checksum();
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    }
+
+    fn write_v6(&self, packet: &mut [u8], payload_len: u16) {
+        packet[0] = 0x60 | self.tos >> 4;
+        packet[1] = self.tos << 4;
+        packet[4..6].copy_from_slice(&payload_len.to_be_bytes());
+        packet[6] = protocol::UDP;
+        packet[7] = 64;
+        packet[8..24].copy_from_slice(&V6[0].octets());
+        packet[24..40].copy_from_slice(&V6[1].octets());
+    }
+}
+
+const V4: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 99, 0, 1), Ipv4Addr::new(10, 99, 0, 2)];
+const V6: [Ipv6Addr; 2] = [
+    Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1),
+    Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2),
+];
+
+/// The number of a packet that [`Inner::packet`] made, if it came through intact to the last byte
+/// (the TOS byte aside).
+#[must_use]
+pub fn id_of(packet: &[u8]) -> Option<u64> {
+    let parsed = Packet::parse(packet).ok()?;
+    let udp = parsed.payload();
+    let id = u64::from_be_bytes(*udp.get(8..)?.first_chunk::<8>()?);
+    let sum = match (parsed.source(), parsed.destination()) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => pseudo_v4(a, b, protocol::UDP, udp.len() as u16),
+        (IpAddr::V6(a), IpAddr::V6(b)) => pseudo_v6(a, b, protocol::UDP, udp.len() as u32),
+        (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => return None,
+    };
+    let intact = parsed.header_is_intact()
+        && parsed.total_len() == packet.len()
+        && (sum + Sum::of(udp)).is_intact();
+    intact.then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_tells_its_number_and_any_flipped_bit_hides_it() {
+        for version in [Version::V4, Version::V6] {
+            let inner = Inner {
+                version,
+                ..Inner::default()
+            };
+            let packet = inner.packet(77);
+            assert_eq!((packet.len(), id_of(&packet)), (1000, Some(77)));
+            let mut flipped = packet;
+            flipped[500] ^= 4;
+            assert_eq!(id_of(&flipped), None);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! One end: the daemon's loop around the two halves of a tunnel.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use mpt_core::control::{PathStatus, ReorderStatus, TunnelStatus};
+use mpt_core::drops::Drop;
+use mpt_core::path::{PathConfig, PathId, PathState};
+use mpt_core::time::Time;
+use mpt_core::tunnel::{Datagram, Event, Inbound, Outbound, Transmit, TunnelConfig, tunnel};
+
+/// Datagrams that the daemon receives before it polls.
+const BATCH: usize = 64;
+
+/// A datagram between the two ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wire {
+    /// The path.
+    pub path: PathId,
+    /// Outer TOS or Traffic Class.
+    pub tos: u8,
+    /// UDP payload.
+    pub bytes: Vec<u8>,
+}
+
+/// One end of the tunnel and what came of it.
+pub struct End {
+    /// What its clock shows at the simulation's zero.
+    clock: Duration,
+    /// The line out.
+    pub outbound: Outbound,
+    /// The line in.
+    pub inbound: Inbound,
+    in_batch: usize,
+    pub(super) delivered: Vec<(Time, Vec<u8>)>,
+    pub(super) refused: Vec<Vec<u8>>,
+    pub(super) events: Vec<(Time, Event)>,
+    handed_in: u64,
+    received: u64,
+    starved: u64,
+}
+
+impl End {
+    pub(super) fn new(
+        clock: Duration,
+        now: Time,
+        config: &TunnelConfig,
+        paths: &[PathConfig],
+    ) -> End {
+        let (outbound, inbound) = tunnel(config);
+        let mut end = End {
+            clock,
+            outbound,
+            inbound,
+            in_batch: 0,
+            delivered: Vec::new(),
+            refused: Vec::new(),
+            events: Vec::new(),
+            handed_in: 0,
+            received: 0,
+            starved: 0,
+        };
+        for (path, config) in (0..).filter_map(PathId::new).zip(paths) {
+            end.outbound.set_path(path, config);
+            end.inbound.set_path(now + clock, path, *config);
+        }
+        end
+    }
+
+    /// What this end's clock shows at the simulation's time `at`.
+    #[must_use]
+    pub fn local(&self, at: Time) -> Time {
+        at + self.clock
+    }
+
+    /// Packets that its host sent into the tunnel since it started.
+    #[must_use]
+    pub fn handed_in(&self) -> u64 {
+        self.handed_in
+    }
+
+    /// Datagrams that arrived since it started.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Datagrams for which no buffer was free: never any, by the contract of
+    /// [`Inbound::take_buffer`].
+    #[must_use]
+    pub fn starved(&self) -> u64 {
+        self.starved
+    }
+
+    /// Drops of both halves for this reason.
+    #[must_use]
+    pub fn dropped(&self, why: Drop) -> u64 {
+        self.outbound.drops().of(why) + self.inbound.drops().of(why)
+    }
+
+    /// The tunnel as `mpt-ctl status` shows it.
+    #[must_use]
+    pub fn status(&self) -> TunnelStatus {
+        let mut status = TunnelStatus::default();
+        self.outbound.report(&mut status);
+        self.inbound.report(&mut status);
+        status
+    }
+
+    /// A path as `mpt-ctl paths` shows it.
+    #[must_use]
+    pub fn path(&self, path: usize) -> PathStatus {
+        let mut status = PathStatus::default();
+        if let Some(path) = PathId::new(path) {
+            self.inbound.report_path(path, &mut status);
+        }
+        status
+    }
+
+    /// What a path is doing.
+    #[must_use]
+    pub fn state(&self, path: usize) -> PathState {
+        self.path(path).state
+    }
+
+    /// The reorder window as `mpt-ctl reorder` shows it.
+    #[must_use]
+    pub fn reorder(&self) -> ReorderStatus {
+        self.inbound.report_reorder()
+    }
+
+    pub(super) fn handle_tun(&mut self, now: Time, packet: &[u8]) {
+        self.handed_in += 1;
+        let local = self.local(now);
+        self.outbound.handle_tun(local, packet);
+    }
+
+    /// Takes one datagram; polls when the batch is full.
+    pub(super) fn receive(&mut self, now: Time, from: SocketAddr, wire: &Wire) {
+        self.received += 1;
+        let Some(mut buffer) = self.inbound.take_buffer() else {
+            self.starved += 1;
+            return;
+        };
+        let room = buffer.as_mut();
+        let len = wire.bytes.len().min(room.len());
+        room[..len].copy_from_slice(&wire.bytes[..len]);
+        let datagram = Datagram {
+            path: wire.path,
+            from,
+            tos: wire.tos,
+            buffer,
+            len,
+            truncated: len < wire.bytes.len(),
+        };
+        let local = self.local(now);
+        self.inbound.handle_datagram(local, datagram);
+        self.in_batch += 1;
+        if self.in_batch == BATCH {
+            self.poll(now);
+        }
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        let local = self.local(now);
+        if self.inbound.poll_timeout().is_some_and(|at| at <= local) {
+            self.inbound.handle_timeout(local);
+        }
+    }
+
+    /// When this end wants to be called, in the simulation's time.
+    pub(super) fn next_timeout(&mut self) -> Option<Time> {
+        let clock = self.clock;
+        self.inbound.poll_timeout().map(|local| local - clock)
+    }
+
+    /// Polls everything that is not sent: packets for the TUN and events.
+    pub(super) fn poll(&mut self, now: Time) {
+        self.in_batch = 0;
+        while let Some(packet) = self.inbound.poll_tun() {
+            self.delivered.push((now, packet.to_vec()));
+        }
+        while let Some(message) = self.outbound.poll_tun() {
+            self.refused.push(message.to_vec());
+        }
+        while let Some(event) = self.inbound.poll_event() {
+            self.events.push((now, event));
+        }
+    }
+
+    /// All that is to be sent now: the line out's trains first, then control messages.
+    pub(super) fn poll_transmits(&mut self) -> Vec<Wire> {
+        let mut wires = Vec::new();
+        while let Some(transmit) = self.outbound.poll_transmit() {
+            cut(&transmit, &mut wires);
+        }
+        while let Some(transmit) = self.inbound.poll_transmit() {
+            cut(&transmit, &mut wires);
+        }
+        wires
+    }
+
+    /// What came of the former daemon stays to be read; the counters begin anew.
+    pub(super) fn keep_from(&mut self, former: &mut End) {
+        self.delivered.append(&mut former.delivered);
+        self.refused.append(&mut former.refused);
+        self.events.append(&mut former.events);
+    }
+}
+
+/// A train as the datagrams that the kernel makes of it.
+fn cut(transmit: &Transmit<'_>, wires: &mut Vec<Wire>) {
+    let datagrams = transmit.contents.chunks(transmit.segment_size.max(1));
+    assert_eq!(datagrams.len(), transmit.datagrams, "a train miscounted");
+    wires.extend(datagrams.map(|bytes| Wire {
+        path: transmit.path,
+        tos: transmit.tos,
+        bytes: bytes.to_vec(),
+    }));
+}
