@@ -30,6 +30,8 @@ reasons! {
     TooBig = "too_big",
     /// Out: not an IP packet, or one whose lengths disagree.
     NotIp = "not_ip",
+    /// Out: the TUN's header does not describe its packet.
+    BadOffload = "bad_offload",
     /// Out: the socket's send buffer was full.
     SendFull = "send_full",
     /// Out: the interface's queue was full (`ENOBUFS`).

@@ -387,6 +387,11 @@ impl<T: Copy + Default> Reorder<T> {
         self.high.distance_from(self.next).unsigned_abs() - self.held()
     }
 
+    /// Calls `each` with every packet that is held, in order.
+    pub fn for_each_held(&mut self, each: impl FnMut(&mut T)) {
+        self.slots.for_each(self.next, each);
+    }
+
     /// What has happened since the start.
     #[must_use]
     pub fn counters(&self) -> &ReorderCounters {

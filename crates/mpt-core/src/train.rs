@@ -1,5 +1,5 @@
 //! A train: datagrams of equal size, one shorter at most and that the last, that go to one path
-//! with one system call.
+//! with one system call. Datagrams are written straight into it.
 
 use crate::path::PathId;
 
@@ -16,8 +16,10 @@ pub(crate) struct Train {
     /// Size of every datagram but the last.
     pub(crate) segment_size: usize,
     pub(crate) datagrams: usize,
+    /// The last datagram is shorter than the others.
     closed: bool,
-    bytes: Vec<u8>,
+    filled: usize,
+    bytes: Box<[u8]>,
 }
 
 impl Train {
@@ -28,7 +30,8 @@ impl Train {
             segment_size: 0,
             datagrams: 0,
             closed: false,
-            bytes: Vec::with_capacity(MAX_BYTES),
+            filled: 0,
+            bytes: vec![0; MAX_BYTES].into_boxed_slice(),
         }
     }
 
@@ -38,35 +41,38 @@ impl Train {
         self.segment_size = 0;
         self.datagrams = 0;
         self.closed = false;
-        self.bytes.clear();
+        self.filled = 0;
     }
 
     /// Whether a datagram of `len` bytes with this TOS may still join.
+    #[inline]
     pub(crate) fn fits(&self, tos: u8, len: usize) -> bool {
         self.datagrams == 0
             || (!self.closed
                 && tos == self.tos
                 && len <= self.segment_size
                 && self.datagrams < MAX_DATAGRAMS
-                && self.bytes.len() + len <= MAX_BYTES)
+                && self.filled + len <= MAX_BYTES)
     }
 
-    /// Appends a datagram, made of `pieces` that add up to `len` bytes and for which
-    /// [`Train::fits`] said yes.
-    pub(crate) fn push(&mut self, tos: u8, len: usize, pieces: [&[u8]; 3]) {
+    /// Room for one more datagram of `len` bytes, for which [`Train::fits`] said yes; the caller
+    /// writes all of it.
+    #[inline]
+    pub(crate) fn append(&mut self, tos: u8, len: usize) -> &mut [u8] {
+        debug_assert!(self.fits(tos, len));
         if self.datagrams == 0 {
             self.tos = tos;
             self.segment_size = len;
         }
         self.closed = len < self.segment_size;
         self.datagrams += 1;
-        for piece in pieces {
-            self.bytes.extend_from_slice(piece);
-        }
+        let start = self.filled;
+        self.filled += len;
+        &mut self.bytes[start..self.filled]
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
+        &self.bytes[..self.filled]
     }
 }
 
@@ -81,16 +87,17 @@ mod tests {
     #[test]
     fn a_shorter_datagram_closes_the_train() {
         let mut train = train();
-        train.push(0, 100, [&[0; 100], &[], &[]]);
+        train.append(0, 100).fill(1);
         assert!(train.fits(0, 100) && train.fits(0, 40));
-        train.push(0, 40, [&[0; 40], &[], &[]]);
+        train.append(0, 40).fill(2);
         assert!(!train.fits(0, 40));
+        assert_eq!(train.bytes(), [[1; 100].as_slice(), &[2; 40]].concat());
     }
 
     #[test]
     fn longer_datagrams_and_another_tos_do_not_join() {
         let mut train = train();
-        train.push(0, 100, [&[0; 100], &[], &[]]);
+        train.append(0, 100);
         assert!(!train.fits(0, 101));
         assert!(!train.fits(1, 100));
     }
@@ -100,7 +107,7 @@ mod tests {
         for len in [100, 1472] {
             let mut train = train();
             while train.fits(0, len) {
-                train.push(0, len, [&vec![0; len], &[], &[]]);
+                train.append(0, len);
             }
             assert!(train.datagrams <= MAX_DATAGRAMS && train.bytes().len() <= MAX_BYTES);
         }

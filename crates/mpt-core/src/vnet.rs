@@ -143,6 +143,17 @@ impl VnetHeader {
         Ok((header, packet))
     }
 
+    /// How many packets a super-packet of `len` bytes stands for; 1 where it is none.
+    #[must_use]
+    pub fn packets(&self, len: usize) -> u64 {
+        let size = match self.gso {
+            Gso::None => return 1,
+            Gso::Tcp4 { size, .. } | Gso::Tcp6 { size, .. } | Gso::Udp { size } => size,
+        };
+        let payload = len.saturating_sub(usize::from(self.headers_len));
+        payload.div_ceil(usize::from(size.get())).max(1) as u64
+    }
+
     /// The ten bytes to be written before the packet.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; LEN] {

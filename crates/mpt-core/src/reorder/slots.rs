@@ -90,6 +90,17 @@ impl<T: Copy + Default> Slots<T> {
         missing.min(limit)
     }
 
+    /// Calls `each` with every packet, from `next`, the first of the window, on.
+    pub(super) fn for_each(&mut self, next: Seq, mut each: impl FnMut(&mut T)) {
+        for offset in 0..self.slots.len() as u32 {
+            let seq = next.plus(offset);
+            if self.contains(next, seq) {
+                let index = self.index(seq);
+                each(&mut self.slots[index].item);
+            }
+        }
+    }
+
     /// The same packets in the slots for another window, which must hold them all.
     pub(super) fn resized(&self, next: Seq, window: u32) -> Slots<T> {
         let mut resized = Slots::new(window);

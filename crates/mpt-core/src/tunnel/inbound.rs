@@ -1,37 +1,41 @@
-//! The line in: datagram → GRE → path → reorder window → TUN packet; and the care of the paths:
-//! probes, their answers, and which paths are usable.
+//! The line in: datagram → GRE → path → reorder window → super-packet for the TUN.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::probing::MAX_MESSAGES_QUEUED;
 use super::session::{Jump, Peer, Where};
-use super::{Shared, Transmit, TunnelConfig};
-use crate::buffer::{Buffer, Pool, Stored};
+use super::{Shared, TunnelConfig};
+use crate::buffer::{Buffer, Packer, Pool, Stored};
+use crate::coalesce::Coalescer;
 use crate::drops::{Drop, Drops};
 use crate::ecn::{self, Decap};
 use crate::gre::{self, GreError, Header, Protocol};
 use crate::ip::{Packet, PacketMut, Version};
-use crate::path::{
-    DownReason, MAX_PATHS, Path, PathConfig, PathId, PathSet, PathState, Unreachable,
-};
-use crate::probe::{Echo, MESSAGE_BYTES, Message};
+use crate::path::{DownReason, MAX_PATHS, Path, PathConfig, PathId, PathState, Unreachable};
+use crate::probe::{MESSAGE_BYTES, Message};
 use crate::reorder::{MAX_DISTANCE, Reorder, ReorderConfig, ReorderCounters, Verdict};
 use crate::seq::Seq;
-use crate::time::{Time, earliest};
+use crate::time::Time;
+use crate::vnet::VnetHeader;
 
 /// Buffers beyond a full window: a batch in the caller's hands and one on its way to the TUN.
 const SPARE_BUFFERS: usize = 192;
+/// The same where buffers take trains; half of them may be held by lone packets before what is held
+/// is packed together.
+const SPARE_TRAINS: usize = 128;
+/// When fewer can be taken, what is held is packed together.
+const SHORT_OF_BUFFERS: usize = 64;
+/// A buffer that takes any train.
+const TRAIN_BYTES: usize = 65_536;
 /// Room in a buffer beyond the MTU: the GRE header with everything that is accepted.
 const HEADER_ROOM: usize = 16;
-/// Most control messages waiting to be sent.
-const MAX_MESSAGES_QUEUED: usize = 64;
 /// Most events waiting to be taken.
-const MAX_EVENTS_QUEUED: usize = 64;
-/// Least time between two answers on a path to a session that has not proved itself.
-const STRANGE_SESSION_INTERVAL: Duration = Duration::from_millis(20);
+pub(super) const MAX_EVENTS_QUEUED: usize = 64;
 /// After this long a path is tried again with its full MTU (RFC 1191 §6.3).
 const PATH_MTU_EXPIRES: Duration = Duration::from_secs(600);
 /// No lower MTU of a link is believed than Linux believes (`min_pmtu`) or than RFC 8200 §5 allows:
@@ -52,6 +56,8 @@ pub struct Datagram {
     pub buffer: Buffer,
     /// Its length in bytes.
     pub len: usize,
+    /// It is a train of datagrams of this many bytes, the last perhaps shorter (`UDP_GRO`).
+    pub segment_size: Option<u16>,
     /// It was longer than the buffer.
     pub truncated: bool,
 }
@@ -90,56 +96,54 @@ pub enum Event {
 pub struct Inbound {
     pub(super) shared: Arc<Shared>,
     pub(super) session: u64,
-    key: Option<u32>,
+    pub(super) key: Option<u32>,
     config_mtu: u16,
+    receives_trains: bool,
     pub(super) paths: [Option<Path>; MAX_PATHS],
     path_mtu: [Option<(u16, Time)>; MAX_PATHS],
-    next_strange_answer: [Time; MAX_PATHS],
+    pub(super) next_strange_answer: [Time; MAX_PATHS],
     pub(super) peer: Peer,
     pool: Pool,
     pub(super) reorder: Reorder<Stored>,
-    ready: Ready,
-    messages: VecDeque<(PathId, ControlDatagram)>,
-    leaving: Option<ControlDatagram>,
-    events: VecDeque<Event>,
-    drops: Drops,
+    /// Packets in order for the TUN.
+    pub(super) ready: VecDeque<Stored>,
+    coalescer: Coalescer,
+    pub(super) messages: VecDeque<(PathId, ControlDatagram)>,
+    pub(super) leaving: Option<ControlDatagram>,
+    pub(super) events: VecDeque<Event>,
+    pub(super) drops: Drops,
     pub(super) rx_packets: u64,
     pub(super) rx_bytes: u64,
-    control_packets: u64,
-    jitter: u64,
+    pub(super) control_packets: u64,
+    pub(super) jitter: u64,
     /// Something happened that may change a path's state.
-    unsettled: bool,
+    pub(super) unsettled: bool,
     /// No path's state changes by time alone before this.
-    next_settle: Option<Time>,
-}
-
-/// Packets in order for the TUN.
-#[derive(Default)]
-struct Ready {
-    queue: VecDeque<Stored>,
-    leaving: Option<Stored>,
+    pub(super) next_settle: Option<Time>,
 }
 
 #[derive(Clone, Copy)]
-struct ControlDatagram {
-    bytes: [u8; gre::MAX_SENT_BYTES + MESSAGE_BYTES],
-    len: usize,
+pub(super) struct ControlDatagram {
+    pub(super) bytes: [u8; gre::MAX_SENT_BYTES + MESSAGE_BYTES],
+    pub(super) len: usize,
 }
 
 impl Inbound {
     pub(super) fn new(config: &TunnelConfig, shared: Arc<Shared>) -> Inbound {
-        Inbound {
+        let mut inbound = Inbound {
             shared,
             session: config.session,
             key: config.key,
             config_mtu: config.mtu,
+            receives_trains: config.receives_trains,
             paths: Default::default(),
             path_mtu: [None; MAX_PATHS],
             next_strange_answer: [Time::ZERO; MAX_PATHS],
             peer: Peer::default(),
-            pool: Pool::new(buffer_bytes_for(config.mtu), buffers_for(config.reorder)),
+            pool: Pool::new(0, 0),
             reorder: Reorder::new(config.reorder, Seq::FIRST),
-            ready: Ready::default(),
+            ready: VecDeque::new(),
+            coalescer: Coalescer::new(config.accepts),
             messages: VecDeque::with_capacity(MAX_MESSAGES_QUEUED),
             leaving: None,
             events: VecDeque::with_capacity(MAX_EVENTS_QUEUED),
@@ -150,7 +154,9 @@ impl Inbound {
             jitter: config.session | 1,
             unsettled: true,
             next_settle: None,
-        }
+        };
+        inbound.resize_pool();
+        inbound
     }
 
     /// Adds a path and begins to probe it, or changes what is configured of one.
@@ -228,108 +234,97 @@ impl Inbound {
     /// A free buffer to receive into. It comes back with [`Inbound::handle_datagram`] or
     /// [`Inbound::put_back`]. `None` only when the caller holds more than a batch.
     pub fn take_buffer(&mut self) -> Option<Buffer> {
+        if self.pool.available() <= SHORT_OF_BUFFERS {
+            let mut packer = Packer::new(&mut self.pool);
+            self.reorder.for_each_held(|packet| packer.pack(packet));
+            packer.finish();
+        }
         self.pool.take()
     }
 
     /// Takes back a buffer that was not used.
     pub fn put_back(&mut self, buffer: Buffer) {
-        self.pool.put_back(buffer);
+        let id = self.pool.keep(buffer);
+        self.pool.release(id);
     }
 
-    /// Takes a datagram. Afterwards, at the end of the batch at the latest, poll everything.
-    pub fn handle_datagram(&mut self, now: Time, mut datagram: Datagram) {
-        match self.look_at(&mut datagram) {
-            Err(why) => {
-                self.drops.count(why, 1);
-                self.pool.put_back(datagram.buffer);
-            }
-            Ok(Content::Control(message)) => {
-                self.pool.put_back(datagram.buffer);
-                self.handle_message(now, datagram.path, &message);
-            }
-            Ok(Content::Packet {
-                sequence,
-                start,
-                len,
-            }) => {
-                if let Some(path) = &mut self.paths[datagram.path.index()] {
-                    if !path.is_waited_for(now) {
-                        self.unsettled = true;
-                    }
-                    path.heard = Some(now);
-                }
-                if self.peer.notice_silence(now) {
-                    self.event(Event::PeerStoppedProbing);
-                    self.unsettled = true;
-                }
-                let packet = Stored {
-                    buffer: self.pool.keep(datagram.buffer),
-                    start,
-                    len,
-                };
-                self.handle_packet(now, datagram.path, sequence, packet);
+    /// Takes a datagram, or a train of them. Afterwards, at the end of the batch at the latest, poll
+    /// everything.
+    pub fn handle_datagram(&mut self, now: Time, datagram: Datagram) {
+        let Datagram {
+            path,
+            from,
+            tos,
+            buffer,
+            len,
+            segment_size,
+            truncated,
+        } = datagram;
+        let buffer = self.pool.keep(buffer);
+        let step = segment_size.map_or(len, usize::from).max(1);
+        let datagrams = len.div_ceil(step).max(1) as u64;
+        let known = self.paths[path.index()].as_ref();
+        if !known.is_some_and(|known| is_same_peer(known.config.remote, from)) {
+            self.drops.count(Drop::Stranger, datagrams);
+        } else if truncated || len > self.pool.bytes_mut(buffer).len() {
+            self.drops.count(Drop::Truncated, datagrams);
+        } else {
+            for start in (0..len.max(1)).step_by(step) {
+                self.handle_one(now, path, tos, buffer, start..len.min(start + step));
             }
         }
+        self.pool.release(buffer);
         if self.unsettled || self.next_settle.is_some_and(|at| at <= now) {
             self.settle(now);
         }
     }
 
-    /// Everything that can be said of a datagram by itself.
-    fn look_at(&mut self, datagram: &mut Datagram) -> Result<Content, Drop> {
-        let path = self.paths[datagram.path.index()]
-            .as_mut()
-            .filter(|path| is_same_peer(path.config.remote, datagram.from))
-            .ok_or(Drop::Stranger)?;
-        if datagram.truncated {
-            return Err(Drop::Truncated);
-        }
-        let bytes = datagram
-            .buffer
-            .as_mut()
-            .get_mut(..datagram.len)
-            .ok_or(Drop::Truncated)?;
-        let (header, start) = gre::parse(bytes, self.key).map_err(drop_for)?;
-        path.rx_packets += 1;
-        path.rx_bytes += bytes.len() as u64;
-        let payload = &mut bytes[start..];
-        let version = match header.protocol {
-            Protocol::Ipv4 => Version::V4,
-            Protocol::Ipv6 => Version::V6,
-            Protocol::Control => {
-                let message = Message::parse(payload).map_err(|_| Drop::BadControl)?;
-                return Ok(Content::Control(message));
-            }
-            Protocol::Sealed => return Err(Drop::UnknownProtocol),
+    /// Takes one datagram of the path's peer, which stands at `place` in the buffer.
+    fn handle_one(&mut self, now: Time, id: PathId, tos: u8, buffer: u32, place: Range<usize>) {
+        let start = place.start;
+        let Some(path) = &mut self.paths[id.index()] else {
+            return;
         };
-        let packet = Packet::parse(payload).map_err(|_| Drop::BadInner)?;
-        if packet.version() != version {
-            return Err(Drop::BadInner);
-        }
-        let (inner_tos, len) = (packet.tos(), packet.total_len());
-        match ecn::inner_after(datagram.tos, inner_tos) {
-            Decap::Keep => {}
-            Decap::Set(tos) => {
-                if let Ok(mut packet) = PacketMut::parse(payload) {
-                    packet.set_tos(tos);
+        path.rx_packets += 1;
+        path.rx_bytes += place.len() as u64;
+        match look_at(&mut self.pool.bytes_mut(buffer)[place], self.key, tos) {
+            Err(why) => self.drops.count(why, 1),
+            Ok(Content::Control(message)) => self.handle_message(now, id, &message),
+            Ok(Content::Packet {
+                sequence,
+                offset,
+                len,
+            }) => {
+                if path.heard != Some(now) {
+                    self.unsettled |= !path.is_waited_for(now);
+                    path.heard = Some(now);
+                    self.notice_silence(now);
                 }
+                // All fit: a buffer holds 64 KiB at most.
+                let packet = Stored {
+                    buffer,
+                    start: (start + offset) as u16,
+                    len: len as u16,
+                };
+                self.handle_packet(now, id, sequence, packet);
             }
-            Decap::Drop => return Err(Drop::Ecn),
         }
-        // Both fit: a buffer is shorter than 64 KiB.
-        Ok(Content::Packet {
-            sequence: header.sequence,
-            start: start as u16,
-            len: len as u16,
-        })
+    }
+
+    fn notice_silence(&mut self, now: Time) {
+        if self.peer.notice_silence(now) {
+            self.event(Event::PeerStoppedProbing);
+            self.unsettled = true;
+        }
     }
 
     fn handle_packet(&mut self, now: Time, path: PathId, sequence: Option<Seq>, packet: Stored) {
+        self.pool.retain(packet.buffer);
         let Some(seq) = sequence else {
-            self.ready.queue.push_back(packet);
+            self.ready.push_back(packet);
             return;
         };
-        let out = &mut |packet| self.ready.queue.push_back(packet);
+        let out = &mut |packet| self.ready.push_back(packet);
         if self.peer.is_first() && seq.value() >= self.reorder.config().window {
             self.reorder.begin_at(seq);
         }
@@ -354,224 +349,29 @@ impl Inbound {
             Verdict::Unbelievable => Drop::Jump,
         };
         self.drops.count(why, 1);
-        self.pool.free(packet.buffer);
+        self.pool.release(packet.buffer);
     }
 
-    fn handle_message(&mut self, now: Time, path: PathId, message: &Message) {
-        let Some(known) = &mut self.paths[path.index()] else {
-            return;
-        };
-        let fresh_echo = known.fresh_echo(self.session, message.echo);
-        if self.peer.session() != Some(message.session) {
-            if self.peer.is_former(message.session) {
-                self.drops.count(Drop::StaleControl, 1);
-                return;
-            }
-            if fresh_echo.is_none() {
-                self.drops.count(Drop::StaleControl, 1);
-                self.answer_strange_session(now, path, message);
-                return;
-            }
-            self.begin_session(now, message);
-        }
-        let Some(known) = &mut self.paths[path.index()] else {
-            return;
-        };
-        if !known.is_newer(message) {
-            self.drops.count(Drop::StaleControl, 1);
-            return;
-        }
-        self.control_packets += 1;
-        known.heard = Some(now);
-        known.learn(now, message, fresh_echo);
-        self.peer.heard(now);
-        self.follow_watermark(now, path, message.next_seq, fresh_echo.is_some());
-        if message.reply_wanted {
-            self.send_probe(now, path, false);
-        }
-        self.settle(now);
-    }
-
-    /// An unknown session has to echo a message of ours before it is believed: give it one.
-    fn answer_strange_session(&mut self, now: Time, path: PathId, message: &Message) {
-        let next = &mut self.next_strange_answer[path.index()];
-        if now >= *next {
-            *next = now + STRANGE_SESSION_INTERVAL;
-            let echo = Echo {
-                number: message.number,
-                session: message.session,
-                sent: message.sent,
-                received: now,
-            };
-            // Besides the probes, not instead of one: else strangers could silence us toward our peer.
-            self.send_message(now, path, Some(echo), true);
-        }
-    }
-
-    fn begin_session(&mut self, now: Time, message: &Message) {
-        let restarted = self.peer.begin(now, message.session);
-        for path in self.paths.iter_mut().flatten() {
-            path.forget_peer();
-        }
-        self.begin_numbering(now, message.next_seq, restarted);
-        self.event(Event::PeerSession {
-            session: message.session,
-            restarted,
-        });
-    }
-
-    /// A session has proved itself and sends `next_seq` next. What came before that proof may have
-    /// been a recording.
-    fn begin_numbering(&mut self, now: Time, next_seq: Seq, restarted: bool) {
-        let out = &mut |packet| self.ready.queue.push_back(packet);
-        let first_heard = self.peer.is_first();
-        let began_lately = next_seq.value() < self.reorder.config().window;
-        let distance = next_seq.distance_from(self.reorder.next_expected());
-        let is_elsewhere = distance.unsigned_abs() >= MAX_DISTANCE;
-        if restarted || is_elsewhere || first_heard && !began_lately {
-            self.reorder.resync(now, next_seq, out);
-        } else if !began_lately {
-            // It is we who began anew: what is old went to our former self.
-            self.reorder.close_past();
-        }
-    }
-
-    fn follow_watermark(&mut self, now: Time, path: PathId, watermark: Seq, proven: bool) {
-        let out = &mut |packet| self.ready.queue.push_back(packet);
-        if !self.reorder.announce(now, path, watermark, out)
-            && proven
-            && self.peer.consider_watermark(watermark) == Jump::Believed
-        {
-            self.reorder.resync(now, watermark, out);
-        }
-    }
-
-    /// When [`Inbound::handle_timeout`] is to be called at the latest.
-    pub fn poll_timeout(&mut self) -> Option<Time> {
-        let probes = self
-            .paths
-            .iter()
-            .flatten()
-            .map(|path| path.next_probe)
-            .min();
-        earliest(
-            earliest(probes, self.next_settle),
-            self.reorder.poll_timeout(),
-        )
-    }
-
-    /// Does what is due: probes, changes of state, the end of hold times.
-    pub fn handle_timeout(&mut self, now: Time) {
-        let out = &mut |packet| self.ready.queue.push_back(packet);
-        self.reorder.handle_timeout(now, out);
-        self.settle(now);
-        for path in (0..MAX_PATHS).filter_map(PathId::new) {
-            let due = self.paths[path.index()]
-                .as_ref()
-                .is_some_and(|path| path.next_probe <= now);
-            if due {
-                self.send_probe(now, path, true);
-                self.sample_rates(now, path);
-            }
-        }
-        self.expire_path_mtu(now);
-    }
-
-    /// Sends the peer a probe or the answer to one, and sets when the next probe is due.
-    fn send_probe(&mut self, now: Time, id: PathId, reply_wanted: bool) {
-        let leads = self.peer.session().is_none_or(|peer| self.session > peer);
-        let jitter = self.next_jitter();
-        let Some(path) = &mut self.paths[id.index()] else {
-            return;
-        };
-        // The end with the higher session probes; the other probes only when that one falls silent,
-        // or when no echo comes and both must find out.
-        let interval = if path.is_answered(now) && !leads {
-            path.config.keepalive * 3 / 2
-        } else {
-            path.config.keepalive
-        };
-        path.next_probe = now + interval.mul_f64(jitter);
-        let echo = path.newest();
-        self.send_message(now, id, echo, reply_wanted);
-    }
-
-    fn send_message(&mut self, now: Time, id: PathId, echo: Option<Echo>, reply_wanted: bool) {
-        let Some(path) = &mut self.paths[id.index()] else {
-            return;
-        };
-        if self.messages.len() >= MAX_MESSAGES_QUEUED {
-            return;
-        }
-        let header = Header {
-            key: self.key,
-            sequence: None,
-            protocol: Protocol::Control,
-        };
-        let len = header.buffer_len() + MESSAGE_BYTES;
-        self.shared.count_sent(id, 1, len as u64);
-        let (tx_packets, tx_bytes) = self.shared.sent(id);
-        let message = Message {
-            reply_wanted,
-            out_of_service: path.out_of_service,
-            path: id.index() as u8,
-            number: path.number_sent(now),
-            session: self.session,
-            sent: now,
-            tx_packets,
-            tx_bytes,
-            next_seq: Seq::new(self.shared.next_seq.load(Ordering::Acquire)),
-            echo,
-            rx_packets: path.rx_packets,
-            rx_bytes: path.rx_bytes,
-            loss_ppm: path.loss.ppm(),
-        };
-        let mut datagram = ControlDatagram { bytes: [0; _], len };
-        let start = header.emit(&mut datagram.bytes);
-        let mut body = [0; MESSAGE_BYTES];
-        message.emit(&mut body);
-        datagram.bytes[start..len].copy_from_slice(&body);
-        self.messages.push_back((id, datagram));
-    }
-
-    /// The next control message to be sent.
-    pub fn poll_transmit(&mut self) -> Option<Transmit<'_>> {
-        let (path, to, datagram) = loop {
-            let (path, datagram) = self.messages.pop_front()?;
-            if let Some(known) = &self.paths[path.index()] {
-                break (path, known.config.remote, datagram);
+    /// Hands everything that is for the TUN to `write`, in order and with consecutive packets of a
+    /// flow joined where the TUN takes that. `write` says whether the TUN took it.
+    pub fn drain_tun(&mut self, mut write: impl FnMut(&VnetHeader, &[u8]) -> bool) {
+        let (mut refused, mut refused_bytes) = (0, 0);
+        let mut out = |header: &VnetHeader, packet: &[u8]| {
+            if !write(header, packet) {
+                refused += header.packets(packet.len());
+                refused_bytes += packet.len() as u64;
             }
         };
-        let datagram = self.leaving.insert(datagram);
-        Some(Transmit {
-            path,
-            to,
-            tos: 0,
-            segment_size: datagram.len,
-            datagrams: 1,
-            contents: &datagram.bytes[..datagram.len],
-        })
-    }
-
-    /// The next packet for the TUN.
-    pub fn poll_tun(&mut self) -> Option<&[u8]> {
-        if let Some(left) = self.ready.leaving.take() {
-            self.pool.free(left.buffer);
+        for packet in self.ready.drain(..) {
+            self.rx_packets += 1;
+            self.rx_bytes += u64::from(packet.len);
+            self.coalescer.push(self.pool.bytes(packet), &mut out);
+            self.pool.release(packet.buffer);
         }
-        let packet = self.ready.queue.pop_front()?;
-        self.ready.leaving = Some(packet);
-        self.rx_packets += 1;
-        self.rx_bytes += u64::from(packet.len);
-        Some(self.pool.bytes(packet))
-    }
-
-    /// Says that the TUN did not take the packet from the last [`Inbound::poll_tun`].
-    pub fn not_written(&mut self) {
-        if let Some(packet) = self.ready.leaving {
-            self.rx_packets -= 1;
-            self.rx_bytes -= u64::from(packet.len);
-            self.drops.count(Drop::TunWrite, 1);
-        }
+        self.coalescer.flush(&mut out);
+        self.rx_packets -= refused;
+        self.rx_bytes = self.rx_bytes.saturating_sub(refused_bytes);
+        self.drops.count(Drop::TunWrite, refused);
     }
 
     /// The next thing that an operator may want to know.
@@ -581,16 +381,16 @@ impl Inbound {
 
     /// Changes the reorder window.
     pub fn set_reorder(&mut self, now: Time, config: ReorderConfig) {
-        let out = &mut |packet| self.ready.queue.push_back(packet);
+        let out = &mut |packet| self.ready.push_back(packet);
         self.reorder.reconfigure(now, config, out);
-        self.pool.set_limit(buffers_for(config));
+        self.resize_pool();
     }
 
     /// Changes the largest inner packet. Buffers that the caller holds keep their size: put them
     /// back and take others.
     pub fn set_mtu(&mut self, mtu: u16) {
         self.config_mtu = mtu;
-        self.pool.set_buffer_bytes(buffer_bytes_for(mtu));
+        self.resize_pool();
         self.publish_mtu();
     }
 
@@ -599,53 +399,7 @@ impl Inbound {
         self.key = key;
     }
 
-    /// Works out every path's state, tells of changes, and lets the other half and the reorder
-    /// window know.
-    fn settle(&mut self, now: Time) {
-        let peer_probes = self.peer.probes();
-        let (mut usable, mut waited_for) = (PathSet::EMPTY, PathSet::EMPTY);
-        let mut next = None;
-        for id in (0..MAX_PATHS).filter_map(PathId::new) {
-            let Some(path) = &mut self.paths[id.index()] else {
-                continue;
-            };
-            let (state, reason) = path.state_at(now, peer_probes);
-            if (state, reason) != (path.state, path.reason) {
-                (path.state, path.reason) = (state, reason);
-                if self.events.len() < MAX_EVENTS_QUEUED {
-                    self.events.push_back(Event::Path {
-                        path: id,
-                        state,
-                        reason,
-                    });
-                }
-            }
-            if state == PathState::Up || (state == PathState::Probing && !peer_probes) {
-                usable.insert(id);
-            }
-            if path.is_waited_for(now) {
-                waited_for.insert(id);
-            }
-            next = earliest(next, path.state_deadline(now));
-        }
-        self.next_settle = next;
-        self.unsettled = false;
-        self.shared
-            .usable
-            .store(u32::from(usable.bits()), Ordering::Relaxed);
-        let out = &mut |packet| self.ready.queue.push_back(packet);
-        self.reorder.wait_for(now, waited_for, out);
-    }
-
-    fn sample_rates(&mut self, now: Time, id: PathId) {
-        let (_, tx_bytes) = self.shared.sent(id);
-        if let Some(path) = &mut self.paths[id.index()] {
-            path.tx_rate.sample(now, tx_bytes);
-            path.rx_rate.sample(now, path.rx_bytes);
-        }
-    }
-
-    fn expire_path_mtu(&mut self, now: Time) {
+    pub(super) fn expire_path_mtu(&mut self, now: Time) {
         let mut expired = false;
         for found in &mut self.path_mtu {
             expired |= found
@@ -671,6 +425,18 @@ impl Inbound {
         self.path_mtu[path.index()].map_or(self.config_mtu, |(mtu, _)| mtu.min(self.config_mtu))
     }
 
+    /// Buffers for a full window, what is in hand, and what waits to be packed together.
+    fn resize_pool(&mut self) {
+        let packet_bytes = (usize::from(self.config_mtu) + HEADER_ROOM).next_multiple_of(512);
+        let window = self.reorder.config().window as usize;
+        if self.receives_trains {
+            let packed = (window * packet_bytes).div_ceil(TRAIN_BYTES);
+            self.pool.resize(TRAIN_BYTES, 2 * packed + SPARE_TRAINS);
+        } else {
+            self.pool.resize(packet_bytes, window + SPARE_BUFFERS);
+        }
+    }
+
     fn gre_len(&self) -> usize {
         Header {
             key: self.key,
@@ -680,19 +446,10 @@ impl Inbound {
         .buffer_len()
     }
 
-    fn event(&mut self, event: Event) {
+    pub(super) fn event(&mut self, event: Event) {
         if self.events.len() < MAX_EVENTS_QUEUED {
             self.events.push_back(event);
         }
-    }
-
-    /// From 0.9 to 1.1 (xorshift64*): probes of several paths or tunnels must not fall in step.
-    fn next_jitter(&mut self) -> f64 {
-        self.jitter ^= self.jitter >> 12;
-        self.jitter ^= self.jitter << 25;
-        self.jitter ^= self.jitter >> 27;
-        let top = self.jitter.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 40;
-        0.9 + 0.2 * top as f64 / (1u64 << 24) as f64
     }
 
     /// What this half has dropped.
@@ -719,9 +476,45 @@ enum Content {
     Control(Message),
     Packet {
         sequence: Option<Seq>,
-        start: u16,
-        len: u16,
+        /// Where the inner packet begins, and its length, in bytes.
+        offset: usize,
+        len: usize,
     },
+}
+
+/// Everything that can be said of a datagram by itself. Brings DSCP and ECN of the
+/// outer header into the inner one.
+fn look_at(bytes: &mut [u8], key: Option<u32>, tos: u8) -> Result<Content, Drop> {
+    let (header, offset) = gre::parse(bytes, key).map_err(drop_for)?;
+    let payload = &mut bytes[offset..];
+    let version = match header.protocol {
+        Protocol::Ipv4 => Version::V4,
+        Protocol::Ipv6 => Version::V6,
+        Protocol::Control => {
+            let message = Message::parse(payload).map_err(|_| Drop::BadControl)?;
+            return Ok(Content::Control(message));
+        }
+        Protocol::Sealed => return Err(Drop::UnknownProtocol),
+    };
+    let packet = Packet::parse(payload).map_err(|_| Drop::BadInner)?;
+    if packet.version() != version {
+        return Err(Drop::BadInner);
+    }
+    let len = packet.total_len();
+    match ecn::inner_after(tos, packet.tos()) {
+        Decap::Keep => {}
+        Decap::Set(tos) => {
+            if let Ok(mut packet) = PacketMut::parse(payload) {
+                packet.set_tos(tos);
+            }
+        }
+        Decap::Drop => return Err(Drop::Ecn),
+    }
+    Ok(Content::Packet {
+        sequence: header.sequence,
+        offset,
+        len,
+    })
 }
 
 /// Where a packet asks the window to go: beyond what it believes, or, when it was delivered before,
@@ -749,12 +542,4 @@ fn drop_for(error: GreError) -> Drop {
 /// Address and port are the same; IPv6 flow labels and scopes aside.
 fn is_same_peer(remote: SocketAddr, from: SocketAddr) -> bool {
     remote.ip() == from.ip() && remote.port() == from.port()
-}
-
-fn buffer_bytes_for(mtu: u16) -> usize {
-    (usize::from(mtu) + HEADER_ROOM).next_multiple_of(512)
-}
-
-fn buffers_for(config: ReorderConfig) -> usize {
-    config.window as usize + SPARE_BUFFERS
 }

@@ -14,6 +14,7 @@
 
 mod inbound;
 mod outbound;
+mod probing;
 mod session;
 mod status;
 
@@ -24,6 +25,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub use inbound::{Datagram, Event, Inbound};
 pub use outbound::Outbound;
 
+use crate::coalesce::Accepts;
 use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::reorder::ReorderConfig;
 use crate::seq::Seq;
@@ -39,6 +41,10 @@ pub struct TunnelConfig {
     pub mtu: u16,
     /// The receiving side's window; with a window of 0 nothing is numbered either.
     pub reorder: ReorderConfig,
+    /// Which super-packets the TUN takes.
+    pub accepts: Accepts,
+    /// The sockets may hand over trains (`UDP_GRO`), so that buffers must have room for one.
+    pub receives_trains: bool,
 }
 
 /// Datagrams to be sent over one path.

@@ -1,7 +1,7 @@
-//! The line out: TUN packet → sequence number → path → train.
+//! The line out: TUN packet or super-packet → segments → sequence number → path → train.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,19 +10,24 @@ use super::{Shared, Transmit, TunnelConfig};
 use crate::drops::{Drop, Drops};
 use crate::ecn;
 use crate::fragment;
-use crate::gre::{self, Header, Protocol};
+use crate::gre::{Header, Protocol};
 use crate::icmp;
 use crate::ip::{Packet, Version};
 use crate::path::{MAX_PATHS, PathConfig, PathId};
 use crate::scheduler::Weighted;
+use crate::segment::{SegmentError, Segments};
 use crate::seq::Seq;
 use crate::time::Time;
 use crate::train::Train;
+use crate::vnet::{Gso, VnetHeader};
 
 /// Most "too big" messages waiting to be written to the TUN.
 const MAX_ICMP_QUEUED: usize = 16;
 /// Least time between two of them (RFC 1812 §4.3.2.8 asks for a limit).
 const ICMP_INTERVAL: Duration = Duration::from_millis(2);
+/// Most used trains that are kept, 64 KiB each.
+const MAX_SPARE: usize = 32;
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// The sending half of a tunnel.
 pub struct Outbound {
@@ -31,7 +36,8 @@ pub struct Outbound {
     numbered: bool,
     next_seq: Seq,
     scheduler: Weighted,
-    remotes: [Option<SocketAddr>; MAX_PATHS],
+    /// Where each path's peer is; unspecified where there is no path.
+    remotes: [SocketAddr; MAX_PATHS],
     /// The train that each path's packets join.
     open: [Option<Train>; MAX_PATHS],
     /// Trains that are complete, in the order in which they must go.
@@ -58,7 +64,7 @@ impl Outbound {
             numbered: config.reorder.window != 0,
             next_seq: Seq::FIRST,
             scheduler: Weighted::default(),
-            remotes: [None; MAX_PATHS],
+            remotes: [NOWHERE; MAX_PATHS],
             open: Default::default(),
             ready: VecDeque::new(),
             leaving: None,
@@ -76,17 +82,17 @@ impl Outbound {
     /// Adds a path, or changes what is configured of one. It carries packets once [`super::Inbound`]
     /// says that it is usable.
     pub fn set_path(&mut self, path: PathId, config: &PathConfig) {
-        self.remotes[path.index()] = Some(config.remote);
+        self.remotes[path.index()] = config.remote;
         self.scheduler.set_weight(path, config.weight);
     }
 
     /// Takes a path away. Remove it from [`super::Inbound`] first.
     pub fn remove_path(&mut self, path: PathId) {
-        self.remotes[path.index()] = None;
+        debug_assert!(self.ready.is_empty(), "paths are removed between batches");
         if let Some(train) = self.open[path.index()].take() {
             self.drops.count(Drop::NoPath, train.datagrams as u64);
-            self.spare.push(train);
         }
+        self.remotes[path.index()] = NOWHERE;
         self.shared.forget_sent(path);
     }
 
@@ -100,27 +106,76 @@ impl Outbound {
         self.key = key;
     }
 
-    /// Takes a packet from the TUN. Afterwards, at the end of the batch at the latest, call
-    /// [`Outbound::poll_transmit`] and [`Outbound::poll_tun`] until they have nothing.
-    pub fn handle_tun(&mut self, now: Time, packet: &[u8]) {
+    /// Takes what was read from the TUN: a packet, or a super-packet with a header that says how to
+    /// cut it. Afterwards, at the end of the batch at the latest, call [`Outbound::poll_transmit`]
+    /// and [`Outbound::poll_tun`] until they have nothing.
+    pub fn handle_tun(&mut self, now: Time, header: &VnetHeader, packet: &mut [u8]) {
+        let mtu = self.shared.mtu();
+        match Segments::new(header, packet, usize::from(mtu)) {
+            Ok(segments) => self.stripe(now, segments),
+            Err(SegmentError::TooBig) => self.handle_too_big(now, header, packet, mtu),
+            Err(SegmentError::Ip(_)) => self.drops.count(Drop::NotIp, 1),
+            Err(
+                SegmentError::Vnet(_)
+                | SegmentError::Mismatch
+                | SegmentError::Flags
+                | SegmentError::MtuTooSmall,
+            ) => self.drops.count(Drop::BadOffload, 1),
+        }
+    }
+
+    /// Shares the packets among the paths, in runs.
+    fn stripe(&mut self, now: Time, mut segments: Segments<'_>) {
+        let packet = segments.packet();
+        let (version, tos) = (packet.version(), ecn::outer_tos(packet.tos()));
+        while segments.remaining() > 0 {
+            let first = segments.segments() - segments.remaining();
+            let run = self.pick(segments.segment_len(first), segments.remaining());
+            let Some((path, run)) = run else {
+                self.drops.count(Drop::NoPath, segments.remaining() as u64);
+                return;
+            };
+            let mut bytes = 0;
+            for index in first..first + run {
+                let inner_len = segments.segment_len(index);
+                let (out, len) = self.append(path, version, tos, inner_len);
+                segments.write_next(out);
+                bytes += len;
+            }
+            self.scheduler.took(now, path, bytes);
+        }
+    }
+
+    /// RFC 7588 §4.1: fragment the inner packet where that is allowed, else tell its sender. Of a
+    /// super-packet whose datagrams must not be cut finer, each datagram by itself.
+    fn handle_too_big(&mut self, now: Time, header: &VnetHeader, packet: &mut [u8], mtu: u16) {
+        if header.gso == Gso::None {
+            match header.complete_checksum(packet) {
+                Ok(()) => self.handle_too_big_packet(now, packet, mtu),
+                Err(_) => self.drops.count(Drop::BadOffload, 1),
+            }
+            return;
+        }
+        let Ok(mut datagrams) = Segments::new(header, packet, usize::MAX) else {
+            self.drops.count(Drop::BadOffload, 1);
+            return;
+        };
+        let mut datagram = vec![0; datagrams.segment_len(0)];
+        while datagrams.remaining() > 0 {
+            let len = datagrams.write_next(&mut datagram);
+            self.handle_too_big_packet(now, &datagram[..len], mtu);
+        }
+    }
+
+    fn handle_too_big_packet(&mut self, now: Time, packet: &[u8], mtu: u16) {
         let Ok(packet) = Packet::parse(packet) else {
             self.drops.count(Drop::NotIp, 1);
             return;
         };
-        let mtu = self.shared.mtu();
-        if packet.total_len() > usize::from(mtu) {
-            self.handle_too_big(now, &packet, mtu);
-        } else {
-            self.enqueue(packet.version(), packet.tos(), [packet.bytes(), &[]]);
-        }
-    }
-
-    /// RFC 7588 §4.1: fragment the inner packet where that is allowed, else tell its sender.
-    fn handle_too_big(&mut self, now: Time, packet: &Packet<'_>, mtu: u16) {
+        let tos = ecn::outer_tos(packet.tos());
         if packet.version() == Version::V4 && !packet.dont_fragment() {
-            let (version, tos) = (packet.version(), packet.tos());
-            let fragmented = fragment::fragment(packet, usize::from(mtu), |header, payload| {
-                self.enqueue(version, tos, [header, payload]);
+            let fragmented = fragment::fragment(&packet, usize::from(mtu), |header, payload| {
+                self.send_fragment(now, tos, header, payload);
             });
             if fragmented.is_err() {
                 self.drops.count(Drop::TooBig, 1);
@@ -132,41 +187,64 @@ impl Outbound {
             return;
         }
         let mut message = vec![0; icmp::MAX_LEN];
-        if let Some(len) = icmp::too_big(packet, mtu, None, &mut message) {
+        if let Some(len) = icmp::too_big(&packet, mtu, None, &mut message) {
             message.truncate(len);
             self.icmp.push_back(message);
             self.next_icmp = now + ICMP_INTERVAL;
         }
     }
 
-    fn enqueue(&mut self, version: Version, inner_tos: u8, pieces: [&[u8]; 2]) {
-        let header = Header {
+    fn send_fragment(&mut self, now: Time, tos: u8, header: &[u8], payload: &[u8]) {
+        let inner_len = header.len() + payload.len();
+        let Some((path, _)) = self.pick(inner_len, 1) else {
+            self.drops.count(Drop::NoPath, 1);
+            return;
+        };
+        let (out, len) = self.append(path, Version::V4, tos, inner_len);
+        out[..header.len()].copy_from_slice(header);
+        out[header.len()..].copy_from_slice(payload);
+        self.scheduler.took(now, path, len);
+    }
+
+    fn pick(&mut self, inner_len: usize, at_hand: usize) -> Option<(PathId, usize)> {
+        let len = inner_len + self.header(Version::V4).buffer_len();
+        self.scheduler.pick(self.shared.usable(), len, at_hand)
+    }
+
+    /// Appends a datagram with the next number to the path's train. Returns where its inner packet
+    /// of `inner_len` bytes is to be written, and the datagram's length.
+    fn append(
+        &mut self,
+        path: PathId,
+        version: Version,
+        tos: u8,
+        inner_len: usize,
+    ) -> (&mut [u8], usize) {
+        let header = self.header(version);
+        let header_len = header.buffer_len();
+        let len = header_len + inner_len;
+        self.tx_packets += 1;
+        self.tx_bytes += inner_len as u64;
+        if self.numbered {
+            self.next_seq = self.next_seq.next();
+        }
+        let (head, inner) = self
+            .train_for(path, tos, len)
+            .append(tos, len)
+            .split_at_mut(header_len);
+        header.emit(head);
+        (inner, len)
+    }
+
+    fn header(&self, version: Version) -> Header {
+        Header {
             key: self.key,
             sequence: self.numbered.then_some(self.next_seq),
             protocol: match version {
                 Version::V4 => Protocol::Ipv4,
                 Version::V6 => Protocol::Ipv6,
             },
-        };
-        let inner_len = pieces[0].len() + pieces[1].len();
-        let len = header.buffer_len() + inner_len;
-        let Some(path) = self.scheduler.pick(self.shared.usable(), len) else {
-            self.drops.count(Drop::NoPath, 1);
-            return;
-        };
-        if self.numbered {
-            self.next_seq = self.next_seq.next();
         }
-        let mut header_bytes = [0; gre::MAX_SENT_BYTES];
-        let header_len = header.emit(&mut header_bytes);
-        let tos = ecn::outer_tos(inner_tos);
-        self.train_for(path, tos, len).push(
-            tos,
-            len,
-            [&header_bytes[..header_len], pieces[0], pieces[1]],
-        );
-        self.tx_packets += 1;
-        self.tx_bytes += inner_len as u64;
     }
 
     /// The path's open train, or a new one when that cannot take the datagram.
@@ -185,26 +263,31 @@ impl Outbound {
         })
     }
 
+    /// The next train that is complete. Unlike [`Outbound::poll_transmit`] this leaves alone those
+    /// that more packets of the batch may join.
+    pub fn poll_ready(&mut self) -> Option<Transmit<'_>> {
+        let train = self.ready.pop_front()?;
+        self.leave(train)
+    }
+
     /// The next train to be sent. When this returns `None`, everything handed out before must have
     /// been sent (or reported by [`Outbound::not_sent`]): the probes' watermark says so.
     pub fn poll_transmit(&mut self) -> Option<Transmit<'_>> {
-        self.spare.extend(self.leaving.take());
-        let next = loop {
-            let ready = self.ready.pop_front();
-            let train = ready.or_else(|| self.open.iter_mut().find_map(Option::take));
-            let Some(train) = train else {
+        let ready = self.ready.pop_front();
+        let train = ready.or_else(|| self.open.iter_mut().find_map(Option::take));
+        match train {
+            Some(train) => self.leave(train),
+            None => {
+                self.recycle();
                 self.publish();
-                return None;
-            };
-            match self.remotes[train.path.index()] {
-                Some(to) => break (train, to),
-                None => {
-                    self.drops.count(Drop::NoPath, train.datagrams as u64);
-                    self.spare.push(train);
-                }
+                None
             }
-        };
-        let (train, to) = next;
+        }
+    }
+
+    fn leave(&mut self, train: Train) -> Option<Transmit<'_>> {
+        self.recycle();
+        let to = self.remotes[train.path.index()];
         let sent = &mut self.unpublished[train.path.index()];
         sent.0 += train.datagrams as u64;
         sent.1 += train.bytes().len() as u64;
@@ -217,6 +300,12 @@ impl Outbound {
             datagrams: train.datagrams,
             contents: train.bytes(),
         })
+    }
+
+    /// The train that was being sent can be used again.
+    fn recycle(&mut self) {
+        self.spare.extend(self.leaving.take());
+        self.spare.truncate(MAX_SPARE);
     }
 
     fn publish(&mut self) {

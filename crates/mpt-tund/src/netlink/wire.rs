@@ -12,8 +12,11 @@ const HEADER: usize = 16;
 const LINK: usize = 16;
 /// `struct ifaddrmsg`: family, prefix length, flags, scope, index.
 const ADDRESS: usize = 8;
-/// A link that can carry packets: set up, with a carrier, and ready for traffic.
-const USABLE: u32 = (libc::IFF_UP | libc::IFF_RUNNING | libc::IFF_LOWER_UP) as u32;
+/// A link that can carry packets: set up, and with a carrier. `IFF_RUNNING` says so too, but up to
+/// a second late: the kernel rations its changes.
+const USABLE: u32 = (libc::IFF_UP | libc::IFF_LOWER_UP) as u32;
+/// It waits for something before it may carry packets: 802.1X, mostly.
+const DORMANT: u32 = libc::IFF_DORMANT as u32;
 
 /// A message from the kernel.
 #[derive(Debug, PartialEq, Eq)]
@@ -103,7 +106,7 @@ fn parse_link(body: &[u8], deleted: bool) -> Option<Content<'_>> {
     Some(Content::Link {
         index: u32_at(body, 4)?,
         name: std::str::from_utf8(name).ok()?,
-        up: !deleted && u32_at(body, 8)? & USABLE == USABLE,
+        up: !deleted && u32_at(body, 8)? & (USABLE | DORMANT) == USABLE,
         deleted,
     })
 }
@@ -200,6 +203,7 @@ pub(super) mod tests {
         let (up, running) = (libc::IFF_UP, libc::IFF_RUNNING);
         for (flags, expected) in [
             (up | running | libc::IFF_LOWER_UP, true),
+            (up | libc::IFF_LOWER_UP, true),
             (up | running, false),
             (up | libc::IFF_LOWER_UP | libc::IFF_DORMANT, false),
             (up, false),

@@ -1,0 +1,273 @@
+//! The care of the paths: probes, their answers, sessions, and which paths are usable.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::Transmit;
+use super::inbound::{ControlDatagram, Event, Inbound, MAX_EVENTS_QUEUED};
+use super::session::Jump;
+use crate::drops::Drop;
+use crate::gre::{Header, Protocol};
+use crate::path::{MAX_PATHS, PathId, PathSet, PathState};
+use crate::probe::{Echo, MESSAGE_BYTES, Message};
+use crate::reorder::MAX_DISTANCE;
+use crate::seq::Seq;
+use crate::time::{Time, earliest};
+
+/// Most control messages waiting to be sent.
+pub(super) const MAX_MESSAGES_QUEUED: usize = 64;
+/// Least time between two answers on a path to a session that has not proved itself.
+const STRANGE_SESSION_INTERVAL: Duration = Duration::from_millis(20);
+
+impl Inbound {
+    pub(super) fn handle_message(&mut self, now: Time, path: PathId, message: &Message) {
+        let Some(known) = &mut self.paths[path.index()] else {
+            return;
+        };
+        let fresh_echo = known.fresh_echo(self.session, message.echo);
+        if self.peer.session() != Some(message.session) {
+            if self.peer.is_former(message.session) {
+                self.drops.count(Drop::StaleControl, 1);
+                return;
+            }
+            if fresh_echo.is_none() {
+                self.drops.count(Drop::StaleControl, 1);
+                self.answer_strange_session(now, path, message);
+                return;
+            }
+            self.begin_session(now, message);
+        }
+        let Some(known) = &mut self.paths[path.index()] else {
+            return;
+        };
+        if !known.is_newer(message) {
+            self.drops.count(Drop::StaleControl, 1);
+            return;
+        }
+        self.control_packets += 1;
+        known.heard = Some(now);
+        known.learn(now, message, fresh_echo);
+        self.peer.heard(now);
+        self.follow_watermark(now, path, message.next_seq, fresh_echo.is_some());
+        if message.reply_wanted {
+            self.send_probe(now, path, false);
+        }
+        self.settle(now);
+    }
+
+    /// An unknown session has to echo a message of ours before it is believed: give it one.
+    fn answer_strange_session(&mut self, now: Time, path: PathId, message: &Message) {
+        let next = &mut self.next_strange_answer[path.index()];
+        if now >= *next {
+            *next = now + STRANGE_SESSION_INTERVAL;
+            let echo = Echo {
+                number: message.number,
+                session: message.session,
+                sent: message.sent,
+                received: now,
+            };
+            // Besides the probes, not instead of one: else strangers could silence us toward our peer.
+            self.send_message(now, path, Some(echo), true);
+        }
+    }
+
+    fn begin_session(&mut self, now: Time, message: &Message) {
+        let restarted = self.peer.begin(now, message.session);
+        for path in self.paths.iter_mut().flatten() {
+            path.forget_peer();
+        }
+        self.begin_numbering(now, message.next_seq, restarted);
+        self.event(Event::PeerSession {
+            session: message.session,
+            restarted,
+        });
+    }
+
+    /// A session has proved itself and sends `next_seq` next. What came before that proof may have
+    /// been a recording.
+    fn begin_numbering(&mut self, now: Time, next_seq: Seq, restarted: bool) {
+        let out = &mut |packet| self.ready.push_back(packet);
+        let first_heard = self.peer.is_first();
+        let began_lately = next_seq.value() < self.reorder.config().window;
+        let distance = next_seq.distance_from(self.reorder.next_expected());
+        let is_elsewhere = distance.unsigned_abs() >= MAX_DISTANCE;
+        if restarted || is_elsewhere || first_heard && !began_lately {
+            self.reorder.resync(now, next_seq, out);
+        } else if !began_lately {
+            // It is we who began anew: what is old went to our former self.
+            self.reorder.close_past();
+        }
+    }
+
+    fn follow_watermark(&mut self, now: Time, path: PathId, watermark: Seq, proven: bool) {
+        let out = &mut |packet| self.ready.push_back(packet);
+        if !self.reorder.announce(now, path, watermark, out)
+            && proven
+            && self.peer.consider_watermark(watermark) == Jump::Believed
+        {
+            self.reorder.resync(now, watermark, out);
+        }
+    }
+
+    /// When [`Inbound::handle_timeout`] is to be called at the latest.
+    pub fn poll_timeout(&mut self) -> Option<Time> {
+        let probes = self
+            .paths
+            .iter()
+            .flatten()
+            .map(|path| path.next_probe)
+            .min();
+        earliest(
+            earliest(probes, self.next_settle),
+            self.reorder.poll_timeout(),
+        )
+    }
+
+    /// Does what is due: probes, changes of state, the end of hold times.
+    pub fn handle_timeout(&mut self, now: Time) {
+        let out = &mut |packet| self.ready.push_back(packet);
+        self.reorder.handle_timeout(now, out);
+        self.settle(now);
+        for path in (0..MAX_PATHS).filter_map(PathId::new) {
+            let due = self.paths[path.index()]
+                .as_ref()
+                .is_some_and(|path| path.next_probe <= now);
+            if due {
+                self.send_probe(now, path, true);
+                self.sample_rates(now, path);
+            }
+        }
+        self.expire_path_mtu(now);
+    }
+
+    /// Sends the peer a probe or the answer to one, and sets when the next probe is due.
+    fn send_probe(&mut self, now: Time, id: PathId, reply_wanted: bool) {
+        let leads = self.peer.session().is_none_or(|peer| self.session > peer);
+        let jitter = self.next_jitter();
+        let Some(path) = &mut self.paths[id.index()] else {
+            return;
+        };
+        // The end with the higher session probes; the other probes only when that one falls silent,
+        // or when no echo comes and both must find out.
+        let interval = if path.is_answered(now) && !leads {
+            path.config.keepalive * 3 / 2
+        } else {
+            path.config.keepalive
+        };
+        path.next_probe = now + interval.mul_f64(jitter);
+        let echo = path.newest();
+        self.send_message(now, id, echo, reply_wanted);
+    }
+
+    fn send_message(&mut self, now: Time, id: PathId, echo: Option<Echo>, reply_wanted: bool) {
+        let Some(path) = &mut self.paths[id.index()] else {
+            return;
+        };
+        if self.messages.len() >= MAX_MESSAGES_QUEUED {
+            return;
+        }
+        let header = Header {
+            key: self.key,
+            sequence: None,
+            protocol: Protocol::Control,
+        };
+        let len = header.buffer_len() + MESSAGE_BYTES;
+        self.shared.count_sent(id, 1, len as u64);
+        let (tx_packets, tx_bytes) = self.shared.sent(id);
+        let message = Message {
+            reply_wanted,
+            out_of_service: path.out_of_service,
+            path: id.index() as u8,
+            number: path.number_sent(now),
+            session: self.session,
+            sent: now,
+            tx_packets,
+            tx_bytes,
+            next_seq: Seq::new(self.shared.next_seq.load(Ordering::Acquire)),
+            echo,
+            rx_packets: path.rx_packets,
+            rx_bytes: path.rx_bytes,
+            loss_ppm: path.loss.ppm(),
+        };
+        let mut datagram = ControlDatagram { bytes: [0; _], len };
+        let start = header.emit(&mut datagram.bytes);
+        let mut body = [0; MESSAGE_BYTES];
+        message.emit(&mut body);
+        datagram.bytes[start..len].copy_from_slice(&body);
+        self.messages.push_back((id, datagram));
+    }
+
+    /// The next control message to be sent.
+    pub fn poll_transmit(&mut self) -> Option<Transmit<'_>> {
+        let (path, to, datagram) = loop {
+            let (path, datagram) = self.messages.pop_front()?;
+            if let Some(known) = &self.paths[path.index()] {
+                break (path, known.config.remote, datagram);
+            }
+        };
+        let datagram = self.leaving.insert(datagram);
+        Some(Transmit {
+            path,
+            to,
+            tos: 0,
+            segment_size: datagram.len,
+            datagrams: 1,
+            contents: &datagram.bytes[..datagram.len],
+        })
+    }
+
+    /// Works out every path's state, tells of changes, and lets the other half and the reorder
+    /// window know.
+    pub(super) fn settle(&mut self, now: Time) {
+        let peer_probes = self.peer.probes();
+        let (mut usable, mut waited_for) = (PathSet::EMPTY, PathSet::EMPTY);
+        let mut next = None;
+        for id in (0..MAX_PATHS).filter_map(PathId::new) {
+            let Some(path) = &mut self.paths[id.index()] else {
+                continue;
+            };
+            let (state, reason) = path.state_at(now, peer_probes);
+            if (state, reason) != (path.state, path.reason) {
+                (path.state, path.reason) = (state, reason);
+                if self.events.len() < MAX_EVENTS_QUEUED {
+                    self.events.push_back(Event::Path {
+                        path: id,
+                        state,
+                        reason,
+                    });
+                }
+            }
+            if state == PathState::Up || (state == PathState::Probing && !peer_probes) {
+                usable.insert(id);
+            }
+            if path.is_waited_for(now) {
+                waited_for.insert(id);
+            }
+            next = earliest(next, path.state_deadline(now));
+        }
+        self.next_settle = next;
+        self.unsettled = false;
+        self.shared
+            .usable
+            .store(u32::from(usable.bits()), Ordering::Relaxed);
+        let out = &mut |packet| self.ready.push_back(packet);
+        self.reorder.wait_for(now, waited_for, out);
+    }
+
+    fn sample_rates(&mut self, now: Time, id: PathId) {
+        let (_, tx_bytes) = self.shared.sent(id);
+        if let Some(path) = &mut self.paths[id.index()] {
+            path.tx_rate.sample(now, tx_bytes);
+            path.rx_rate.sample(now, path.rx_bytes);
+        }
+    }
+
+    /// From 0.9 to 1.1 (xorshift64*): probes of several paths or tunnels must not fall in step.
+    fn next_jitter(&mut self) -> f64 {
+        self.jitter ^= self.jitter >> 12;
+        self.jitter ^= self.jitter << 25;
+        self.jitter ^= self.jitter >> 27;
+        let top = self.jitter.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 40;
+        0.9 + 0.2 * top as f64 / (1u64 << 24) as f64
+    }
+}
