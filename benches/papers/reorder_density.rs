@@ -180,7 +180,7 @@ fn point(distribution: &str, jitter_ms: f64) -> Point {
 fn check(table: &mut Table, name: &str, point: &Point, golden: GoldenPoint) -> bool {
     let share = if point.jitter_ms >= 0.5 { 0.015 } else { 0.04 };
     let near = |value: f64, golden: f64, tolerance: f64, sd: f64| {
-        (value - golden).abs() <= tolerance.max(2.0 * sd) + 1e-4
+        (value - golden).abs() <= tolerance.max(2.0 * sd) + 5e-4
     };
     let within = near(point.md, golden.md, share * golden.md, golden.md_sd)
         && near(point.er, golden.er, 0.02, golden.er_sd)
@@ -356,7 +356,7 @@ fn histograms(output: &Output) {
     output.write("rd.svg", &rd.svg());
     let occupancy = |(name, report): &(&str, OrderReport)| Series {
         name: (*name).into(),
-        mark: Mark::Bars,
+        mark: Mark::Line,
         points: report
             .occupancy
             .density()
