@@ -179,8 +179,8 @@ fn chart(series: &[(u64, Vec<(f64, Reference)>)], references: Vec<(f64, f64)>) -
         mark: Mark::Dots,
         points: references,
     }];
-    let thresholds: [(u32, fn(&Reference) -> f64); 3] =
-        [(3, |r| r.n3), (10, |r| r.n10), (18, |r| r.n18)];
+    type Share = fn(&Reference) -> f64;
+    let thresholds: [(u32, Share); 3] = [(3, |r| r.n3), (10, |r| r.n10), (18, |r| r.n18)];
     for (beta_ms, points) in series {
         for (n, value) in thresholds {
             lines.push(Series {
