@@ -1,4 +1,4 @@
-//! Charts as SVG: axes, a grid, a legend, and lines, dots or bars.
+//! Charts as SVG: axes, a grid, a legend, and lines or dots.
 
 use std::fmt::Write as _;
 
@@ -8,8 +8,8 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 55.0;
-const COLOURS: [&str; 6] = [
-    "#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#555555",
+const COLOURS: [&str; 8] = [
+    "#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#555555", "#17becf", "#8c564b",
 ];
 
 /// How a series is drawn.
@@ -19,8 +19,6 @@ pub(crate) enum Mark {
     Line,
     /// Points alone: what a chart compares with.
     Dots,
-    /// A vertical bar from 0 to each point.
-    Bars,
 }
 
 /// One named set of points.
@@ -53,7 +51,7 @@ impl Chart<'_> {
         for (series, colour) in self.series.iter().zip(COLOURS.iter().cycle()) {
             series.draw(&mut svg, &frame, colour);
         }
-        self.legend(&mut svg);
+        self.legend(&mut svg, &frame);
         svg.push_str("</svg>\n");
         svg
     }
@@ -118,10 +116,21 @@ impl Chart<'_> {
         );
     }
 
-    fn legend(&self, svg: &mut String) {
+    /// In the upper corner that is emptier.
+    fn legend(&self, svg: &mut String, frame: &Frame) {
+        let height = |left: bool| {
+            let points = self.series.iter().flat_map(|series| &series.points);
+            let side = points.filter(|&&(x, _)| (frame.x_at(x) < WIDTH / 2.0) == left);
+            side.map(|&(_, y)| y).fold(0.0, f64::max)
+        };
+        let on_the_right = height(false) < height(true);
         for (row, (series, colour)) in self.series.iter().zip(COLOURS.iter().cycle()).enumerate() {
             let y = TOP + 16.0 + 17.0 * row as f64;
-            let x = LEFT + 14.0;
+            let x = if on_the_right {
+                WIDTH - RIGHT - 250.0
+            } else {
+                LEFT + 14.0
+            };
             let _ = writeln!(
                 svg,
                 "<circle cx=\"{x}\" cy=\"{}\" r=\"5\" fill=\"{colour}\"/>\
@@ -156,14 +165,6 @@ impl Series {
                 let _ = writeln!(
                     svg,
                     "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"{colour}\"/>"
-                );
-            }),
-            Mark::Bars => at.iter().for_each(|(x, y)| {
-                let _ = writeln!(
-                    svg,
-                    "<path d=\"M{x:.1} {:.1}V{y:.1}\" stroke=\"{colour}\" stroke-width=\"3\" \
-                     stroke-opacity=\"0.6\"/>",
-                    HEIGHT - BOTTOM
                 );
             }),
         }

@@ -176,11 +176,12 @@ fn point(distribution: &str, jitter_ms: f64) -> Point {
 }
 
 /// Whether the point lies within the golden tolerances, or within two standard deviations of the
-/// golden scatter over seeds where that is wider.
+/// golden scatter over seeds where that is wider, or within 0.0005: at the least jitters a whole run
+/// displaces a few hundred packets.
 fn check(table: &mut Table, name: &str, point: &Point, golden: GoldenPoint) -> bool {
     let share = if point.jitter_ms >= 0.5 { 0.015 } else { 0.04 };
     let near = |value: f64, golden: f64, tolerance: f64, sd: f64| {
-        (value - golden).abs() <= tolerance.max(2.0 * sd) + 1e-4
+        (value - golden).abs() <= tolerance.max(2.0 * sd) + 5e-4
     };
     let within = near(point.md, golden.md, share * golden.md, golden.md_sd)
         && near(point.er, golden.er, 0.02, golden.er_sd)
@@ -356,7 +357,7 @@ fn histograms(output: &Output) {
     output.write("rd.svg", &rd.svg());
     let occupancy = |(name, report): &(&str, OrderReport)| Series {
         name: (*name).into(),
-        mark: Mark::Bars,
+        mark: Mark::Line,
         points: report
             .occupancy
             .density()

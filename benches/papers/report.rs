@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// The directory of one experiment: `target/papers/NAME`, or below the first argument that is not
-/// an option, as in `cargo bench --bench NAME -- DIR`.
+/// an option, as in `cargo bench --bench NAME -- DIR`, taken from the workspace.
 pub(crate) struct Output {
     directory: PathBuf,
 }
@@ -13,7 +13,7 @@ impl Output {
     /// Creates the directory.
     pub(crate) fn new(name: &str) -> Self {
         let given = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
-        let base = given.map_or_else(|| workspace().join("target/papers"), PathBuf::from);
+        let base = workspace().join(given.unwrap_or_else(|| "target/papers".into()));
         let directory = base.join(name);
         fs::create_dir_all(&directory).expect("the output directory can be made");
         Output { directory }

@@ -10,7 +10,7 @@
 //!   [`reorder`], in the memory of [`buffer`] → [`coalesce`]
 //!
 //! What both count on: [`ip`], [`seq`], [`time`], [`checksum`], [`drops`]. What
-//! `mpt-ctl` sees: [`control`].
+//! `mpt-ctl` sees: [`control`]. How far a stream is from its order: [`metrics`].
 #![forbid(unsafe_code)]
 
 pub mod buffer;

@@ -63,6 +63,10 @@ impl History {
                     return Novelty::Duplicate;
                 }
             }
+            Some(highest) if number == highest + 1 => {
+                self.clear(number);
+                self.highest = Some(number);
+            }
             Some(highest) => self.advance(highest, number),
             None => self.highest = Some(number),
         }
