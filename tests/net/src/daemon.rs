@@ -188,6 +188,7 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         if std::thread::panicking() {
+            eprintln!("{}", self.status_text());
             self.process.kill();
             let log = self.log();
             // The end is what matters; all of it may be megabytes.

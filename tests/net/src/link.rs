@@ -188,8 +188,11 @@ impl Link {
             "ip link add {device} type veth peer name {device} netns {peer}"
         ));
         for (host, address) in [(a, &address_a), (b, &address_b)] {
-            // A real link carries packets of its MTU, not super-packets of 64 KiB.
-            host.run(&format!("ethtool -K {device} tso off gso off gro off"));
+            // A real link carries packets of its MTU, not super-packets of 64 KiB, and checksums that
+            // are done: veth would pass on half-done ones, to a capture or inside a tunnel, too.
+            host.run(&format!(
+                "ethtool -K {device} tso off gso off gro off tx off"
+            ));
             let dad = if family == Family::V6 { "nodad" } else { "" };
             host.run(&format!(
                 "ip addr add {address}/{prefix} dev {device} {dad}"

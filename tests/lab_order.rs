@@ -1,0 +1,131 @@
+//! Order and loss: what a UDP application sees, and that every gap is accounted for.
+
+use net::limit::udp_limit_mbps;
+use net::settings::Side;
+use net::traffic::{Iperf, ping};
+use net::{Daemon, Hosts, Meter, Settings, Shape};
+use std::time::{Duration, Instant};
+
+/// UDP at 90 % of the sum over paths 30 ms apart: nothing lost, nothing out of order.
+#[test]
+fn udp_arrives_complete_and_in_order() {
+    let Some(_turn) = net::turn() else { return };
+    let tunnel = Hosts::new(&[Shape::mbps(100.0), Shape::mbps(50.0).delay_ms(30)])
+        .tunnel(&Settings::new().weights(&[100, 50]).reorder(1024, 300));
+    let rate = 0.9 * udp_limit_mbps(&tunnel.hosts.rates(), 1200);
+    let report =
+        Iperf::udp(Side::B.inner_v4(), 8, rate, 1200).run(&tunnel.hosts.a, &tunnel.hosts.b);
+    println!(
+        "UDP at {rate:.1} Mbit/s: {} datagrams, {} lost, {} out of order, jitter {:.3} ms",
+        report.datagrams, report.lost, report.out_of_order, report.jitter_ms
+    );
+    assert!(report.datagrams > 50_000, "{report:?}");
+    assert_eq!(
+        (report.lost, report.out_of_order),
+        (0, 0),
+        "{:#?}",
+        tunnel.b.status()
+    );
+}
+
+/// Loss of 0.1 % on each path: no stall beyond `max_buffer_delay`, and the four ends of a gap add up
+/// to the gaps seen.
+#[test]
+fn loss_stalls_nothing_and_every_gap_is_counted() {
+    let Some(_turn) = net::turn() else { return };
+    let shape = |rate, delay| Shape::mbps(rate).delay_ms(delay).loss(0.1);
+    let tunnel = Hosts::new(&[shape(100.0, 5), shape(50.0, 15)])
+        .tunnel(&Settings::new().weights(&[100, 50]).reorder(1024, 300));
+    let mut flow = Iperf::tcp(Side::B.inner_v4(), 12).start(&tunnel.hosts.a, &tunnel.hosts.b);
+    std::thread::sleep(Duration::from_secs(1));
+    let meter = Meter::start(tunnel.b.id(), "mpt0");
+    let from = Instant::now();
+    std::thread::sleep(Duration::from_secs(10));
+    let to = Instant::now();
+    assert!(flow.is_running());
+    let silence = meter.finish().longest_silence(from, to);
+    let report = flow.finish();
+    let reorder = settled(&tunnel.b);
+    println!(
+        "loss 0.1 %: {:.1} Mbit/s, longest silence {silence:?}; gaps seen {}: filled {}, inferred \
+         lost {}, timed out {}, overflowed {}; held p50 {} us, p99 {} us, max {} us",
+        report.steady_mbps(),
+        reorder.gaps_seen,
+        reorder.gaps_filled,
+        reorder.gaps_inferred_lost,
+        reorder.gaps_timed_out,
+        reorder.gaps_overflowed,
+        reorder.hold_us.p50,
+        reorder.hold_us.p99,
+        reorder.hold_us.max
+    );
+    assert!(
+        silence <= Duration::from_millis(310),
+        "a stall of {silence:?}"
+    );
+    // The wait's granularity is a timer's, not a packet's.
+    assert!(reorder.hold_us.max <= 310_000, "{reorder:?}");
+    let ended = reorder.gaps_filled
+        + reorder.gaps_inferred_lost
+        + reorder.gaps_timed_out
+        + reorder.gaps_overflowed;
+    assert_eq!(ended + reorder.gaps_open, reorder.gaps_seen, "{reorder:?}");
+    assert!(reorder.gaps_seen > reorder.gaps_filled, "{reorder:?}");
+}
+
+/// The reorder window's counters once nothing is waited for any more.
+fn settled(daemon: &Daemon) -> mpt_core::control::ReorderStatus {
+    net::wait_for("an empty reorder window", Duration::from_secs(3), || {
+        let reorder = daemon.status().reorder;
+        (reorder.held == 0).then_some(reorder)
+    })
+}
+
+/// Links that duplicate, reorder and lose: each packet is delivered at most once.
+#[test]
+fn nothing_is_delivered_twice() {
+    let Some(_turn) = net::turn() else { return };
+    let shape = |delay| {
+        Shape::mbps(50.0)
+            .delay_ms(delay)
+            .jitter_ms(3)
+            .loss(1.0)
+            .netem("duplicate 20%")
+    };
+    let tunnel = Hosts::new(&[shape(5), shape(12)])
+        .tunnel(&Settings::new().weights(&[1, 1]).reorder(256, 100));
+    let seen = ping(&tunnel.hosts.a, Side::B.inner_v4(), 400, 10, "");
+    let reorder = settled(&tunnel.b);
+    println!("{seen:?}, {} duplicates dropped", reorder.duplicates);
+    assert_eq!(seen.duplicates, 0, "{reorder:?}");
+    assert!(reorder.duplicates > 20, "{reorder:?}");
+
+    let report =
+        Iperf::udp(Side::B.inner_v4(), 4, 20.0, 1200).run(&tunnel.hosts.a, &tunnel.hosts.b);
+    // iperf3 counts a duplicate as out of order.
+    println!(
+        "UDP: {} datagrams, {} out of order",
+        report.datagrams, report.out_of_order
+    );
+    let b = tunnel.b.status();
+    let a = tunnel.a.status();
+    assert!(b.tunnel.rx_packets <= a.tunnel.tx_packets, "{a:#?} {b:#?}");
+    assert_eq!(report.out_of_order, 0, "{b:#?}");
+}
+
+/// A lone packet is not held: the tunnel adds no delay while nothing is missing.
+#[test]
+fn an_idle_tunnel_adds_no_delay() {
+    let Some(_turn) = net::turn() else { return };
+    let shape = Shape::mbps(100.0).delay_ms(10);
+    let tunnel = Hosts::new(&[shape.clone(), shape]).tunnel(&Settings::new());
+    let (raw, inner) = (&tunnel.hosts.links[0].address_b, Side::B.inner_v4());
+    let bare = ping(&tunnel.hosts.a, raw, 20, 50, "");
+    let tunnelled = ping(&tunnel.hosts.a, inner, 20, 50, "");
+    println!(
+        "ping: bare {:.2} ms, tunnelled {:.2} ms",
+        bare.mean_ms, tunnelled.mean_ms
+    );
+    assert_eq!(tunnelled.received, 20);
+    assert!(tunnelled.max_ms < bare.min_ms + 1.0, "{tunnelled:?}");
+}
