@@ -17,6 +17,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use mpt_core::coalesce::Accepts;
 use mpt_core::control::LatePolicy;
 use mpt_core::path::{PathConfig, PathId, Unreachable};
 use mpt_core::reorder::ReorderConfig;
@@ -137,6 +138,8 @@ impl PairConfig {
             key: self.key,
             mtu: self.mtu,
             reorder: self.reorder,
+            accepts: Accepts::NONE,
+            receives_trains: false,
         };
         let paths: Vec<PathConfig> = (0..self.paths.len())
             .map(|path| PathConfig {

@@ -211,6 +211,7 @@ impl Downlink {
                 tos: meta.tos,
                 buffer,
                 len: meta.len,
+                segment_size: meta.segment_size,
                 truncated: meta.truncated,
             };
             self.inbound.handle_datagram(now, datagram);
@@ -260,11 +261,8 @@ impl Downlink {
     }
 
     fn write_tun(&mut self) {
-        while let Some(packet) = self.inbound.poll_tun() {
-            if self.tun.send(packet).is_err() {
-                self.inbound.not_written();
-            }
-        }
+        let tun = &self.tun;
+        self.inbound.drain_tun(|_, packet| tun.send(packet).is_ok());
     }
 
     fn log(&self, event: &Event) {

@@ -9,6 +9,7 @@ use mpt_core::control::TunnelStatus;
 use mpt_core::drops::Drop;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
 use mpt_core::tunnel::Outbound;
+use mpt_core::vnet::VnetHeader;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock;
@@ -104,7 +105,7 @@ impl Uplink {
         let now = clock::now();
         for _ in 0..BATCH {
             match self.tun.recv(packet) {
-                Ok(len) => self.outbound.handle_tun(now, &packet[..len]),
+                Ok(len) => self.outbound.handle_tun(now, &VnetHeader::default(), &mut packet[..len]),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     return Ok(Batch::Emptied);
                 }

@@ -8,6 +8,7 @@ use mpt_core::drops::Drop;
 use mpt_core::path::{PathConfig, PathId, PathState};
 use mpt_core::time::Time;
 use mpt_core::tunnel::{Datagram, Event, Inbound, Outbound, Transmit, TunnelConfig, tunnel};
+use mpt_core::vnet::VnetHeader;
 
 /// Datagrams that the daemon receives before it polls.
 const BATCH: usize = 64;
@@ -132,7 +133,8 @@ impl End {
     pub(super) fn handle_tun(&mut self, now: Time, packet: &[u8]) {
         self.handed_in += 1;
         let local = self.local(now);
-        self.outbound.handle_tun(local, packet);
+        self.outbound
+            .handle_tun(local, &VnetHeader::default(), &mut packet.to_vec());
     }
 
     /// Takes one datagram; polls when the batch is full.
@@ -151,6 +153,7 @@ impl End {
             tos: wire.tos,
             buffer,
             len,
+            segment_size: None,
             truncated: len < wire.bytes.len(),
         };
         let local = self.local(now);
@@ -177,9 +180,10 @@ impl End {
     /// Polls everything that is not sent: packets for the TUN and events.
     pub(super) fn poll(&mut self, now: Time) {
         self.in_batch = 0;
-        while let Some(packet) = self.inbound.poll_tun() {
+        self.inbound.drain_tun(|_, packet| {
             self.delivered.push((now, packet.to_vec()));
-        }
+            true
+        });
         while let Some(message) = self.outbound.poll_tun() {
             self.refused.push(message.to_vec());
         }
