@@ -180,9 +180,8 @@ async fn wait_and_receive(
 ) -> io::Result<()> {
     let mut ready = fd.ready(PathSocket::INTEREST).await?;
     let mut this = downlink.borrow_mut();
-    if ready.ready().is_error() {
+    if ready.ready().is_error() && !this.take_errors(id, fd.get_ref()) {
         ready.clear_ready_matching(tokio::io::Ready::ERROR);
-        this.take_errors(id, fd.get_ref());
     }
     if ready.ready().is_readable() && !this.receive(id, fd.get_ref())? {
         ready.clear_ready_matching(tokio::io::Ready::READABLE);
@@ -225,7 +224,8 @@ impl Downlink {
         Ok(true)
     }
 
-    fn take_errors(&mut self, id: PathId, socket: &PathSocket) {
+    /// Reads what the network said of datagrams that did not arrive. Returns whether more may wait.
+    fn take_errors(&mut self, id: PathId, socket: &PathSocket) -> bool {
         let now = clock::now();
         let inbound = &mut self.inbound;
         errqueue::drain(socket, |error| match error {
@@ -237,7 +237,7 @@ impl Downlink {
                 }
             }
             PathError::Local(error) => tracing::debug!("path {}: {error}", id.index()),
-        });
+        })
     }
 
     /// Takes everything that the core has ready; returns when it wants to be called again.
