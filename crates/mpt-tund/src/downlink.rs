@@ -13,6 +13,7 @@ use mpt_core::control::{PathState, PathStatus, ReorderStatus, TunnelStatus};
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId, Unreachable};
 use mpt_core::reorder::ReorderConfig;
 use mpt_core::tunnel::{Datagram, Event, Inbound};
+use tokio::io::Ready;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -181,10 +182,11 @@ async fn wait_and_receive(
     let mut ready = fd.ready(PathSocket::INTEREST).await?;
     let mut this = downlink.borrow_mut();
     if ready.ready().is_error() && !this.take_errors(id, fd.get_ref()) {
-        ready.clear_ready_matching(tokio::io::Ready::ERROR);
+        ready.clear_ready_matching(Ready::ERROR);
     }
-    if ready.ready().is_readable() && !this.receive(id, fd.get_ref())? {
-        ready.clear_ready_matching(tokio::io::Ready::READABLE);
+    // Also after an error: a pending one ends a batch before the socket is empty.
+    if !this.receive(id, fd.get_ref())? {
+        ready.clear_ready_matching(Ready::READABLE);
     }
     Ok(())
 }
@@ -221,7 +223,7 @@ impl Downlink {
             attached.socket_drops = self.metas[last].socket_drops;
         }
         self.write_tun();
-        Ok(true)
+        Ok(received == RECV_BATCH)
     }
 
     /// Reads what the network said of datagrams that did not arrive. Returns whether more may wait.
