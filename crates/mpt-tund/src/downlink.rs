@@ -199,6 +199,7 @@ impl Downlink {
         {
             self.buffers.push(buffer);
         }
+        let asked = self.buffers.len();
         let received = match socket.recv_batch(&mut self.buffers, &mut self.metas) {
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
@@ -223,7 +224,7 @@ impl Downlink {
             attached.socket_drops = self.metas[last].socket_drops;
         }
         self.write_tun();
-        Ok(received == RECV_BATCH)
+        Ok(received == asked)
     }
 
     /// Reads what the network said of datagrams that did not arrive. Returns whether more may wait.
