@@ -9,7 +9,8 @@
 //! A message that asks for a reply gets the receiver's own message at once. Since that carries an
 //! echo as well, one message each way and keepalive interval serves both ends. An echo of a message
 //! that was sent a moment ago also proves that its sender is there *now*: a replayed recording
-//! cannot contain it. That is why a new session is believed only with such an echo.
+//! cannot contain it. That is why a new session is believed only with such an echo, and within
+//! a session whatever a message says; one without is echoed and answered, no more.
 //!
 //! The layout, in network byte order, behind a GRE header without sequence number whose Protocol
 //! Type is [`crate::gre::CONTROL_ETHERTYPE`]:

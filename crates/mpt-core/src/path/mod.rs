@@ -341,36 +341,45 @@ impl Path {
         sent.then(|| self.sent_at[echo.number as usize % REMEMBERED])
     }
 
-    /// Whether the message is newer than all before it of its session.
-    pub(crate) fn is_newer(&self, message: &Message) -> bool {
+    /// Whether a message without a fresh echo may be heard: only when it continues those before it, so
+    /// that one with an absurd number cannot make all that follow look old.
+    pub(crate) fn continues(&self, message: &Message) -> bool {
         self.newest.is_none_or(|newest| {
-            newest.session != message.session || message.number > newest.number
+            let ahead = message.number.wrapping_sub(newest.number);
+            newest.session != message.session || (1..=REMEMBERED as u32).contains(&ahead)
         })
     }
 
-    /// Learns from a message of the peer's session.
-    pub(crate) fn learn(&mut self, now: Time, message: &Message, fresh_echo: Option<Time>) {
-        if let (Some(sent_at), Some(echo)) = (fresh_echo, message.echo) {
-            self.echoed = echo.number;
-            if self
-                .unreachable
-                .take()
-                .is_some_and(|(at, _)| now.since(at) < FALSE_ALARM_WITHIN)
-            {
-                self.icmp_ignored_until = now + ICMP_DISTRUST;
-            }
-            self.last_echo = Some(now);
-            let peer_held = message.sent.since(echo.received);
-            if let Some(rtt) = now.since(sent_at).checked_sub(peer_held) {
-                self.rtt.sample(now, rtt);
-            }
-        }
+    /// Whether the message, were it believed, would change more than figures.
+    pub(crate) fn is_news(&self, now: Time, message: &Message) -> bool {
+        !self.is_answered(now) || message.out_of_service != self.out_of_service_at_peer
+    }
+
+    /// A message of the peer's session arrived: it will be echoed.
+    pub(crate) fn hear(&mut self, now: Time, message: &Message) {
         self.newest = Some(Echo {
             number: message.number,
             session: message.session,
             sent: message.sent,
             received: now,
         });
+    }
+
+    /// Believes a message that echoes what we sent at `echo_sent`.
+    pub(crate) fn learn(&mut self, now: Time, message: &Message, echo_sent: Time) {
+        if let Some(echo) = message.echo {
+            self.echoed = echo.number;
+            let peer_held = message.sent.since(echo.received);
+            if let Some(rtt) = now.since(echo_sent).checked_sub(peer_held) {
+                self.rtt.sample(now, rtt);
+            }
+        }
+        let unreachable = self.unreachable.take();
+        if unreachable.is_some_and(|(at, _)| now.since(at) < FALSE_ALARM_WITHIN) {
+            self.icmp_ignored_until = now + ICMP_DISTRUST;
+        }
+        self.last_echo = Some(now);
+        self.heard = Some(now);
         self.out_of_service_at_peer = message.out_of_service;
         self.loss_at_peer_ppm = message.loss_ppm;
         self.loss.sample(message.tx_packets, self.rx_packets);
@@ -436,9 +445,9 @@ mod tests {
     fn answered(path: &mut Path, sent_ms: u64, heard_ms: u64) {
         let number = path.number_sent(at(sent_ms));
         let message = message(number, echo_of(number));
-        let fresh = path.fresh_echo(1, message.echo);
-        assert!(fresh.is_some());
-        path.learn(at(heard_ms), &message, fresh);
+        let echo_sent = path.fresh_echo(1, message.echo).unwrap();
+        path.hear(at(heard_ms), &message);
+        path.learn(at(heard_ms), &message, echo_sent);
     }
 
     #[test]
@@ -493,6 +502,26 @@ mod tests {
         path.number_sent(at(100));
         assert_eq!(path.fresh_echo(2, echo_of(2)), None);
         assert_eq!(path.fresh_echo(1, echo_of(2)), Some(at(100)));
+    }
+
+    #[test]
+    fn a_message_without_proof_must_continue_those_before_it() {
+        let mut path = path();
+        assert!(path.continues(&message(1_000_000, None)));
+        path.hear(at(0), &message(10, None));
+        for (number, continues) in [
+            (9, false),
+            (10, false),
+            (11, true),
+            (266, true),
+            (267, false),
+        ] {
+            assert_eq!(
+                path.continues(&message(number, None)),
+                continues,
+                "{number}"
+            );
+        }
     }
 
     #[test]

@@ -18,21 +18,22 @@ use crate::time::{Time, earliest};
 pub(super) const MAX_MESSAGES_QUEUED: usize = 64;
 /// Least time between two answers on a path to a session that has not proved itself.
 const STRANGE_SESSION_INTERVAL: Duration = Duration::from_millis(20);
+/// More packets than this do not overtake a message of a session that has just begun.
+const MAX_OVERTAKING: i32 = 1024;
 
 impl Inbound {
     pub(super) fn handle_message(&mut self, now: Time, path: PathId, message: &Message) {
         let Some(known) = &mut self.paths[path.index()] else {
             return;
         };
-        let fresh_echo = known.fresh_echo(self.session, message.echo);
+        let echo_sent = known.fresh_echo(self.session, message.echo);
         if self.peer.session() != Some(message.session) {
-            if self.peer.is_former(message.session) {
+            let is_former = self.peer.is_former(now, message.session);
+            if echo_sent.is_none() || is_former {
                 self.drops.count(Drop::StaleControl, 1);
-                return;
-            }
-            if fresh_echo.is_none() {
-                self.drops.count(Drop::StaleControl, 1);
-                self.answer_strange_session(now, path, message);
+                if !is_former {
+                    self.answer_strange_session(now, path, message);
+                }
                 return;
             }
             self.begin_session(now, message);
@@ -40,17 +41,21 @@ impl Inbound {
         let Some(known) = &mut self.paths[path.index()] else {
             return;
         };
-        if !known.is_newer(message) {
+        if echo_sent.is_none() && !known.continues(message) {
             self.drops.count(Drop::StaleControl, 1);
             return;
         }
         self.control_packets += 1;
-        known.heard = Some(now);
-        known.learn(now, message, fresh_echo);
         self.peer.heard(now);
-        self.follow_watermark(now, path, message.next_seq, fresh_echo.is_some());
+        known.hear(now, message);
+        // What came without proof and matters has to be said again, with an echo of our answer.
+        let doubtful = echo_sent.is_none() && known.is_news(now, message);
+        if let Some(echo_sent) = echo_sent {
+            known.learn(now, message, echo_sent);
+            self.follow_watermark(now, path, message.next_seq);
+        }
         if message.reply_wanted {
-            self.send_probe(now, path, false);
+            self.send_probe(now, path, doubtful);
         }
         self.settle(now);
     }
@@ -89,8 +94,9 @@ impl Inbound {
         let out = &mut |packet| self.ready.push_back(packet);
         let first_heard = self.peer.is_first();
         let began_lately = next_seq.value() < self.reorder.config().window;
-        let distance = next_seq.distance_from(self.reorder.next_expected());
-        let is_elsewhere = distance.unsigned_abs() >= MAX_DISTANCE;
+        // Data overtake a message, but by no more than paths differ.
+        let ahead = next_seq.distance_from(self.reorder.next_expected());
+        let is_elsewhere = ahead >= MAX_DISTANCE as i32 || ahead < -MAX_OVERTAKING;
         if restarted || is_elsewhere || first_heard && !began_lately {
             self.reorder.resync(now, next_seq, out);
         } else if !began_lately {
@@ -99,10 +105,9 @@ impl Inbound {
         }
     }
 
-    fn follow_watermark(&mut self, now: Time, path: PathId, watermark: Seq, proven: bool) {
+    fn follow_watermark(&mut self, now: Time, path: PathId, watermark: Seq) {
         let out = &mut |packet| self.ready.push_back(packet);
         if !self.reorder.announce(now, path, watermark, out)
-            && proven
             && self.peer.consider_watermark(watermark) == Jump::Believed
         {
             self.reorder.resync(now, watermark, out);

@@ -4,8 +4,8 @@
 //!
 //! One that probes has a session, random and new at each start. A new session is believed only when
 //! its message echoes a message that we sent a moment ago, so that a recording cannot pass for a
-//! restart; then numbering begins anew where that message says. A session that was replaced never
-//! comes back: what is still under way of it is not a restart. Within a session, only a probe's
+//! restart; then numbering begins anew where that message says. A session that was just replaced
+//! does not come back: what is still under way of it is not a restart. Within a session, only a probe's
 //! watermark moves the window to another place, and only when it comes with a fresh echo and the next
 //! one agrees.
 //!
@@ -41,8 +41,8 @@ pub(super) struct Peer {
     session: Option<u64>,
     /// The session that the present one replaced.
     former: Option<u64>,
-    /// When the present session took its place.
-    replaced: Option<Time>,
+    /// When the present session proved itself.
+    began: Option<Time>,
     last_message: Time,
     /// Whether the numbering is known.
     started: bool,
@@ -94,20 +94,25 @@ impl Peer {
         self.last_message = now;
     }
 
-    /// Whether this session is one that was replaced.
-    pub(super) fn is_former(&self, session: u64) -> bool {
-        self.former == Some(session)
+    /// Whether this session was replaced so lately that its messages may still be under way.
+    pub(super) fn is_former(&self, now: Time, session: u64) -> bool {
+        self.former == Some(session) && self.is_young(now)
+    }
+
+    fn is_young(&self, now: Time) -> bool {
+        self.began
+            .is_some_and(|at| now.since(at) < FORMER_UNDER_WAY)
     }
 
     /// A session proved itself. Returns whether it replaces another one.
     pub(super) fn begin(&mut self, now: Time, session: u64) -> bool {
         self.last_message = now;
+        self.began = Some(now);
         self.candidates = [None; MAX_PATHS];
         self.far_watermark = None;
         let before = self.session.replace(session);
         if before.is_some() {
             self.former = before;
-            self.replaced = Some(now);
         }
         before.is_some()
     }
@@ -144,9 +149,7 @@ impl Peer {
         whither: Where,
     ) -> Jump {
         let possible = match whither {
-            Where::Ahead => self
-                .replaced
-                .is_none_or(|at| now.since(at) >= FORMER_UNDER_WAY),
+            Where::Ahead => !self.is_young(now),
             Where::FarAhead | Where::Behind => !self.probes(),
         };
         if !possible {
@@ -187,11 +190,13 @@ impl Peer {
 mod tests {
     use super::*;
 
+    const NOW: Time = Time::from_nanos(10_000_000_000);
+
     /// The verdicts on `packets`, path and number.
-    fn verdicts(peer: &mut Peer, whither: Where, packets: &[(usize, u32)]) -> Vec<bool> {
+    fn verdicts(peer: &mut Peer, now: Time, whither: Where, packets: &[(usize, u32)]) -> Vec<bool> {
         let verdict = |&(path, seq): &(usize, u32)| {
             let path = PathId::new(path).unwrap();
-            peer.consider_jump(Time::ZERO, path, Seq::new(seq), whither) == Jump::Believed
+            peer.consider_jump(now, path, Seq::new(seq), whither) == Jump::Believed
         };
         packets.iter().map(verdict).collect()
     }
@@ -200,7 +205,7 @@ mod tests {
     fn a_jump_without_probes_needs_packets_in_a_row() {
         let million = 1_000_000;
         let packets = [0, 1, 1, 2, 3, 10].map(|n| (0, million + n)); // a replay confirms nothing
-        let believed = verdicts(&mut Peer::default(), Where::FarAhead, &packets);
+        let believed = verdicts(&mut Peer::default(), NOW, Where::FarAhead, &packets);
         assert_eq!(believed, [false, false, false, false, false, true]);
     }
 
@@ -215,40 +220,44 @@ mod tests {
             (1, 92),
             (0, 503),
         ];
-        let believed = verdicts(&mut Peer::default(), Where::Behind, &packets);
+        let believed = verdicts(&mut Peer::default(), NOW, Where::Behind, &packets);
         assert_eq!(believed, [false, false, false, false, false, false, true]);
         let mut peer = Peer::default();
-        verdicts(&mut peer, Where::Behind, &packets[..5]);
+        verdicts(&mut peer, NOW, Where::Behind, &packets[..5]);
         peer.fits(PathId::new(0).unwrap());
-        assert_eq!(verdicts(&mut peer, Where::Behind, &packets[6..]), [false]);
+        assert_eq!(
+            verdicts(&mut peer, NOW, Where::Behind, &packets[6..]),
+            [false]
+        );
     }
 
     #[test]
     fn going_back_is_going_back_to_the_beginning() {
         let packets: Vec<_> = (0..100).map(|n| (0, 5000 + n)).collect();
-        let believed = verdicts(&mut Peer::default(), Where::Behind, &packets);
+        let believed = verdicts(&mut Peer::default(), NOW, Where::Behind, &packets);
         assert!(!believed.contains(&true));
     }
 
     #[test]
     fn data_of_a_peer_that_probes_never_leave_the_numbering() {
         let mut peer = Peer::default();
-        peer.begin(Time::ZERO, 7);
+        peer.begin(NOW - FORMER_UNDER_WAY, 7);
         let packets: Vec<_> = (0..100).map(|n| (0, n)).collect();
         for whither in [Where::FarAhead, Where::Behind] {
-            assert!(!verdicts(&mut peer, whither, &packets).contains(&true));
+            assert!(!verdicts(&mut peer, NOW, whither, &packets).contains(&true));
         }
-        assert!(verdicts(&mut peer, Where::Ahead, &packets).contains(&true));
+        assert!(verdicts(&mut peer, NOW, Where::Ahead, &packets).contains(&true));
     }
 
     #[test]
     fn what_is_under_way_of_a_former_session_moves_nothing() {
         let mut peer = Peer::default();
-        peer.begin(Time::ZERO, 7);
-        peer.begin(Time::ZERO, 8);
+        peer.begin(NOW, 7);
+        peer.begin(NOW, 8);
         let packets: Vec<_> = (0..100).map(|n| (0, 5000 + n)).collect();
-        assert!(!verdicts(&mut peer, Where::Ahead, &packets).contains(&true));
-        assert!(peer.is_former(7) && !peer.is_former(8));
+        assert!(!verdicts(&mut peer, NOW, Where::Ahead, &packets).contains(&true));
+        assert!(peer.is_former(NOW, 7) && !peer.is_former(NOW, 8));
+        assert!(!peer.is_former(NOW + FORMER_UNDER_WAY, 7));
     }
 
     #[test]

@@ -1,0 +1,395 @@
+//! The window against a model that is too simple to be wrong: numbers are plain integers that do not
+//! wrap, held packets stand in a map, and every step takes as long as it takes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+
+const PATHS: usize = 3;
+
+#[derive(Debug, Clone)]
+enum Op {
+    /// Insert on a path, so far from the next expected number.
+    Insert(usize, i64),
+    /// A run in order from the next expected number on.
+    Run(usize, u8),
+    Announce(usize, i64),
+    WaitFor(u16),
+    /// Let so many milliseconds pass, with every timeout at its time.
+    Pass(u16),
+    Reconfigure(u32, u16, bool),
+    /// Expect a number so far from the next expected one.
+    Resync(i64),
+    Believe(i64),
+    ClosePast,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let path = 0..PATHS;
+    let near = prop_oneof![
+        8 => -20..40i64,
+        2 => -300..1500i64,
+        1 => -70_000..140_000i64,
+        1 => Just(i64::from(i32::MIN)),
+    ];
+    prop_oneof![
+        12 => (path.clone(), near.clone()).prop_map(|(path, offset)| Op::Insert(path, offset)),
+        3 => (path.clone(), any::<u8>()).prop_map(|(path, count)| Op::Run(path, count)),
+        3 => (path, near.clone()).prop_map(|(path, offset)| Op::Announce(path, offset)),
+        2 => (0..1u16 << PATHS).prop_map(Op::WaitFor),
+        3 => (0..500u16).prop_map(Op::Pass),
+        1 => (prop_oneof![Just(0), Just(1), 2..100u32, Just(1024u32), Just(2000u32)], 1..400u16, any::<bool>())
+            .prop_map(|(window, ms, drop)| Op::Reconfigure(window, ms, drop)),
+        1 => near.clone().prop_map(Op::Resync),
+        1 => near.prop_map(Op::Believe),
+        1 => Just(Op::ClosePast),
+    ]
+}
+
+/// The rules of the module's text, word by word.
+struct Model {
+    config: ReorderConfig,
+    next: i64,
+    high: i64,
+    announced: i64,
+    held: BTreeMap<i64, Time>,
+    edges: [i64; PATHS],
+    waited_for: Vec<usize>,
+    delivered: BTreeSet<i64>,
+    /// All below count as delivered.
+    closed: i64,
+    counters: ReorderCounters,
+    out: Vec<i64>,
+    /// Places in `out` that were late.
+    late: BTreeSet<usize>,
+    longest_hold: Duration,
+}
+
+impl Model {
+    fn new(config: ReorderConfig) -> Model {
+        Model {
+            config,
+            next: 0,
+            high: 0,
+            announced: 0,
+            held: BTreeMap::new(),
+            edges: [0; PATHS],
+            waited_for: Vec::new(),
+            delivered: BTreeSet::new(),
+            closed: i64::MIN,
+            counters: ReorderCounters::default(),
+            out: Vec::new(),
+            late: BTreeSet::new(),
+            longest_hold: Duration::ZERO,
+        }
+    }
+
+    fn room(&self) -> i64 {
+        i64::from(self.config.window.max(1))
+    }
+
+    fn insert(&mut self, now: Time, path: usize, n: i64) -> Verdict {
+        let known = self.announced.max(self.high);
+        let believed = i64::from(self.config.window.max(LEAST_BELIEVED));
+        if n <= self.next - i64::from(MAX_DISTANCE) || n >= known + believed {
+            return Verdict::Unbelievable;
+        }
+        self.edges[path] = self.edges[path].max(n + 1);
+        if n < self.next {
+            if n < self.closed || !self.delivered.insert(n) {
+                self.counters.duplicates += 1;
+                return Verdict::Duplicate;
+            }
+            self.counters.late += 1;
+            if self.config.late == LatePolicy::Drop {
+                return Verdict::LateDropped;
+            }
+            self.late.insert(self.out.len());
+            self.out.push(n);
+            return Verdict::Taken;
+        }
+        if self.held.contains_key(&n) {
+            self.counters.duplicates += 1;
+            return Verdict::Duplicate;
+        }
+        if n < self.high {
+            self.counters.reordered += 1;
+            self.counters.gaps_filled += 1;
+        } else {
+            self.counters.in_order += 1;
+            self.counters.gaps_seen += (n - self.high) as u64;
+            self.high = n + 1;
+        }
+        self.counters.gaps_overflowed += self.advance(now, n + 1 - self.room());
+        self.held.insert(n, now);
+        if n != self.next {
+            self.counters.held_max = self.counters.held_max.max(self.held.len() as u32);
+        }
+        self.release_run(now);
+        self.infer_lost(now);
+        Verdict::Taken
+    }
+
+    fn announce(&mut self, now: Time, path: usize, edge: i64) -> bool {
+        if (edge - self.next).abs() >= i64::from(MAX_DISTANCE) {
+            return false;
+        }
+        self.edges[path] = self.edges[path].max(edge);
+        if edge > self.high {
+            self.announced = edge;
+        }
+        self.infer_lost(now);
+        true
+    }
+
+    fn wait_for(&mut self, now: Time, paths: Vec<usize>) {
+        for &path in &paths {
+            if !self.waited_for.contains(&path) {
+                self.edges[path] = self.next;
+            }
+        }
+        self.waited_for = paths;
+        self.infer_lost(now);
+    }
+
+    fn timeout(&self) -> Option<Time> {
+        self.held
+            .values()
+            .min()
+            .map(|&arrived| arrived + self.config.max_buffer_delay)
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        let due = |&(_, &arrived): &(&i64, &Time)| arrived + self.config.max_buffer_delay <= now;
+        if let Some((&last_due, _)) = self.held.iter().filter(due).next_back() {
+            self.counters.gaps_timed_out += self.advance(now, last_due + 1);
+        }
+    }
+
+    fn reconfigure(&mut self, now: Time, config: ReorderConfig) {
+        self.config = config;
+        if !self.held.is_empty() {
+            self.counters.gaps_overflowed += self.advance(now, self.high - self.room());
+        }
+    }
+
+    fn resync(&mut self, now: Time, first: i64) {
+        self.counters.gaps_inferred_lost += self.advance(now, self.high);
+        (self.next, self.high, self.announced) = (first, first, first);
+        self.edges = [first; PATHS];
+        self.delivered.clear();
+        self.closed = first;
+    }
+
+    fn infer_lost(&mut self, now: Time) {
+        let passed = self.waited_for.iter().map(|&path| self.edges[path]).min();
+        if let Some(passed) = passed {
+            self.counters.gaps_inferred_lost += self.advance(now, passed);
+        }
+    }
+
+    /// Everything below `target` ends; returns how many were missing.
+    fn advance(&mut self, now: Time, target: i64) -> u64 {
+        if target > self.high {
+            self.counters.gaps_seen += (target - self.high) as u64;
+            self.high = target;
+        }
+        let mut missing = 0;
+        while self.next < target {
+            if !self.release(now) {
+                missing += 1;
+                self.next += 1;
+            }
+        }
+        self.release_run(now);
+        missing
+    }
+
+    fn release_run(&mut self, now: Time) {
+        while self.release(now) {}
+    }
+
+    fn release(&mut self, now: Time) -> bool {
+        let Some(arrived) = self.held.remove(&self.next) else {
+            return false;
+        };
+        self.longest_hold = self.longest_hold.max(now.since(arrived));
+        self.delivered.insert(self.next);
+        self.out.push(self.next);
+        self.next += 1;
+        true
+    }
+}
+
+/// The window and the model side by side; `start` is the number on the wire of the model's zero.
+struct Both {
+    start: u32,
+    now: Time,
+    model: Model,
+    reorder: Reorder<i64>,
+    out: Vec<i64>,
+    longest_delay: Duration,
+}
+
+impl Both {
+    fn wire(&self, n: i64) -> Seq {
+        Seq::new(self.start.wrapping_add(n as u32))
+    }
+
+    fn apply(&mut self, op: &Op) {
+        let Both { now, out, .. } = self;
+        let now = *now;
+        let mut taken = std::mem::take(out);
+        let sink = &mut |packet| taken.push(packet);
+        match *op {
+            Op::Insert(index, offset) => self.insert(sink, index, self.model.next + offset),
+            Op::Run(index, count) => {
+                for _ in 0..count {
+                    self.insert(sink, index, self.model.next);
+                }
+            }
+            Op::Announce(index, offset) => {
+                let edge = self.model.next + offset;
+                let believed = self.model.announce(now, index, edge);
+                let edge = self.wire(edge);
+                assert_eq!(
+                    self.reorder.announce(now, path(index), edge, sink),
+                    believed
+                );
+            }
+            Op::WaitFor(bits) => {
+                let set = PathSet::from_bits(bits);
+                self.model
+                    .wait_for(now, set.iter().map(PathId::index).collect());
+                self.reorder.wait_for(now, set, sink);
+            }
+            Op::Pass(ms) => self.pass(sink, Duration::from_millis(u64::from(ms))),
+            Op::Reconfigure(window, ms, drop) => {
+                let late = if drop {
+                    LatePolicy::Drop
+                } else {
+                    LatePolicy::Deliver
+                };
+                let max_buffer_delay = Duration::from_millis(u64::from(ms));
+                let config = ReorderConfig {
+                    window,
+                    max_buffer_delay,
+                    late,
+                };
+                self.longest_delay = self.longest_delay.max(max_buffer_delay);
+                self.model.reconfigure(now, config);
+                self.reorder.reconfigure(now, config, sink);
+            }
+            Op::Resync(offset) => {
+                let first = self.model.next + offset;
+                self.model.resync(now, first);
+                self.reorder.resync(now, self.wire(first), sink);
+            }
+            Op::Believe(offset) => {
+                let n = self.model.next + offset;
+                if (0..i64::from(MAX_DISTANCE)).contains(&offset) {
+                    self.model.announced = n;
+                }
+                self.reorder.believe(self.wire(n));
+            }
+            Op::ClosePast => {
+                self.model.closed = self.model.next;
+                self.reorder.close_past();
+            }
+        }
+        self.out = taken;
+    }
+
+    fn insert(&mut self, sink: &mut impl FnMut(i64), index: usize, n: i64) {
+        let verdict = self.model.insert(self.now, index, n);
+        let seq = self.wire(n);
+        assert_eq!(
+            self.reorder.insert(self.now, path(index), seq, n, sink),
+            verdict
+        );
+    }
+
+    fn pass(&mut self, sink: &mut impl FnMut(i64), span: Duration) {
+        let until = self.now + span;
+        while let Some(due) = self.reorder.poll_timeout().filter(|&due| due <= until) {
+            assert_eq!(self.model.timeout(), Some(due));
+            self.now = self.now.max(due);
+            self.model.handle_timeout(self.now);
+            self.reorder.handle_timeout(self.now, sink);
+            assert!(self.reorder.poll_timeout().is_none_or(|due| due > self.now));
+        }
+        self.now = until;
+    }
+
+    fn check(&mut self) {
+        let (model, reorder) = (&self.model, &mut self.reorder);
+        assert_eq!(self.out, model.out);
+        assert_eq!(*reorder.counters(), model.counters);
+        assert_eq!(reorder.held() as usize, model.held.len());
+        assert_eq!(reorder.poll_timeout(), model.timeout());
+        let counters = reorder.counters();
+        let ended = counters.gaps_filled
+            + counters.gaps_inferred_lost
+            + counters.gaps_timed_out
+            + counters.gaps_overflowed;
+        assert_eq!(counters.gaps_seen, ended + u64::from(reorder.gaps_open()));
+        let window = reorder.config.window;
+        assert!(reorder.held() <= window);
+        assert!(reorder.arrivals.len() <= 2 * window as usize);
+        assert!(model.longest_hold <= self.longest_delay);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// Verdicts, counters, what leaves and in which order, and when: all as the model has it. And
+    /// each missing number ends in one way, no more is held than the window and the time allow.
+    #[test]
+    fn does_what_the_model_does(
+        start in prop_oneof![Just(0u32), (u32::MAX - 3000)..=u32::MAX, any::<u32>()],
+        window in prop_oneof![Just(0u32), Just(1u32), 2..100u32, Just(1024u32)],
+        ops in proptest::collection::vec(op(), 1..120),
+    ) {
+        let config = config(window);
+        let mut both = Both {
+            start,
+            now: Time::ZERO,
+            model: Model::new(config),
+            reorder: Reorder::new(config, Seq::new(start)),
+            out: Vec::new(),
+            longest_delay: config.max_buffer_delay,
+        };
+        for op in &ops {
+            both.apply(op);
+            both.check();
+        }
+    }
+
+    /// Whatever arrives in whatever order: each number is delivered once at most, and apart from
+    /// late packets none after a higher one.
+    #[test]
+    fn never_twice_and_never_backwards(
+        start: u32,
+        window in 0..64u32,
+        arrivals in proptest::collection::vec((0..PATHS, 0..400i64), 1..500),
+    ) {
+        let mut model = Model::new(config(window));
+        let mut reorder = Reorder::new(config(window), Seq::new(start));
+        let mut out = Vec::new();
+        for (index, n) in arrivals {
+            let seq = Seq::new(start.wrapping_add(n as u32));
+            let verdict = reorder.insert(Time::ZERO, path(index), seq, n, &mut |n| out.push(n));
+            prop_assert_eq!(model.insert(Time::ZERO, index, n), verdict);
+        }
+        let distinct: BTreeSet<_> = out.iter().collect();
+        prop_assert_eq!(distinct.len(), out.len());
+        let in_time: Vec<_> = (0..out.len())
+            .filter(|place| !model.late.contains(place))
+            .map(|place| out[place])
+            .collect();
+        prop_assert!(in_time.is_sorted());
+    }
+}
