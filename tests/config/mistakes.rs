@@ -80,8 +80,8 @@ fn one_path_without_double_brackets() {
 
 #[test]
 fn a_setting_that_is_not_built_yet() {
-    insta::assert_snapshot!(complaint(&edited(&[("name = \"mpt0\"", "name = \"mpt0\"\noffload = \"auto\"")])), @r#"
-    mpt0.toml:3:1: `offload` is not built yet
+    insta::assert_snapshot!(complaint(&edited(&[("[reorder]", "[reorder]\nmode = \"block\"")])), @r#"
+    mpt0.toml:6:1: `mode` is not built yet
       help: remove it: this version would ignore it, and a setting that does nothing misleads
     "#);
 }
@@ -91,6 +91,14 @@ fn a_section_that_is_not_built_yet() {
     insta::assert_snapshot!(complaint(&edited(&[("[reorder]", "[recovery]\nmode = \"auto\"\n[reorder]")])), @r#"
     mpt0.toml:5:2: [recovery] is not built yet
       help: remove it: this version would ignore it, and a setting that does nothing misleads
+    "#);
+}
+
+#[test]
+fn an_offload_that_is_none_of_the_three() {
+    insta::assert_snapshot!(complaint(&edited(&[("name = \"mpt0\"", "name = \"mpt0\"\noffload = \"yes\"")])), @r#"
+    mpt0.toml:3:11: `offload` is "yes"
+      help: write "auto" (super-packets where the kernel has them), "on" (or not at all) or "off" (one packet at a time)
     "#);
 }
 

@@ -265,7 +265,7 @@ impl Downlink {
 
     fn write_tun(&mut self) {
         let tun = &self.tun;
-        self.inbound.drain_tun(|_, packet| tun.send(packet).is_ok());
+        self.inbound.drain_tun(|header, packet| tun.send(header, packet).is_ok());
     }
 
     fn log(&self, event: &Event) {

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context as _, bail};
-use mpt_core::coalesce::Accepts;
 use mpt_core::control::{PathStatus, Status, TunnelStatus};
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
 use mpt_core::reorder::ReorderConfig;
@@ -18,7 +17,7 @@ use mpt_core::tunnel::{TunnelConfig, tunnel};
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::config::{self, Changes, Config};
+use crate::config::{self, Changes, Config, Offload};
 use crate::daemon::Host;
 use crate::netlink::{LinkWatch, Netlink};
 use crate::tun::Tun;
@@ -34,6 +33,8 @@ pub(crate) struct Tunnel {
     pub(crate) config: Config,
     paths: Vec<RunningPath>,
     index: u32,
+    /// The TUN's back end, in words.
+    offload: String,
     started: Time,
     uplink: mpsc::Sender<uplink::Command>,
     downlink: mpsc::Sender<downlink::Command>,
@@ -66,7 +67,8 @@ impl Tunnel {
     ) -> anyhow::Result<Tunnel> {
         let name = config.tunnel.name.clone();
         let sockets = config.paths.iter().map(open_socket).collect::<Result<Vec<_>, _>>()?;
-        let tun = Arc::new(Tun::open(&name)?);
+        let tun = Arc::new(Tun::open(&name, Offload::Off)?);
+        let offload = tun.describe();
         let index = host
             .netlink
             .configure(&name, &config.tunnel.addresses, config.mtu().into(), &config.tunnel.routes)
@@ -77,8 +79,8 @@ impl Tunnel {
             key: config.tunnel.key,
             mtu: config.mtu(),
             reorder: reorder_config(&config),
-            accepts: Accepts::NONE,
-            receives_trains: false,
+            accepts: tun.accepts(),
+            receives_trains: sockets.iter().any(PathSocket::receives_trains),
         });
         let (uplink, uplink_commands) = mpsc::channel(MAX_COMMANDS);
         let (downlink, downlink_commands) = mpsc::channel(MAX_COMMANDS);
@@ -94,6 +96,7 @@ impl Tunnel {
         let mut this = Tunnel {
             paths: Vec::new(),
             index,
+            offload,
             started: clock::now(),
             uplink,
             downlink,
@@ -137,7 +140,7 @@ impl Tunnel {
             uptime_s: clock::now().since(self.started).as_secs(),
             config: self.config.file.display().to_string(),
             scheduler: self.config.tunnel.scheduler.name().to_owned(),
-            offload: "plain".to_owned(),
+            offload: self.offload.clone(),
             ..TunnelStatus::default()
         };
         let report = Box::new(downlink::Report { tunnel, paths, ..Default::default() });
@@ -320,7 +323,7 @@ impl RunningPath {
 }
 
 fn open_socket(path: &config::Path) -> anyhow::Result<PathSocket> {
-    let socket = PathSocket::open(path.local, path.interface.as_deref())
+    let socket = PathSocket::open(path.local, path.interface.as_deref(), Offload::Off)
         .with_context(|| format!("path {}", path.name))?;
     let granted = socket.buffers().receive;
     if granted < BUFFER_WANTED {

@@ -141,7 +141,7 @@ impl Uplink {
         }
         while let Some(message) = self.outbound.poll_tun() {
             // An ICMP message that the host does not take is lost, as any may be.
-            let _ = self.tun.send(message);
+            let _ = self.tun.send(&VnetHeader::default(), message);
         }
     }
 }

@@ -101,6 +101,10 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<String> {
         let (old, new) = (old.control.socket.display(), new.control.socket.display());
         reasons.push(format!("the control socket, from {old} to {new}"));
     }
+    if old.tunnel.offload != new.tunnel.offload {
+        let (old, new) = (old.tunnel.offload.name(), new.tunnel.offload.name());
+        reasons.push(format!("offload, from {old} to {new}"));
+    }
     reasons
 }
 
@@ -269,5 +273,11 @@ mod tests {
     fn a_new_name_or_control_socket_needs_a_restart() {
         let renamed = changes(&[("mpt0", "mpt1")]);
         assert_eq!(renamed.needs_restart.len(), 2, "{renamed}");
+    }
+
+    #[test]
+    fn another_offload_needs_a_restart() {
+        let changes = changes(&[("[tunnel]", "[tunnel]\noffload = \"off\"")]);
+        assert_eq!(changes.needs_restart, ["offload, from auto to off"]);
     }
 }

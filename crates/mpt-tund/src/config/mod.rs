@@ -82,6 +82,8 @@ pub(crate) struct Tunnel {
     pub(crate) key: Option<u32>,
     /// How packets are shared among paths.
     pub(crate) scheduler: Scheduler,
+    /// Whether super-packets and trains are used.
+    pub(crate) offload: Offload,
 }
 
 /// How packets are shared among paths.
@@ -99,6 +101,31 @@ impl Scheduler {
         match self {
             Scheduler::Weighted => "weighted",
             Scheduler::Adaptive => "adaptive",
+        }
+    }
+}
+
+/// Whether many packets cross a system call at a time: super-packets to and from the TUN, trains to
+/// and from the paths' sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Offload {
+    /// As far as the kernel has it.
+    #[default]
+    Auto,
+    /// Where the TUN cannot do it the tunnel does not start. (Sockets go as with `Auto`: whether a
+    /// train passes depends on the device that it meets, which may change.)
+    On,
+    /// One packet at a time.
+    Off,
+}
+
+impl Offload {
+    /// The name in the configuration.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Offload::Auto => "auto",
+            Offload::On => "on",
+            Offload::Off => "off",
         }
     }
 }

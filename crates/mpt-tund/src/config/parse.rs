@@ -12,7 +12,7 @@ use super::entry::Entry;
 use super::values::{self, End, PrefixKind};
 use super::{
     Config, Control, DEFAULT_PORT, DEFAULT_WEIGHT, MAX_FILE_BYTES, MAX_PATHS, MAX_WEIGHT,
-    MAX_WINDOW, Path, Reorder, Scheduler, Tunnel, validate,
+    MAX_WINDOW, Offload, Path, Reorder, Scheduler, Tunnel, validate,
 };
 
 /// Most addresses, and most routes, of a tunnel.
@@ -42,8 +42,9 @@ const TUNNEL: Schema = Schema {
         "port",
         "key",
         "scheduler",
+        "offload",
     ],
-    planned: &["offload"],
+    planned: &[],
 };
 const REORDER: Schema = Schema {
     title: "[reorder]",
@@ -180,6 +181,9 @@ fn tunnel(section: &Section<'_>) -> Result<(Tunnel, Place), Mistake> {
         port: number(section, "port", 1..=u64::from(u16::MAX), "")?.unwrap_or(DEFAULT_PORT),
         key: number(section, "key", 0..=u64::from(u32::MAX), "")?,
         scheduler: Scheduler::Adaptive,
+        offload: section
+            .get("offload")
+            .map_or(Ok(Offload::default()), offload)?,
     };
     Ok((tunnel, name.place()))
 }
@@ -244,6 +248,19 @@ fn scheduler(tunnel: &Section<'_>, paths: &[Section<'_>]) -> Result<Scheduler, M
         }
         name => Err(entry.mistake(format!("there is no scheduler \"{name}\""), remedy)),
     }
+}
+
+fn offload(entry: Entry<'_>) -> Result<Offload, Mistake> {
+    let name = entry.text("auto")?;
+    let all = [Offload::Auto, Offload::On, Offload::Off];
+    let found = all.into_iter().find(|offload| offload.name() == name);
+    found.ok_or_else(|| {
+        entry.mistake(
+            format!("`offload` is \"{name}\""),
+            "write \"auto\" (super-packets where the kernel has them), \"on\" (or not at all) or \
+             \"off\" (one packet at a time)",
+        )
+    })
 }
 
 fn reorder(section: &Section<'_>) -> Result<Reorder, Mistake> {

@@ -275,6 +275,7 @@ fn network((ip, length): Prefix) -> Prefix {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Offload;
     use crate::testing::in_network_namespace;
     use crate::tun::Tun;
 
@@ -302,7 +303,7 @@ mod tests {
         in_network_namespace(
             "netlink::configure::tests::an_interface_gets_its_settings_and_loses_them",
             async {
-                let _tun = Tun::open("mpt-test").unwrap();
+                let _tun = Tun::open("mpt-test", Offload::Off).unwrap();
                 let netlink = Netlink::open().unwrap();
                 let addresses = [prefix("10.99.0.1/30"), prefix("fd00:99::1/64")];
                 let routes = ["10.8.1.7/24", "10.99.0.0/30", "fd00:8::1/48", "0.0.0.0/1"];
@@ -343,7 +344,7 @@ mod tests {
                 let ipv6 = [prefix("fd00:99::1/64")];
                 let missing = netlink.configure("mpt-test", &[], 1464, &[]).await;
                 assert!(matches!(missing, Err(NetlinkError::NoInterface { .. })));
-                let _tun = Tun::open("mpt-test").unwrap();
+                let _tun = Tun::open("mpt-test", Offload::Off).unwrap();
                 let small = netlink.configure("mpt-test", &ipv6, 1279, &[]).await;
                 assert!(matches!(
                     small,

@@ -199,6 +199,7 @@ impl LinkWatch {
 mod tests {
     use super::super::links::LinkEvent;
     use super::*;
+    use crate::config::Offload;
     use crate::netlink::Netlink;
     use crate::testing::in_network_namespace;
     use crate::tun::Tun;
@@ -248,7 +249,7 @@ mod tests {
                 let home: IpAddr = "10.99.0.1".parse().unwrap();
                 let mut watch = LinkWatch::open().await.unwrap();
                 assert_eq!(watch.link_of_path(None, home), None);
-                let tun = Tun::open("mpt-test").unwrap();
+                let tun = Tun::open("mpt-test", Offload::Off).unwrap();
                 until(&mut watch, |c| is_link(c, ("mpt-test", false, false))).await;
 
                 let netlink = Netlink::open().unwrap();
@@ -283,9 +284,9 @@ mod tests {
                 let mut watch = LinkWatch::open().await.unwrap();
                 watch.socket.socket_ref().set_rx_buf_sz(1).unwrap();
                 let netlink = Netlink::open().unwrap();
-                let gone = Tun::open("mpt-gone").unwrap();
+                let gone = Tun::open("mpt-gone", Offload::Off).unwrap();
                 until(&mut watch, |c| is_link(c, ("mpt-gone", false, false))).await;
-                let _stays = Tun::open("mpt-stays").unwrap();
+                let _stays = Tun::open("mpt-stays", Offload::Off).unwrap();
                 let index = netlink.interface_index("mpt-stays").await.unwrap();
                 // Far more notifications than the smallest buffer holds.
                 for mtu in 1300..1400 {

@@ -4,24 +4,47 @@
 //! serves both lines, the uplink reads and the downlink writes (and the uplink too, when it answers
 //! a packet that does not fit with ICMP); the kernel takes each packet whole, so that no lock is
 //! needed. Each line's runtime registers the same descriptor for itself.
+//!
+//! There are two back ends: `offload`, where super-packets of up to 64 KiB cross with a virtio header
+//! before each, and `plain`, one packet at a time and no header. Which one it is shows in
+//! [`Tun::has_header`].
 
+mod error;
+mod offload;
 mod plain;
 
-use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 
+use mpt_core::coalesce::Accepts;
+use mpt_core::vnet::{self, VnetHeader};
+use offload::{Failure, Offloading};
 use plain::Plain;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::config::Offload;
+pub(crate) use error::TunError;
+
 /// Longest interface name in bytes (`IFNAMSIZ` less its terminating zero).
 pub(crate) const MAX_NAME: usize = libc::IFNAMSIZ - 1;
 
+/// Most bytes that [`Tun::recv`] reads: the virtio header and a super-packet (the kernel's
+/// `GSO_MAX_SIZE` of old; a TUN gets none that are larger).
+#[allow(dead_code, reason = "the uplink takes super-packets next")]
+pub(crate) const MAX_READ: usize = vnet::LEN + 65_536;
+
 /// An open TUN interface, non-blocking. It disappears when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Tun(Plain);
+pub(crate) struct Tun(BackEnd);
+
+#[derive(Debug)]
+enum BackEnd {
+    Offloading(Offloading),
+    /// And why no offloads.
+    Plain(Plain, String),
+}
 
 impl Tun {
     /// Creates the TUN interface `name`, down and without addresses.
@@ -29,13 +52,52 @@ impl Tun {
     /// A persistent TUN interface of that name that nobody holds (`ip tuntap add`) is taken over,
     /// and stays behind at the end.
     ///
+    /// `wanted` says which back end: [`Offload::Auto`] takes `plain` where the kernel refuses the
+    /// other, [`Offload::On`] makes that an error.
+    ///
     /// # Errors
     /// [`TunError`], whose text says what the operator can do.
-    pub(crate) fn open(name: &str) -> Result<Tun, TunError> {
+    pub(crate) fn open(name: &str, wanted: Offload) -> Result<Tun, TunError> {
         check_name(name)?;
+        let why_plain = if wanted == Offload::Off {
+            "offload = \"off\"".to_owned()
+        } else {
+            match Offloading::open(name) {
+                Ok(offloading) => return Ok(Tun(BackEnd::Offloading(offloading))),
+                Err(Failure::Open(source)) => return Err(TunError::diagnose(name, source)),
+                Err(Failure::Refused { what, source }) => {
+                    if wanted == Offload::On {
+                        return Err(TunError::diagnose_refusal(name, what, source));
+                    }
+                    format!("the kernel refuses {what}: {source}")
+                }
+            }
+        };
         Plain::open(name)
-            .map(Tun)
+            .map(|plain| Tun(BackEnd::Plain(plain, why_plain)))
             .map_err(|source| TunError::diagnose(name, source))
+    }
+
+    /// Whether a virtio header precedes each packet that is read.
+    #[allow(dead_code, reason = "the uplink takes super-packets next")]
+    pub(crate) fn has_header(&self) -> bool {
+        matches!(self.0, BackEnd::Offloading(_))
+    }
+
+    /// Which super-packets may be written.
+    pub(crate) fn accepts(&self) -> Accepts {
+        match &self.0 {
+            BackEnd::Offloading(offloading) => offloading.accepts(),
+            BackEnd::Plain(..) => Accepts::NONE,
+        }
+    }
+
+    /// The back end, for `mpt-ctl status`: `offload (checksum, TSO4, …)` or `plain (why)`.
+    pub(crate) fn describe(&self) -> String {
+        match &self.0 {
+            BackEnd::Offloading(offloading) => format!("offload ({})", offloading.features()),
+            BackEnd::Plain(_, why) => format!("plain ({why})"),
+        }
     }
 
     /// Registers the interface with the runtime of the calling task: readable when packets wait.
@@ -50,27 +112,41 @@ impl Tun {
         registered.map_err(io::Error::from)
     }
 
-    /// Reads one packet into `packet` and returns its length; more than the buffer holds is cut.
+    /// Reads one packet and returns how many bytes that were, the virtio header included where there
+    /// is one. What `bytes` has no room for is lost; [`MAX_READ`] is always enough.
     ///
     /// # Errors
     /// `WouldBlock` when none waits; `EBADFD` once the interface was deleted.
-    pub(crate) fn recv(&self, packet: &mut [u8]) -> io::Result<usize> {
-        self.0.recv(packet)
+    pub(crate) fn recv(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        match &self.0 {
+            BackEnd::Offloading(offloading) => offloading.recv(bytes),
+            BackEnd::Plain(plain, _) => plain.recv(bytes),
+        }
     }
 
-    /// Hands one packet to the host.
+    /// Hands one packet to the host, or a super-packet of a kind that [`Tun::accepts`]. The plain back
+    /// end has no use for `header`, which then is the default.
     ///
     /// # Errors
-    /// `EINVAL` if it is neither IPv4 nor IPv6 by its first byte, `EIO` while the interface is
-    /// down, `EBADFD` once it was deleted.
-    pub(crate) fn send(&self, packet: &[u8]) -> io::Result<usize> {
-        self.0.send(packet)
+    /// `EINVAL` if the packet is neither IPv4 nor IPv6 by its first byte or `header` does not fit
+    /// it, `EIO` while the interface is down, `EBADFD` once it was deleted.
+    pub(crate) fn send(&self, header: &VnetHeader, packet: &[u8]) -> io::Result<()> {
+        match &self.0 {
+            BackEnd::Offloading(offloading) => offloading.send(header, packet),
+            BackEnd::Plain(plain, _) => {
+                debug_assert_eq!(*header, VnetHeader::default(), "a super-packet for nobody");
+                plain.send(packet)
+            }
+        }
     }
 }
 
 impl AsRawFd for Tun {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        match &self.0 {
+            BackEnd::Offloading(offloading) => offloading.as_raw_fd(),
+            BackEnd::Plain(plain, _) => plain.as_raw_fd(),
+        }
     }
 }
 
@@ -78,95 +154,6 @@ impl AsFd for Tun {
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the descriptor is open as long as `self` is, which the borrow keeps alive.
         unsafe { BorrowedFd::borrow_raw(self.as_raw_fd()) }
-    }
-}
-
-/// Why a TUN interface could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum TunError {
-    /// The name cannot be an interface's.
-    #[error(
-        "{name:?} cannot be an interface's name: use 1 to {MAX_NAME} bytes \
-         without space, `/`, `:` or `%`"
-    )]
-    BadName {
-        /// The name as configured.
-        name: String,
-    },
-    /// Neither root nor CAP_NET_ADMIN.
-    #[error(
-        "not permitted to create the TUN interface {name}: run as root (sudo), or grant \
-         CAP_NET_ADMIN: `setcap cap_net_admin+ep` on mpt-tund, or AmbientCapabilities=CAP_NET_ADMIN \
-         in its systemd unit; in a container, --cap-add NET_ADMIN --device /dev/net/tun"
-    )]
-    NotPermitted {
-        /// The interface.
-        name: String,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// The device's file mode shuts this user out.
-    #[error(
-        "no access to /dev/net/tun: run as root (sudo), or give the device its usual mode with \
-         `chmod 0666 /dev/net/tun` and grant CAP_NET_ADMIN, which creating {name} still needs"
-    )]
-    NoAccess {
-        /// The interface.
-        name: String,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// The kernel has no TUN, or the container does not see it.
-    #[error(
-        "there is no /dev/net/tun: load the module with `modprobe tun`; \
-         in a container, start it with --device /dev/net/tun"
-    )]
-    NoDevice {
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// Another process has the interface open.
-    #[error(
-        "the TUN interface {name} is in use by another process, perhaps an mpt-tund that still \
-         runs; `ip -details tuntap` shows which"
-    )]
-    InUse {
-        /// The interface.
-        name: String,
-    },
-    /// There is an interface of that name which is no TUN, or one of another kind.
-    #[error(
-        "the name {name} belongs to an interface of another kind; `ip -details link show {name}` \
-         shows it; remove it or choose another `name`"
-    )]
-    NameTaken {
-        /// The interface.
-        name: String,
-    },
-    /// Anything else.
-    #[error("cannot create the TUN interface {name}: {source}")]
-    Failed {
-        /// The interface.
-        name: String,
-        /// What the kernel said.
-        source: io::Error,
-    },
-}
-
-impl TunError {
-    /// The situation that the kernel's answer to creating `name` means.
-    fn diagnose(name: &str, source: io::Error) -> TunError {
-        let name = name.to_owned();
-        match source.raw_os_error() {
-            Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => TunError::NoDevice { source },
-            Some(libc::EPERM) => TunError::NotPermitted { name, source },
-            Some(libc::EACCES) => TunError::NoAccess { name, source },
-            Some(libc::EBUSY) => TunError::InUse { name },
-            Some(libc::EINVAL | libc::EEXIST) if interface_exists(&name) => {
-                TunError::NameTaken { name }
-            }
-            _ => TunError::Failed { name, source },
-        }
     }
 }
 
@@ -183,47 +170,23 @@ fn check_name(name: &str) -> Result<(), TunError> {
     }
 }
 
-/// Asks the kernel, since /sys may show another network namespace's interfaces.
-fn interface_exists(name: &str) -> bool {
-    let Ok(name) = CString::new(name) else {
-        return false;
-    };
-    // SAFETY: `name` is a string that ends in zero and lives through the call, which only reads it.
-    unsafe { libc::if_nametoindex(name.as_ptr()) != 0 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::netlink::Netlink;
     use crate::testing::in_network_namespace;
+    use crate::udp::PathSocket;
+    use mpt_core::vnet::{Checksum, Gso};
     use std::net::UdpSocket;
 
     #[test]
     fn names_that_no_interface_can_have_are_refused_before_the_kernel_is_asked() {
         let long = "a".repeat(MAX_NAME + 1);
         for name in ["", ".", "..", "a b", "a/b", "mpt%d", "a:b", "a\n", &long] {
-            let error = Tun::open(name).unwrap_err();
+            let error = Tun::open(name, Offload::Auto).unwrap_err();
             assert!(matches!(error, TunError::BadName { .. }), "{name}: {error}");
         }
         assert!(check_name(&"a".repeat(MAX_NAME)).is_ok());
-    }
-
-    #[test]
-    fn each_answer_of_the_kernel_becomes_a_situation() {
-        let diagnose = |errno| TunError::diagnose("lo", io::Error::from_raw_os_error(errno));
-        assert!(matches!(diagnose(libc::ENOENT), TunError::NoDevice { .. }));
-        assert!(matches!(diagnose(libc::ENODEV), TunError::NoDevice { .. }));
-        assert!(matches!(
-            diagnose(libc::EPERM),
-            TunError::NotPermitted { .. }
-        ));
-        assert!(matches!(diagnose(libc::EACCES), TunError::NoAccess { .. }));
-        assert!(matches!(diagnose(libc::EBUSY), TunError::InUse { .. }));
-        assert!(matches!(diagnose(libc::EINVAL), TunError::NameTaken { .. }));
-        assert!(matches!(diagnose(libc::ENOMEM), TunError::Failed { .. }));
-        let free = TunError::diagnose("mpt-nowhere", io::Error::from_raw_os_error(libc::EINVAL));
-        assert!(matches!(free, TunError::Failed { .. }));
     }
 
     #[test]
@@ -231,58 +194,212 @@ mod tests {
         in_network_namespace(
             "tun::tests::a_name_in_use_is_told_from_a_name_of_another_kind",
             async {
-                let first = Tun::open("mpt-test").unwrap();
-                let second = Tun::open("mpt-test").unwrap_err();
+                let first = Tun::open("mpt-test", Offload::Auto).unwrap();
+                let second = Tun::open("mpt-test", Offload::Auto).unwrap_err();
                 assert!(matches!(second, TunError::InUse { .. }), "{second}");
-                let other = Tun::open("lo").unwrap_err();
+                let other = Tun::open("lo", Offload::Auto).unwrap_err();
                 assert!(matches!(other, TunError::NameTaken { .. }), "{other}");
                 drop(first);
-                Tun::open("mpt-test").unwrap();
+                Tun::open("mpt-test", Offload::Auto).unwrap();
             },
         );
+    }
+
+    /// An interface with the address 10.99.0.1, up.
+    async fn configured(wanted: Offload) -> Arc<Tun> {
+        let tun = Arc::new(Tun::open("mpt-test", wanted).unwrap());
+        let netlink = Netlink::open().unwrap();
+        let addresses = [("10.99.0.1".parse().unwrap(), 30)];
+        let configured = netlink.configure("mpt-test", &addresses, 1400, &[]);
+        configured.await.unwrap();
+        tun
+    }
+
+    /// The next IPv4 packet to 10.99.0.2 that the host sends, with its header.
+    async fn read_one(tun: &AsyncFd<Arc<Tun>>) -> (VnetHeader, Vec<u8>) {
+        let mut bytes = vec![0; MAX_READ];
+        for _ in 0..100 {
+            let mut ready = tun.readable().await.unwrap();
+            match tun.get_ref().recv(&mut bytes) {
+                Ok(len) => {
+                    let read = &bytes[..len];
+                    let (header, packet) = match tun.get_ref().has_header() {
+                        true => VnetHeader::parse(read).unwrap(),
+                        false => (VnetHeader::default(), read),
+                    };
+                    if packet.get(16..20) == Some(&[10, 99, 0, 2]) {
+                        return (header, packet.to_vec());
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        panic!("no packet for us among a hundred");
+    }
+
+    /// Addresses and ports exchanged, which leaves the checksums right.
+    fn answer_to(packet: &[u8]) -> Vec<u8> {
+        let mut answer = packet.to_vec();
+        for (to, from) in [(12..16, 16), (16..20, 12), (20..22, 22), (22..24, 20)] {
+            let len = to.len();
+            answer[to].copy_from_slice(&packet[from..from + len]);
+        }
+        answer
     }
 
     #[test]
     fn one_thread_reads_while_another_writes() {
         in_network_namespace("tun::tests::one_thread_reads_while_another_writes", async {
-            let tun = Arc::new(Tun::open("mpt-test").unwrap());
-            let error = tun.send(&[0x45; 20]).unwrap_err();
-            assert_eq!(error.raw_os_error(), Some(libc::EIO), "still down");
-            let netlink = Netlink::open().unwrap();
-            let address = ("10.99.0.1".parse().unwrap(), 30);
-            netlink
-                .configure("mpt-test", &[address], 1400, &[])
-                .await
-                .unwrap();
-            let reader = tun.clone().register().unwrap();
+            for wanted in [Offload::Off, Offload::Auto] {
+                let tun = configured(wanted).await;
+                let reader = tun.clone().register().unwrap();
+                let host = UdpSocket::bind("10.99.0.1:4000").unwrap();
+                host.send_to(b"ping", "10.99.0.2:5000").unwrap();
+                let (header, packet) = read_one(&reader).await;
+                assert_eq!((packet.len(), &packet[28..]), (32, &b"ping"[..]));
 
-            let host = UdpSocket::bind("10.99.0.1:4000").unwrap();
-            host.send_to(b"ping", "10.99.0.2:5000").unwrap();
-            let mut packet = [0; 1400];
-            reader.readable().await.unwrap().retain_ready();
-            let len = reader.get_ref().recv(&mut packet).unwrap();
-            assert_eq!((len, &packet[28..len]), (32, &b"ping"[..]));
-
-            // Answer it: addresses and ports exchanged, which leaves the checksums right.
-            let (mut answer, question) = (packet, packet);
-            answer[12..16].copy_from_slice(&question[16..20]);
-            answer[16..20].copy_from_slice(&question[12..16]);
-            answer[20..22].copy_from_slice(&question[22..24]);
-            answer[22..24].copy_from_slice(&question[20..22]);
-            let writer = std::thread::spawn(move || {
-                let runtime = tokio::runtime::Builder::new_current_thread()
-                    .enable_io()
-                    .build()
-                    .unwrap();
-                let _inside = runtime.enter();
-                let tun = tun.register().unwrap();
-                assert_eq!(tun.get_ref().send(&answer[..len]).unwrap(), len);
-            });
-            writer.join().unwrap();
-            let (len, from) = host.recv_from(&mut packet).unwrap();
-            assert_eq!((&packet[..len], from.port()), (&b"ping"[..], 5000));
-            let error = reader.get_ref().recv(&mut packet).unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                let answer = answer_to(&packet);
+                let writer = std::thread::spawn(move || {
+                    let runtime = tokio::runtime::Builder::new_current_thread()
+                        .enable_io()
+                        .build()
+                        .unwrap();
+                    let _inside = runtime.enter();
+                    let tun = tun.register().unwrap();
+                    tun.get_ref().send(&header, &answer).unwrap();
+                });
+                writer.join().unwrap();
+                let mut received = [0; 100];
+                let (len, from) = host.recv_from(&mut received).unwrap();
+                assert_eq!((&received[..len], from.port()), (&b"ping"[..], 5000));
+            }
         });
+    }
+
+    #[test]
+    fn a_super_packet_crosses_whole_both_ways() {
+        in_network_namespace(
+            "tun::tests::a_super_packet_crosses_whole_both_ways",
+            async {
+                let tun = configured(Offload::Auto).await.register().unwrap();
+                if !tun.get_ref().accepts().udp {
+                    eprintln!("skipped: {}", tun.get_ref().describe());
+                    return;
+                }
+                let host = PathSocket::open("10.99.0.1:4000".parse().unwrap(), None, Offload::Auto);
+                let contents: Vec<u8> = (0..40_500_u32).map(|i| (i / 3) as u8).collect();
+                let to = "10.99.0.2:5000".parse().unwrap();
+                assert_eq!(
+                    host.unwrap().send_train(to, 0, &contents, 1000).datagrams,
+                    41
+                );
+                let (header, packet) = read_one(&tun).await;
+                let Gso::Udp { size } = header.gso else {
+                    panic!("{header:?}");
+                };
+                assert_eq!((size.get(), packet.len()), (1000, 28 + 40_500));
+                assert!(packet[28..] == contents);
+
+                let host = UdpSocket::bind("10.99.0.1:4000").unwrap();
+                tun.get_ref().send(&header, &answer_to(&packet)).unwrap();
+                let mut received = [0; 2000];
+                for segment in contents.chunks(1000) {
+                    let len = host.recv(&mut received).unwrap();
+                    assert!(received[..len] == *segment);
+                }
+            },
+        );
+    }
+
+    #[test]
+    fn a_header_that_does_not_fit_costs_its_packet_alone() {
+        in_network_namespace(
+            "tun::tests::a_header_that_does_not_fit_costs_its_packet_alone",
+            async {
+                let tun = configured(Offload::On).await.register().unwrap();
+                let host = UdpSocket::bind("10.99.0.1:4000").unwrap();
+                host.send_to(b"ping", "10.99.0.2:5000").unwrap();
+                let (header, packet) = read_one(&tun).await;
+                let answer = answer_to(&packet);
+                let beyond = VnetHeader {
+                    checksum: Checksum::Partial {
+                        start: 20,
+                        offset: 600,
+                    },
+                    ..header
+                };
+                let of_ipv6 = VnetHeader {
+                    gso: Gso::Tcp6 {
+                        size: 8.try_into().unwrap(),
+                        ecn: false,
+                    },
+                    ..header
+                };
+                for wrong in [beyond, of_ipv6] {
+                    let error = tun.get_ref().send(&wrong, &answer).unwrap_err();
+                    assert_eq!(error.raw_os_error(), Some(libc::EINVAL), "{wrong:?}");
+                }
+                tun.get_ref().send(&header, &answer).unwrap();
+                assert_eq!(host.recv(&mut [0; 100]).unwrap(), 4);
+            },
+        );
+    }
+
+    #[test]
+    fn an_interface_that_is_down_refuses_packets() {
+        in_network_namespace(
+            "tun::tests::an_interface_that_is_down_refuses_packets",
+            async {
+                for wanted in [Offload::Off, Offload::Auto] {
+                    let tun = Tun::open("mpt-test", wanted).unwrap();
+                    let error = tun.send(&VnetHeader::default(), &[0x45; 20]).unwrap_err();
+                    assert_eq!(error.raw_os_error(), Some(libc::EIO));
+                    let error = tun.recv(&mut [0; 100]).unwrap_err();
+                    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                }
+            },
+        );
+    }
+
+    #[test]
+    fn the_status_says_which_back_end_and_why() {
+        in_network_namespace(
+            "tun::tests::the_status_says_which_back_end_and_why",
+            async {
+                let tun = Tun::open("mpt-test", Offload::Off).unwrap();
+                assert_eq!(tun.describe(), "plain (offload = \"off\")");
+                assert!(!tun.has_header() && tun.accepts() == Accepts::NONE);
+                drop(tun);
+                let tun = Tun::open("mpt-test", Offload::Auto).unwrap();
+                let offloading = tun.describe().starts_with("offload (checksum, TSO4, TSO6");
+                assert_eq!(tun.has_header(), offloading, "{}", tun.describe());
+                assert_eq!(tun.accepts().tcp4, offloading);
+            },
+        );
+    }
+
+    #[test]
+    fn a_persistent_interface_keeps_no_offloads_for_the_plain_back_end() {
+        in_network_namespace(
+            "tun::tests::a_persistent_interface_keeps_no_offloads_for_the_plain_back_end",
+            async {
+                let tun = Tun::open("mpt-test", Offload::On).unwrap();
+                // SAFETY: the argument is a number, no address.
+                let result = unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETPERSIST, 1_usize) };
+                assert_eq!(result, 0);
+                drop(tun);
+                let tun = configured(Offload::Off).await.register().unwrap();
+                let host = PathSocket::open("10.99.0.1:4000".parse().unwrap(), None, Offload::Auto);
+                let to = "10.99.0.2:5000".parse().unwrap();
+                assert_eq!(
+                    host.unwrap().send_train(to, 0, &[7; 3000], 1000).datagrams,
+                    3
+                );
+                for _ in 0..3 {
+                    assert_eq!(read_one(&tun).await.1.len(), 1028);
+                }
+            },
+        );
     }
 }

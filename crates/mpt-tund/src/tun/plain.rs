@@ -3,9 +3,11 @@
 //! It works on every kernel that has TUN, and is what remains when offloads are refused.
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use tun_tap::{Iface, Mode};
+
+use super::offload;
 
 /// A TUN interface without packet information, non-blocking.
 #[derive(Debug)]
@@ -16,6 +18,10 @@ impl Plain {
     pub(super) fn open(name: &str) -> io::Result<Plain> {
         let interface = Iface::without_packet_info(name, Mode::Tun)?;
         interface.set_non_blocking()?;
+        // SAFETY: the descriptor is `interface`'s, which outlives the borrow.
+        let fd = unsafe { BorrowedFd::borrow_raw(interface.as_raw_fd()) };
+        // What cannot be switched off was never on.
+        let _ = offload::switch_off(fd);
         Ok(Plain(interface))
     }
 
@@ -23,8 +29,8 @@ impl Plain {
         self.0.recv(packet)
     }
 
-    pub(super) fn send(&self, packet: &[u8]) -> io::Result<usize> {
-        self.0.send(packet)
+    pub(super) fn send(&self, packet: &[u8]) -> io::Result<()> {
+        self.0.send(packet).map(|_| ())
     }
 }
 

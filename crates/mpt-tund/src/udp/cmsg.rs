@@ -11,8 +11,8 @@ use libc::{c_int, cmsghdr};
 use super::address::array;
 
 /// Bytes of ancillary data that one datagram may bring: TOS or traffic class, the count of drops
-/// and the segment size, at 24 bytes each on a 64-bit machine, and as much again to spare: a buffer
-/// too small loses whichever message comes last, without a word.
+/// and the segment size, at 24 bytes each on a 64-bit machine, 64 for time stamps, and some to spare:
+/// a buffer too small loses whichever message comes last, without a word, and that is the TOS.
 pub(super) const CONTROL_LEN: usize = 160;
 
 /// Room for ancillary data, aligned as `cmsghdr` asks.
@@ -29,19 +29,20 @@ impl<const N: usize> Control<N> {
         Messages(&self.0[..len.min(N)])
     }
 
-    /// Writes one message whose data are an `int`, and returns the bytes in use.
+    /// Writes one message at `at`, the end of the one before, and returns where it ends.
     ///
     /// # Panics
     /// If `N` has no room for it, which the one caller's constant sees to.
-    pub(super) fn write_int(&mut self, level: c_int, kind: c_int, value: c_int) -> usize {
-        let data = aligned(size_of::<cmsghdr>());
-        let len = data + size_of::<c_int>();
+    pub(super) fn write(&mut self, at: usize, level: c_int, kind: c_int, data: &[u8]) -> usize {
+        let start = aligned(size_of::<cmsghdr>());
+        let len = start + data.len();
+        let message = &mut self.0[at..at + aligned(len)];
         let word = size_of::<c_int>();
-        self.0[..size_of::<usize>()].copy_from_slice(&len.to_ne_bytes());
-        self.0[offset_of!(cmsghdr, cmsg_level)..][..word].copy_from_slice(&level.to_ne_bytes());
-        self.0[offset_of!(cmsghdr, cmsg_type)..][..word].copy_from_slice(&kind.to_ne_bytes());
-        self.0[data..len].copy_from_slice(&value.to_ne_bytes());
-        aligned(len)
+        message[..size_of::<usize>()].copy_from_slice(&len.to_ne_bytes());
+        message[offset_of!(cmsghdr, cmsg_level)..][..word].copy_from_slice(&level.to_ne_bytes());
+        message[offset_of!(cmsghdr, cmsg_type)..][..word].copy_from_slice(&kind.to_ne_bytes());
+        message[start..len].copy_from_slice(data);
+        at + aligned(len)
     }
 }
 
@@ -92,7 +93,7 @@ mod tests {
     #[test]
     fn the_layout_is_the_c_librarys() {
         let mut control = Control::<CONTROL_LEN>::EMPTY;
-        let len = control.write_int(libc::IPPROTO_IP, libc::IP_TOS, 0xb9);
+        let len = control.write(0, libc::IPPROTO_IP, libc::IP_TOS, &[0xb9, 0, 0, 0]);
         // SAFETY: these only compute with their argument.
         let (space, header) = unsafe { (libc::CMSG_SPACE(4), libc::CMSG_LEN(0)) };
         assert_eq!(len, space as usize);
@@ -102,21 +103,19 @@ mod tests {
     #[test]
     fn messages_are_read_one_after_another() {
         let mut control = Control::<CONTROL_LEN>::EMPTY;
-        let first = control.write_int(1, 2, 3);
-        let mut second = Control::<CONTROL_LEN>::EMPTY;
-        let len = second.write_int(4, 5, 6);
-        control.0[first..first + len].copy_from_slice(&second.0[..len]);
+        let first = control.write(0, 1, 2, &3_i32.to_ne_bytes());
+        let second = control.write(first, 4, 5, &6_u16.to_ne_bytes());
         let read: Vec<_> = control
-            .messages(first + len)
-            .map(|m| (m.level, m.kind, m.int()))
+            .messages(second)
+            .map(|m| (m.level, m.kind, m.data.to_vec()))
             .collect();
-        assert_eq!(read, [(1, 2, Some(3)), (4, 5, Some(6))]);
+        assert_eq!(read, [(1, 2, vec![3, 0, 0, 0]), (4, 5, vec![6, 0])]);
     }
 
     #[test]
     fn a_message_that_is_cut_or_lies_about_its_length_ends_the_walk() {
         let mut control = Control::<CONTROL_LEN>::EMPTY;
-        let len = control.write_int(1, 2, 3);
+        let len = control.write(0, 1, 2, &3_i32.to_ne_bytes());
         for cut in 0..len - 4 {
             assert_eq!(control.messages(cut).count(), 0, "{cut} bytes");
         }

@@ -176,6 +176,7 @@ fn icmp6_reason(kind: u8, code: u8) -> Unreachable {
 mod tests {
     use super::super::testing::{loopback_pair, loopbacks};
     use super::*;
+    use crate::config::Offload;
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -203,7 +204,9 @@ mod tests {
     fn a_closed_port_is_reported_with_its_address_and_who_said_so() {
         for local in loopbacks() {
             let (from, _) = loopback_pair(local);
-            let closed = PathSocket::open(local, None).unwrap().local_addr();
+            let closed = PathSocket::open(local, None, Offload::Off)
+                .unwrap()
+                .local_addr();
             let errors = provoked(&from, closed);
             let [
                 PathError::Unreachable {
@@ -239,7 +242,9 @@ mod tests {
     #[test]
     fn a_flood_of_errors_is_taken_in_portions() {
         let (from, _) = loopback_pair(loopbacks()[0]);
-        let closed = PathSocket::open(loopbacks()[0], None).unwrap().local_addr();
+        let closed = PathSocket::open(loopbacks()[0], None, Offload::Off)
+            .unwrap()
+            .local_addr();
         let mut errors = 0;
         let mut sent = 0;
         // Loopback's ICMP is not rate-limited, but a host may be set up to do so.
@@ -273,7 +278,9 @@ mod tests {
     #[tokio::test]
     async fn an_error_wakes_the_task_once_and_leaves_no_spin_behind() {
         let (from, _) = loopback_pair(loopbacks()[0]);
-        let closed = PathSocket::open(loopbacks()[0], None).unwrap().local_addr();
+        let closed = PathSocket::open(loopbacks()[0], None, Offload::Off)
+            .unwrap()
+            .local_addr();
         let from = Arc::new(from).register().unwrap();
         let wait = Duration::from_millis(50);
         let mut guard = None;

@@ -9,7 +9,9 @@
 //! ```text
 //! socket   opening and options
 //! error    why it could not be opened, and what to do
-//! send     trains out, every datagram that did not leave accounted for
+//! gso      trains out whole, where the kernel takes them so
+//! send     trains out datagram by datagram, every datagram that did not leave accounted for
+//! gro      trains in whole
 //! receive  batches in, with source, TOS and the count of what the socket dropped
 //! errqueue ICMP errors and local ones
 //! cmsg     ancillary data, read and written as bytes
@@ -25,6 +27,8 @@ mod address;
 mod cmsg;
 mod error;
 pub(crate) mod errqueue;
+mod gro;
+mod gso;
 mod receive;
 mod send;
 mod socket;

@@ -7,6 +7,7 @@ use std::ptr;
 
 use super::address::RawAddress;
 use super::cmsg::{CONTROL_LEN, Control, Messages};
+use super::gro;
 use super::socket::PathSocket;
 
 /// Datagrams a system call at most; buffers beyond are left alone.
@@ -20,7 +21,7 @@ const PENDING_ERRORS: usize = 8;
 pub(crate) struct RecvMeta {
     /// Its sender.
     pub(crate) from: SocketAddr,
-    /// Bytes in the buffer.
+    /// Bytes in the buffer, of all datagrams of a train.
     pub(crate) len: usize,
     /// Outer TOS or traffic class: DSCP in the upper six bits, ECN in the lower two.
     pub(crate) tos: u8,
@@ -28,8 +29,8 @@ pub(crate) struct RecvMeta {
     pub(crate) truncated: bool,
     /// The buffer holds a train of datagrams of this many bytes, the last perhaps shorter.
     pub(crate) segment_size: Option<u16>,
-    /// Datagrams that the socket had dropped for want of buffer when this one arrived: a running
-    /// total since it was opened, modulo 2^32.
+    /// What the socket had dropped for want of buffer when this one arrived: a running total since
+    /// it was opened, modulo 2^32. A train that it dropped counts as one.
     pub(crate) socket_drops: u32,
 }
 
@@ -47,7 +48,7 @@ impl Default for RecvMeta {
 }
 
 impl PathSocket {
-    /// Receives as many datagrams as wait, one a buffer, at most [`RECV_BATCH`], and says how many.
+    /// Receives as many datagrams or trains as wait, one a buffer, at most [`RECV_BATCH`], and says how many.
     ///
     /// Only `WouldBlock` says that the socket is empty: a batch may end early for other reasons.
     ///
@@ -130,6 +131,7 @@ impl RecvMeta {
                 (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
                     self.tos = value as u8;
                 }
+                (libc::SOL_UDP, libc::UDP_GRO) => self.segment_size = gro::segment_size(value),
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => self.socket_drops = value as u32,
                 _ => {}
             }
@@ -141,6 +143,7 @@ impl RecvMeta {
 mod tests {
     use super::super::testing::{loopback_pair, loopbacks, recv_exactly};
     use super::*;
+    use crate::config::Offload;
 
     #[test]
     fn the_sender_is_known() {
@@ -214,7 +217,9 @@ mod tests {
     fn a_pending_icmp_error_hides_no_datagram() {
         for local in loopbacks() {
             let (from, to) = loopback_pair(local);
-            let closed = PathSocket::open(local, None).unwrap().local_addr();
+            let closed = PathSocket::open(local, None, Offload::Off)
+                .unwrap()
+                .local_addr();
             assert_eq!(to.send_train(closed, 0, b"lost", 4).datagrams, 1);
             assert_eq!(from.send_train(to.local_addr(), 0, b"x", 1).datagrams, 1);
             let mut metas = [RecvMeta::default()];

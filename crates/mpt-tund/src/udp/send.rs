@@ -1,4 +1,5 @@
-//! Trains out: many datagrams of one size in one system call.
+//! Trains out: many datagrams of one size in one system call. Here they go one by one through
+//! `sendmmsg`; where the kernel takes a train whole, `gso` does it and this is what remains.
 //!
 //! A datagram that does not leave must be accounted for, and one failure must not take the rest of
 //! the train with it. So every datagram ends in exactly one of [`Sent`]'s counts:
@@ -20,8 +21,8 @@ use super::socket::PathSocket;
 /// Datagrams a system call; their headers stand on the stack (80 bytes each).
 const SEND_BATCH: usize = 64;
 
-/// Ancillary data of a send: one `int`.
-const CONTROL_LEN: usize = 32;
+/// Ancillary data of a send: the TOS and the segment size, each with its header.
+const CONTROL_LEN: usize = 64;
 
 /// What became of a train. The counts add up to the datagrams in it.
 #[derive(Debug, Default)]
@@ -41,6 +42,18 @@ pub(crate) struct Sent {
     pub(crate) error: Option<io::Error>,
 }
 
+impl Sent {
+    /// Adds what became of more datagrams, sent later.
+    pub(super) fn add(&mut self, later: Sent) {
+        self.datagrams += later.datagrams;
+        self.would_block += later.would_block;
+        self.queue_full += later.queue_full;
+        self.too_big += later.too_big;
+        self.failed += later.failed;
+        self.error = later.error.or(self.error.take());
+    }
+}
+
 impl PathSocket {
     /// Sends `contents` to `to` as datagrams of `segment_size` bytes, the last perhaps shorter.
     ///
@@ -55,15 +68,30 @@ impl PathSocket {
         segment_size: usize,
     ) -> Sent {
         assert!(segment_size > 0, "a datagram has a size");
-        let total = contents.len().div_ceil(segment_size);
-        let envelope = Envelope::new(to, tos);
+        let envelope = Envelope::new(to, tos, segment_size);
+        if contents.len() > segment_size && self.segmentation.is_possible() {
+            return self.send_whole(&envelope, contents, segment_size);
+        }
         let mut sent = Sent::default();
+        self.send_each(&envelope, contents, segment_size, &mut sent);
+        sent
+    }
+
+    /// Sends the datagrams one by one, many a system call, and counts them in `sent`.
+    pub(super) fn send_each(
+        &self,
+        envelope: &Envelope,
+        contents: &[u8],
+        segment_size: usize,
+        sent: &mut Sent,
+    ) {
+        let total = contents.len().div_ceil(segment_size);
         let mut next = 0;
         let mut tried = false;
         // Ends: each turn moves `next` on, or is the one second try that a datagram gets.
         while next < total {
             let error =
-                match self.send_some(&envelope, &contents[next * segment_size..], segment_size) {
+                match self.send_some(envelope, &contents[next * segment_size..], segment_size) {
                     Ok(count) => {
                         sent.datagrams += count;
                         next += count;
@@ -74,7 +102,7 @@ impl PathSocket {
                 };
             let lost = match error.raw_os_error() {
                 Some(libc::EAGAIN) => {
-                    sent.would_block = total - next;
+                    sent.would_block += total - next;
                     sent.error = Some(error);
                     break;
                 }
@@ -91,7 +119,6 @@ impl PathSocket {
             next += 1;
             tried = false;
         }
-        sent
     }
 
     /// Sends the first datagrams of `contents`, at most [`SEND_BATCH`]; says how many went (never
@@ -135,39 +162,57 @@ impl PathSocket {
     }
 }
 
-/// What all datagrams of a train share: where they go and their TOS.
-struct Envelope {
+/// What all datagrams of a train share: where they go and their TOS; and their size, which the
+/// kernel must know to cut a train.
+pub(super) struct Envelope {
     to: RawAddress,
     control: Control<CONTROL_LEN>,
-    control_len: usize,
+    /// Bytes of `control` that a single datagram needs: the TOS.
+    single_len: usize,
+    /// Bytes that a train needs: the segment size as well.
+    train_len: usize,
 }
 
 impl Envelope {
-    fn new(to: SocketAddr, tos: u8) -> Envelope {
+    fn new(to: SocketAddr, tos: u8, segment_size: usize) -> Envelope {
         let mut control = Control::EMPTY;
-        let control_len = match (tos, to) {
-            (0, _) => 0,
-            (tos, SocketAddr::V4(_)) => {
-                control.write_int(libc::IPPROTO_IP, libc::IP_TOS, tos.into())
-            }
-            (tos, SocketAddr::V6(_)) => {
-                control.write_int(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, tos.into())
-            }
+        let (level, kind) = match to {
+            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
+            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
         };
+        let single_len = match tos {
+            0 => 0,
+            tos => control.write(0, level, kind, &i32::from(tos).to_ne_bytes()),
+        };
+        // Longer datagrams make no train.
+        let size = u16::try_from(segment_size).unwrap_or(u16::MAX);
+        let (level, kind) = (libc::SOL_UDP, libc::UDP_SEGMENT);
+        let train_len = control.write(single_len, level, kind, &size.to_ne_bytes());
         Envelope {
             to: to.into(),
             control,
-            control_len,
+            single_len,
+            train_len,
         }
     }
 
-    /// Points `header` at the address and the ancillary data, which the kernel only reads.
+    /// Addresses a single datagram.
     fn address(&self, header: &mut libc::msghdr) {
+        self.fill(header, self.single_len);
+    }
+
+    /// Addresses a train that the kernel is to cut.
+    pub(super) fn address_train(&self, header: &mut libc::msghdr) {
+        self.fill(header, self.train_len);
+    }
+
+    /// Points `header` at the address and the ancillary data, which the kernel only reads.
+    fn fill(&self, header: &mut libc::msghdr, control_len: usize) {
         header.msg_name = self.to.as_ptr().cast_mut().cast();
         header.msg_namelen = self.to.len();
-        if self.control_len > 0 {
+        if control_len > 0 {
             header.msg_control = self.control.0.as_ptr().cast_mut().cast();
-            header.msg_controllen = self.control_len;
+            header.msg_controllen = control_len;
         }
     }
 }
@@ -175,8 +220,9 @@ impl Envelope {
 #[cfg(test)]
 mod tests {
     use super::super::RecvMeta;
-    use super::super::testing::{loopback_pair, loopbacks, recv_exactly};
+    use super::super::testing::{loopback_pair, loopback_pairs, loopbacks, recv_exactly};
     use super::*;
+    use crate::config::Offload;
 
     fn total(sent: &Sent) -> usize {
         sent.datagrams + sent.would_block + sent.queue_full + sent.too_big + sent.failed
@@ -185,9 +231,8 @@ mod tests {
     #[test]
     fn trains_of_any_length_arrive_whole_and_in_order() {
         const SIZE: usize = 100;
-        for local in loopbacks() {
-            let (from, to) = loopback_pair(local);
-            for count in [1, 2, 63, 64, 65, 128, 200] {
+        for (from, to) in loopback_pairs() {
+            for count in (1..=64).chain([65, 128, 200]) {
                 for last in [1, 37, SIZE] {
                     let len = (count - 1) * SIZE + last;
                     let contents: Vec<u8> = (0..len).map(|i| (i / 7) as u8).collect();
@@ -205,22 +250,23 @@ mod tests {
 
     #[test]
     fn dscp_and_ecn_travel_with_the_train() {
-        for local in loopbacks() {
-            let (from, to) = loopback_pair(local);
+        for (from, to) in loopback_pairs() {
             for tos in [0, 0xb8 | 2, 0xff, 3, 1] {
                 let sent = from.send_train(to.local_addr(), tos, &[7; 30], 10);
                 assert_eq!(sent.datagrams, 3, "{sent:?}");
                 let seen: Vec<u8> = recv_exactly(&to, 3).iter().map(|(_, m)| m.tos).collect();
-                assert_eq!(seen, [tos; 3], "{local}");
+                assert_eq!(seen, [tos; 3], "{from:?} {to:?}");
             }
         }
     }
 
     #[test]
     fn an_icmp_error_of_an_earlier_datagram_costs_no_later_one() {
-        for local in loopbacks() {
-            let (from, to) = loopback_pair(local);
-            let closed = PathSocket::open(local, None).unwrap().local_addr();
+        for (from, to) in loopback_pairs() {
+            let closed = SocketAddr::new(from.local_addr().ip(), 0);
+            let closed = PathSocket::open(closed, None, Offload::Off)
+                .unwrap()
+                .local_addr();
             for round in 0..20 {
                 let lost = from.send_train(closed, 0, &[0; 3], 1);
                 assert_eq!(lost.datagrams, 3, "round {round}: {lost:?}");
@@ -233,8 +279,7 @@ mod tests {
 
     #[test]
     fn what_exceeds_the_mtu_is_counted_and_the_rest_goes() {
-        for local in loopbacks() {
-            let (from, to) = loopback_pair(local);
+        for (from, to) in loopback_pairs() {
             // Loopback's MTU is 65,536: with its headers the first does not fit, the second does.
             let sent = from.send_train(to.local_addr(), 0, &vec![1; 65_530 + 100], 65_530);
             assert_eq!((sent.datagrams, sent.too_big), (1, 1), "{sent:?}");
@@ -244,11 +289,13 @@ mod tests {
 
     #[test]
     fn every_datagram_without_a_route_is_counted() {
-        let from = PathSocket::open("127.0.0.1:0".parse().unwrap(), None).unwrap();
-        // A socket bound to a loopback address has no way out of the host.
-        let sent = from.send_train("192.0.2.1:9".parse().unwrap(), 0, &[0; 70], 1);
-        assert_eq!((sent.failed, total(&sent)), (70, 70), "{sent:?}");
-        assert!(sent.error.is_some());
+        for offload in [Offload::Off, Offload::Auto] {
+            let from = PathSocket::open("127.0.0.1:0".parse().unwrap(), None, offload).unwrap();
+            // A socket bound to a loopback address has no way out of the host.
+            let sent = from.send_train("192.0.2.1:9".parse().unwrap(), 0, &[0; 70], 1);
+            assert_eq!((sent.failed, total(&sent)), (70, 70), "{sent:?}");
+            assert!(sent.error.is_some());
+        }
     }
 
     #[test]
