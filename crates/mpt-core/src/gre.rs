@@ -106,6 +106,7 @@ pub enum GreError {
 ///
 /// # Errors
 /// [`GreError`] names the first rule that the datagram breaks; it is then to be dropped.
+#[inline]
 pub fn parse(datagram: &[u8], key: Option<u32>) -> Result<(Header, usize), GreError> {
     let Some((base, rest)) = datagram.split_first_chunk::<4>() else {
         return Err(GreError::Truncated);

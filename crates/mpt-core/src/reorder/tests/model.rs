@@ -163,7 +163,7 @@ impl Model {
 
     fn handle_timeout(&mut self, now: Time) {
         let due = |&(_, &arrived): &(&i64, &Time)| arrived + self.config.max_buffer_delay <= now;
-        if let Some((&last_due, _)) = self.held.iter().filter(due).next_back() {
+        if let Some((&last_due, _)) = self.held.iter().rfind(due) {
             self.counters.gaps_timed_out += self.advance(now, last_due + 1);
         }
     }
