@@ -13,7 +13,7 @@ use crate::process::{self, Process, program};
 use crate::wait_for;
 
 /// How long a daemon may take to answer on its socket, and to end after SIGTERM.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A running daemon with one tunnel. When dropped it gets SIGTERM, and must end well and leave
 /// neither interface nor socket behind.
@@ -55,9 +55,6 @@ impl Daemon {
     fn launch(host: &Namespace, file: &Path) -> Process {
         let mut command = host.command(program("mpt-tund"));
         command.arg("--config").arg(file);
-        if std::env::var_os("RUST_LOG").is_none() {
-            command.env("RUST_LOG", "debug");
-        }
         Process::start("mpt-tund", &command)
     }
 
@@ -150,14 +147,19 @@ impl Daemon {
     /// Kills it as a crash would, and starts it again with the same file.
     pub fn crash_and_restart(&mut self, host: &Namespace) {
         self.process.kill();
-        let _ = std::fs::remove_file(self.socket());
-        self.process = Self::launch(host, &self.config());
-        self.await_answer();
+        // Left behind, as by a crash: the next daemon has to cope. Only our own waiting must not
+        // take it for an answer.
+        self.start_again(host);
     }
 
     /// Ends it by SIGTERM, and starts it again with the same file.
     pub fn restart(&mut self, host: &Namespace) {
         self.terminate();
+        self.start_again(host);
+    }
+
+    /// Starts it with the same file, after it has ended.
+    pub fn start_again(&mut self, host: &Namespace) {
         self.process = Self::launch(host, &self.config());
         self.await_answer();
     }

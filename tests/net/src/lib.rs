@@ -17,6 +17,7 @@
 //! both; under a plain `cargo test` they do nothing and say so, see [`turn`].
 
 pub mod daemon;
+pub mod inject;
 pub mod kernel_gre;
 pub mod limit;
 pub mod link;

@@ -124,14 +124,15 @@ impl Record {
             .find(|at| self.rx_mbps(*at, *at + window) >= mbps)
     }
 
-    /// First moment after `from` from which on, for `window`, less than `mbps` was sent.
+    /// End of the last `window` between `from` and `to` in which at least `mbps` was sent; `from`
+    /// when there is none.
     #[must_use]
-    pub fn first_quiet(&self, from: Instant, window: Duration, mbps: f64) -> Option<Instant> {
-        self.samples
-            .iter()
-            .map(|sample| sample.at)
-            .filter(|at| *at >= from)
-            .find(|at| self.tx_mbps(*at, *at + window) < mbps)
+    pub fn last_sending(&self, from: Instant, to: Instant, window: Duration, mbps: f64) -> Instant {
+        let ends: Vec<_> = self.between(from, to).map(|sample| sample.at).collect();
+        ends.into_iter()
+            .rev()
+            .find(|end| *end >= from + window && self.tx_mbps(*end - window, *end) >= mbps)
+            .map_or(from, |end| end - window)
     }
 
     fn between(&self, from: Instant, to: Instant) -> impl Iterator<Item = &Sample> {

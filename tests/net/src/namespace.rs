@@ -1,7 +1,11 @@
 //! A host: a network namespace with a name of its own.
 
+use std::fs::File;
+use std::os::fd::AsFd as _;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::process;
 use crate::process::Process;
@@ -85,6 +89,22 @@ impl Namespace {
         let mut write = self.command("sh");
         write.args(["-c", "echo \"$0\" >\"$1\"", value, &file]);
         let _ = process::output(&mut write);
+    }
+
+    /// Runs `make` on a thread inside; sockets that it makes stay there wherever they are used.
+    ///
+    /// # Panics
+    /// When the namespace cannot be entered, or `make` panics.
+    pub fn inside<T: Send>(&self, make: impl FnOnce() -> T + Send) -> T {
+        let file = File::open(format!("/run/netns/{}", self.name)).expect("the namespace's file");
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let kind = Some(LinkNameSpaceType::Network);
+                move_into_link_name_space(file.as_fd(), kind).expect("the right to enter");
+                make()
+            });
+            thread.join().expect("a thread inside the namespace")
+        })
     }
 
     /// Names of its network devices.
