@@ -52,7 +52,10 @@ impl Timer {
         // A zero moment would disarm it.
         let ns = at.as_nanos().max(1);
         let value = Itimerspec {
-            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
+            it_interval: Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            },
             it_value: Timespec {
                 tv_sec: (ns / SECOND_NS) as i64,
                 tv_nsec: (ns % SECOND_NS) as i64,

@@ -113,8 +113,9 @@ impl Daemon {
         let name = config.tunnel.name.clone();
         let context = || format!("tunnel {name}");
         let listener = control::bind(&config.control.socket).with_context(context)?;
-        let tunnel =
-            Tunnel::start(config, &self.host, &self.ended).await.with_context(context)?;
+        let tunnel = Tunnel::start(config, &self.host, &self.ended)
+            .await
+            .with_context(context)?;
         let asking = (name.clone(), self.asking.clone());
         let speaking = tokio::task::spawn_local(async move {
             let answer = |request| ask(asking.0.clone(), asking.1.clone(), request);
@@ -123,12 +124,19 @@ impl Daemon {
             }
         });
         tracing::info!("tunnel {name} is open");
-        self.tunnels.push(Served { name, tunnel, speaking });
+        self.tunnels.push(Served {
+            name,
+            tunnel,
+            speaking,
+        });
         Ok(())
     }
 
     async fn answer(&mut self, asked: Asked) {
-        let served = self.tunnels.iter_mut().find(|served| served.name == asked.tunnel);
+        let served = self
+            .tunnels
+            .iter_mut()
+            .find(|served| served.name == asked.tunnel);
         let reply = match served {
             Some(served) => requests::answer(&self.host, &mut served.tunnel, asked.request).await,
             None => Reply::Error("the tunnel is being closed".to_owned()),
@@ -168,11 +176,22 @@ impl Daemon {
             tracing::error!("the configuration has mistakes; everything goes on as it was");
             return;
         }
-        let wanted = |name: &str| loaded.configs.iter().any(|config| config.tunnel.name == name);
-        let (kept, gone) = self.tunnels.drain(..).partition(|served| wanted(&served.name));
+        let wanted = |name: &str| {
+            loaded
+                .configs
+                .iter()
+                .any(|config| config.tunnel.name == name)
+        };
+        let (kept, gone) = self
+            .tunnels
+            .drain(..)
+            .partition(|served| wanted(&served.name));
         self.tunnels = kept;
         for served in gone {
-            tracing::info!("tunnel {} is closed: no file asks for it any more", served.name);
+            tracing::info!(
+                "tunnel {} is closed: no file asks for it any more",
+                served.name
+            );
             served.stop().await;
         }
         for config in loaded.configs {
@@ -202,7 +221,13 @@ impl Served {
 /// Hands a request to the daemon's loop and waits for the reply.
 async fn ask(tunnel: String, asking: mpsc::Sender<Asked>, request: Request) -> Reply {
     let (reply, answer) = oneshot::channel();
-    let sent = asking.send(Asked { tunnel, request, reply }).await;
+    let sent = asking
+        .send(Asked {
+            tunnel,
+            request,
+            reply,
+        })
+        .await;
     match (sent, answer.await) {
         (Ok(()), Ok(reply)) => reply,
         _ => Reply::Error("mpt-tund is stopping".to_owned()),

@@ -21,12 +21,21 @@ use tokio::task::JoinHandle;
 use crate::clock::{self, Timer};
 use crate::tun::Tun;
 use crate::udp::errqueue::{self, PathError};
-use crate::udp::{PathSocket, RECV_BATCH, RecvMeta};
+use crate::udp::{PathSocket, RecvMeta};
+
+/// Buffers that a system call may fill. Where each may bring a train, few are enough, and the fewer
+/// there are, the longer they stay in the cache.
+const BATCH: usize = 16;
 
 /// What the control thread tells this one.
 pub(crate) enum Command {
     /// Add a path or change one; with a socket when it is a new one.
-    SetPath { id: PathId, name: String, config: PathConfig, socket: Option<Arc<PathSocket>> },
+    SetPath {
+        id: PathId,
+        name: String,
+        config: PathConfig,
+        socket: Option<Arc<PathSocket>>,
+    },
     /// Take a path away.
     RemovePath(PathId),
     /// Take a path out of service, or back into it.
@@ -69,8 +78,8 @@ pub(crate) async fn run(
         inbound,
         tun,
         paths: Default::default(),
-        buffers: Vec::with_capacity(RECV_BATCH),
-        metas: vec![RecvMeta::default(); RECV_BATCH],
+        buffers: Vec::with_capacity(BATCH),
+        metas: vec![RecvMeta::default(); BATCH],
     }));
     loop {
         tokio::select! {
@@ -114,11 +123,21 @@ fn obey(downlink: &Rc<RefCell<Downlink>>, wake: &Rc<Notify>, command: Command) {
     let now = clock::now();
     let mut this = downlink.borrow_mut();
     match command {
-        Command::SetPath { id, name, config, socket } => {
+        Command::SetPath {
+            id,
+            name,
+            config,
+            socket,
+        } => {
             if let Some(socket) = socket {
                 let task = watch(downlink.clone(), wake.clone(), id, socket.clone());
                 let task = tokio::task::spawn_local(task);
-                this.paths[id.index()] = Some(Attached { name, socket, task, socket_drops: 0 });
+                this.paths[id.index()] = Some(Attached {
+                    name,
+                    socket,
+                    task,
+                    socket_drops: 0,
+                });
             }
             this.inbound.set_path(now, id, config);
             this.inbound.handle_timeout(now);
@@ -138,7 +157,9 @@ fn obey(downlink: &Rc<RefCell<Downlink>>, wake: &Rc<Notify>, command: Command) {
         Command::SetReorder(config) => this.inbound.set_reorder(now, config),
         Command::SetMtu(mtu) => {
             let this = &mut *this;
-            this.buffers.drain(..).for_each(|buffer| this.inbound.put_back(buffer));
+            this.buffers
+                .drain(..)
+                .for_each(|buffer| this.inbound.put_back(buffer));
             this.inbound.set_mtu(mtu);
         }
         Command::SetKey(key) => this.inbound.set_key(key),
@@ -194,7 +215,7 @@ async fn wait_and_receive(
 impl Downlink {
     /// Receives one batch. Returns whether more may wait.
     fn receive(&mut self, id: PathId, socket: &PathSocket) -> io::Result<bool> {
-        while self.buffers.len() < RECV_BATCH
+        while self.buffers.len() < BATCH
             && let Some(buffer) = self.inbound.take_buffer()
         {
             self.buffers.push(buffer);
@@ -233,7 +254,11 @@ impl Downlink {
         let inbound = &mut self.inbound;
         errqueue::drain(socket, |error| match error {
             PathError::TooBig { mtu, to } => inbound.handle_too_big(now, id, to, mtu),
-            PathError::Unreachable { reason, to, from_icmp } => {
+            PathError::Unreachable {
+                reason,
+                to,
+                from_icmp,
+            } => {
                 tracing::debug!("path {}: {reason:?}, says {from_icmp:?}", id.index());
                 if let Some(what) = unreachable(reason) {
                     inbound.handle_unreachable(now, id, to, what);
@@ -265,15 +290,22 @@ impl Downlink {
 
     fn write_tun(&mut self) {
         let tun = &self.tun;
-        self.inbound.drain_tun(|header, packet| tun.send(header, packet).is_ok());
+        self.inbound
+            .drain_tun(|header, packet| tun.send(header, packet).is_ok());
     }
 
     fn log(&self, event: &Event) {
         let name = |id: PathId| {
-            self.paths[id.index()].as_ref().map_or("?", |attached| attached.name.as_str())
+            self.paths[id.index()]
+                .as_ref()
+                .map_or("?", |attached| attached.name.as_str())
         };
         match *event {
-            Event::Path { path, state, reason } => match (state, reason) {
+            Event::Path {
+                path,
+                state,
+                reason,
+            } => match (state, reason) {
                 (PathState::Down, Some(reason)) => {
                     tracing::warn!("path {} is down: {reason}", name(path));
                 }
@@ -284,13 +316,20 @@ impl Downlink {
                     tracing::info!("path {} is out of service", name(path));
                 }
             },
-            Event::PeerSession { restarted: false, .. } => tracing::info!("the peer answers"),
-            Event::PeerSession { restarted: true, .. } => tracing::info!("the peer has restarted"),
+            Event::PeerSession {
+                restarted: false, ..
+            } => tracing::info!("the peer answers"),
+            Event::PeerSession {
+                restarted: true, ..
+            } => tracing::info!("the peer has restarted"),
             Event::PeerStoppedProbing => {
                 tracing::warn!("the peer sends data but no probes any more; going on without them");
             }
             Event::PathMtu { path, mtu } => {
-                tracing::warn!("path {} carries inner packets of {mtu} bytes at most", name(path));
+                tracing::warn!(
+                    "path {} carries inner packets of {mtu} bytes at most",
+                    name(path)
+                );
             }
         }
     }
@@ -309,7 +348,9 @@ impl Downlink {
 
 fn unreachable(reason: errqueue::Unreachable) -> Option<Unreachable> {
     match reason {
-        errqueue::Unreachable::Network | errqueue::Unreachable::HopLimit => Some(Unreachable::Network),
+        errqueue::Unreachable::Network | errqueue::Unreachable::HopLimit => {
+            Some(Unreachable::Network)
+        }
         errqueue::Unreachable::Host => Some(Unreachable::Host),
         errqueue::Unreachable::Port => Some(Unreachable::Port),
         errqueue::Unreachable::Prohibited => Some(Unreachable::Prohibited),

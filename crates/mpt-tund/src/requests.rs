@@ -17,11 +17,7 @@ pub(crate) async fn answer(host: &Host, tunnel: &mut Tunnel, request: Request) -
     }
 }
 
-async fn try_answer(
-    host: &Host,
-    tunnel: &mut Tunnel,
-    request: Request,
-) -> anyhow::Result<Answer> {
+async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyhow::Result<Answer> {
     let done = |text: String| Ok(Answer::Done(text));
     match request {
         Request::Status => Ok(Answer::Status(Box::new(tunnel.status().await?))),
@@ -49,7 +45,11 @@ async fn try_answer(
             known(tunnel, &name, found)?;
             done(format!("path {name} has weight {weight}"))
         }
-        Request::ReorderSet { window, max_buffer_delay_us, late } => {
+        Request::ReorderSet {
+            window,
+            max_buffer_delay_us,
+            late,
+        } => {
             let reorder = changed(tunnel.config.reorder, window, max_buffer_delay_us, late)?;
             tunnel.set_reorder(reorder).await?;
             done(format!(
@@ -83,8 +83,17 @@ async fn try_answer(
 }
 
 fn known(tunnel: &Tunnel, name: &str, found: bool) -> anyhow::Result<()> {
-    let names: Vec<_> = tunnel.config.paths.iter().map(|path| path.name.as_str()).collect();
-    anyhow::ensure!(found, "there is no path {name:?}; the paths are {}", names.join(", "));
+    let names: Vec<_> = tunnel
+        .config
+        .paths
+        .iter()
+        .map(|path| path.name.as_str())
+        .collect();
+    anyhow::ensure!(
+        found,
+        "there is no path {name:?}; the paths are {}",
+        names.join(", ")
+    );
     Ok(())
 }
 

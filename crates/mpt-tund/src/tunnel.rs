@@ -66,12 +66,21 @@ impl Tunnel {
         ended: &Ended,
     ) -> anyhow::Result<Tunnel> {
         let name = config.tunnel.name.clone();
-        let sockets = config.paths.iter().map(open_socket).collect::<Result<Vec<_>, _>>()?;
-        let tun = Arc::new(Tun::open(&name, Offload::Off)?);
+        let sockets = config
+            .paths
+            .iter()
+            .map(|path| open_socket(path, config.tunnel.offload))
+            .collect::<Result<Vec<_>, _>>()?;
+        let tun = Arc::new(Tun::open(&name, config.tunnel.offload)?);
         let offload = tun.describe();
         let index = host
             .netlink
-            .configure(&name, &config.tunnel.addresses, config.mtu().into(), &config.tunnel.routes)
+            .configure(
+                &name,
+                &config.tunnel.addresses,
+                config.mtu().into(),
+                &config.tunnel.routes,
+            )
             .await?;
 
         let (outbound, inbound) = tunnel(&TunnelConfig {
@@ -123,10 +132,14 @@ impl Tunnel {
     pub(crate) async fn links_changed(&mut self, links: &LinkWatch) -> anyhow::Result<()> {
         for path in &mut self.paths {
             let link = links.link_of_path(path.interface.as_deref(), path.local.ip());
-            let up = link.and_then(|index| links.link(index)).is_some_and(|link| link.up);
+            let up = link
+                .and_then(|index| links.link(index))
+                .is_some_and(|link| link.up);
             if up != path.link_up {
                 path.link_up = up;
-                self.downlink.send(downlink::Command::SetLink(path.id, up)).await?;
+                self.downlink
+                    .send(downlink::Command::SetLink(path.id, up))
+                    .await?;
             }
         }
         Ok(())
@@ -134,7 +147,11 @@ impl Tunnel {
 
     /// Everything, as `mpt-ctl status` shows it.
     pub(crate) async fn status(&self) -> anyhow::Result<Status> {
-        let paths = self.paths.iter().map(|path| (path.id, path.status())).collect();
+        let paths = self
+            .paths
+            .iter()
+            .map(|path| (path.id, path.status()))
+            .collect();
         let tunnel = TunnelStatus {
             name: self.config.tunnel.name.clone(),
             uptime_s: clock::now().since(self.started).as_secs(),
@@ -143,12 +160,20 @@ impl Tunnel {
             offload: self.offload.clone(),
             ..TunnelStatus::default()
         };
-        let report = Box::new(downlink::Report { tunnel, paths, ..Default::default() });
+        let report = Box::new(downlink::Report {
+            tunnel,
+            paths,
+            ..Default::default()
+        });
         let (reply, answer) = oneshot::channel();
-        self.downlink.send(downlink::Command::Report(report, reply)).await?;
+        self.downlink
+            .send(downlink::Command::Report(report, reply))
+            .await?;
         let report = *answer.await?;
         let (reply, answer) = oneshot::channel();
-        self.uplink.send(uplink::Command::Report(Box::new(report.tunnel), reply)).await?;
+        self.uplink
+            .send(uplink::Command::Report(Box::new(report.tunnel), reply))
+            .await?;
         Ok(Status {
             tunnel: *answer.await?,
             paths: report.paths.into_iter().map(|(_, path)| path).collect(),
@@ -161,7 +186,9 @@ impl Tunnel {
         let Some(path) = self.paths.iter().find(|path| path.name == name) else {
             return Ok(false);
         };
-        self.downlink.send(downlink::Command::SetOutOfService(path.id, out)).await?;
+        self.downlink
+            .send(downlink::Command::SetOutOfService(path.id, out))
+            .await?;
         Ok(true)
     }
 
@@ -181,9 +208,13 @@ impl Tunnel {
     pub(crate) async fn set_reorder(&mut self, reorder: config::Reorder) -> anyhow::Result<()> {
         self.config.reorder = reorder;
         let numbered = reorder.window != 0;
-        self.uplink.send(uplink::Command::SetNumbered(numbered)).await?;
+        self.uplink
+            .send(uplink::Command::SetNumbered(numbered))
+            .await?;
         let config = reorder_config(&self.config);
-        self.downlink.send(downlink::Command::SetReorder(config)).await?;
+        self.downlink
+            .send(downlink::Command::SetReorder(config))
+            .await?;
         Ok(())
     }
 
@@ -197,20 +228,30 @@ impl Tunnel {
     pub(crate) async fn reload(&mut self, new: Config, host: &Host) -> anyhow::Result<bool> {
         let changes = config::difference(&self.config, &new);
         if !changes.needs_restart.is_empty() {
-            bail!("restart mpt-tund to change {}", changes.needs_restart.join(", and "));
+            bail!(
+                "restart mpt-tund to change {}",
+                changes.needs_restart.join(", and ")
+            );
         }
         let paths = self.replace_paths(&changes).await;
         let interface = self.change_interface(&changes, &host.netlink).await;
         if changes.key {
-            self.uplink.send(uplink::Command::SetKey(new.tunnel.key)).await?;
-            self.downlink.send(downlink::Command::SetKey(new.tunnel.key)).await?;
+            self.uplink
+                .send(uplink::Command::SetKey(new.tunnel.key))
+                .await?;
+            self.downlink
+                .send(downlink::Command::SetKey(new.tunnel.key))
+                .await?;
         }
         if let Some(reorder) = changes.reorder {
             self.set_reorder(reorder).await?;
         }
         self.config = new;
         let position = |path: &RunningPath| {
-            self.config.paths.iter().position(|configured| configured.name == path.name)
+            self.config
+                .paths
+                .iter()
+                .position(|configured| configured.name == path.name)
         };
         self.paths.sort_by_key(position);
         self.links_changed(&host.links).await?;
@@ -228,8 +269,12 @@ impl Tunnel {
             self.set_path(&change.path, None).await?;
         }
         let mut first_error = Ok(());
-        for path in changes.paths_added.iter().chain(new_sockets.map(|change| &change.path)) {
-            match open_socket(path) {
+        for path in changes
+            .paths_added
+            .iter()
+            .chain(new_sockets.map(|change| &change.path))
+        {
+            match open_socket(path, self.config.tunnel.offload) {
                 Ok(socket) => self.attach(path, socket).await?,
                 Err(error) => first_error = first_error.and(Err(error)),
             }
@@ -259,7 +304,9 @@ impl Tunnel {
 
     async fn attach(&mut self, path: &config::Path, socket: PathSocket) -> anyhow::Result<()> {
         let taken = |index: &usize| self.paths.iter().any(|path| path.id.index() == *index);
-        let id = (0..MAX_PATHS).find(|index| !taken(index)).and_then(PathId::new);
+        let id = (0..MAX_PATHS)
+            .find(|index| !taken(index))
+            .and_then(PathId::new);
         let Some(id) = id else {
             bail!("a tunnel has at most {MAX_PATHS} paths");
         };
@@ -278,7 +325,9 @@ impl Tunnel {
     async fn detach(&mut self, name: &str) -> anyhow::Result<()> {
         if let Some(at) = self.paths.iter().position(|path| path.name == name) {
             let id = self.paths.remove(at).id;
-            self.downlink.send(downlink::Command::RemovePath(id)).await?;
+            self.downlink
+                .send(downlink::Command::RemovePath(id))
+                .await?;
             self.uplink.send(uplink::Command::RemovePath(id)).await?;
             self.status().await?;
         }
@@ -290,7 +339,11 @@ impl Tunnel {
         path: &config::Path,
         socket: Option<Arc<PathSocket>>,
     ) -> anyhow::Result<()> {
-        let Some(id) = self.paths.iter().find(|known| known.name == path.name).map(|path| path.id)
+        let Some(id) = self
+            .paths
+            .iter()
+            .find(|known| known.name == path.name)
+            .map(|path| path.id)
         else {
             return Ok(());
         };
@@ -303,7 +356,14 @@ impl Tunnel {
         let command = uplink::Command::SetPath(id, config, socket.clone());
         self.uplink.send(command).await?;
         let name = path.name.clone();
-        self.downlink.send(downlink::Command::SetPath { id, name, config, socket }).await?;
+        self.downlink
+            .send(downlink::Command::SetPath {
+                id,
+                name,
+                config,
+                socket,
+            })
+            .await?;
         Ok(())
     }
 }
@@ -322,8 +382,8 @@ impl RunningPath {
     }
 }
 
-fn open_socket(path: &config::Path) -> anyhow::Result<PathSocket> {
-    let socket = PathSocket::open(path.local, path.interface.as_deref(), Offload::Off)
+fn open_socket(path: &config::Path, offload: Offload) -> anyhow::Result<PathSocket> {
+    let socket = PathSocket::open(path.local, path.interface.as_deref(), offload)
         .with_context(|| format!("path {}", path.name))?;
     let granted = socket.buffers().receive;
     if granted < BUFFER_WANTED {
@@ -337,8 +397,16 @@ fn open_socket(path: &config::Path) -> anyhow::Result<PathSocket> {
 }
 
 fn reorder_config(config: &Config) -> ReorderConfig {
-    let config::Reorder { window, max_buffer_delay, late } = config.reorder;
-    ReorderConfig { window, max_buffer_delay, late }
+    let config::Reorder {
+        window,
+        max_buffer_delay,
+        late,
+    } = config.reorder;
+    ReorderConfig {
+        window,
+        max_buffer_delay,
+        late,
+    }
 }
 
 /// Random and not 0.
@@ -362,9 +430,10 @@ where
 {
     let (ended, tunnel) = (ended.clone(), tunnel.to_owned());
     let body = move || {
-        let result = runtime::Builder::new_current_thread().enable_io().build().and_then(
-            |runtime| tokio::task::LocalSet::new().block_on(&runtime, line()),
-        );
+        let result = runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .and_then(|runtime| tokio::task::LocalSet::new().block_on(&runtime, line()));
         // At the end of the daemon nobody listens any more.
         let _ = ended.send((tunnel, result));
     };

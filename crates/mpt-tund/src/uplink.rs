@@ -8,18 +8,19 @@ use std::sync::Arc;
 use mpt_core::control::TunnelStatus;
 use mpt_core::drops::Drop;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
-use mpt_core::tunnel::Outbound;
+use mpt_core::time::Time;
+use mpt_core::tunnel::{Outbound, Transmit};
 use mpt_core::vnet::VnetHeader;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock;
-use crate::tun::Tun;
+use crate::tun::{self, Tun};
 use crate::udp::{PathSocket, Sent};
 
 /// Packets read from the TUN before what came of them is sent.
 const BATCH: usize = 64;
-/// Longest packet that a TUN gives.
-const MAX_PACKET: usize = 65_536;
+/// The same in bytes: what is on its way should still be in the cache.
+const BATCH_BYTES: usize = 256 * 1024;
 
 /// What the control thread tells this one.
 pub(crate) enum Command {
@@ -45,8 +46,12 @@ pub(crate) async fn run(
     mut commands: mpsc::Receiver<Command>,
 ) -> std::io::Result<()> {
     let readable = tun.clone().register()?;
-    let mut uplink = Uplink { outbound, sockets: Default::default(), tun };
-    let mut packet = vec![0; MAX_PACKET];
+    let mut uplink = Uplink {
+        outbound,
+        sockets: Default::default(),
+        tun,
+    };
+    let mut bytes = vec![0; tun::MAX_READ];
     loop {
         tokio::select! {
             biased;
@@ -56,7 +61,7 @@ pub(crate) async fn run(
             },
             ready = readable.readable() => {
                 let mut ready = ready?;
-                if uplink.take_batch(&mut packet)? == Batch::Emptied {
+                if uplink.take_batch(&mut bytes)? == Batch::Emptied {
                     ready.clear_ready();
                 }
             }
@@ -67,9 +72,11 @@ pub(crate) async fn run(
 
 struct Uplink {
     outbound: Outbound,
-    sockets: [Option<Arc<PathSocket>>; MAX_PATHS],
+    sockets: Sockets,
     tun: Arc<Tun>,
 }
+
+type Sockets = [Option<Arc<PathSocket>>; MAX_PATHS];
 
 #[derive(PartialEq)]
 enum Batch {
@@ -100,12 +107,16 @@ impl Uplink {
         }
     }
 
-    /// Reads what waits, up to a batch.
-    fn take_batch(&mut self, packet: &mut [u8]) -> std::io::Result<Batch> {
+    /// Takes what waits, up to a batch, and sends the trains that come full meanwhile.
+    fn take_batch(&mut self, bytes: &mut [u8]) -> std::io::Result<Batch> {
         let now = clock::now();
+        let mut taken = 0;
         for _ in 0..BATCH {
-            match self.tun.recv(packet) {
-                Ok(len) => self.outbound.handle_tun(now, &VnetHeader::default(), &mut packet[..len]),
+            match self.tun.recv(bytes) {
+                Ok(len) => {
+                    self.take(now, &mut bytes[..len]);
+                    taken += len;
+                }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     return Ok(Batch::Emptied);
                 }
@@ -114,34 +125,76 @@ impl Uplink {
                 Err(error) if error.raw_os_error() == Some(libc::EIO) => return Ok(Batch::Emptied),
                 Err(error) => return Err(error),
             }
+            if taken >= BATCH_BYTES {
+                break;
+            }
         }
         Ok(Batch::Full)
     }
 
-    /// Sends everything that the core has ready.
+    fn take(&mut self, now: Time, bytes: &mut [u8]) {
+        let (header, start) = match self.tun.has_header().then(|| VnetHeader::parse(bytes)) {
+            None => (VnetHeader::default(), 0),
+            Some(Ok((header, packet))) => (header, bytes.len() - packet.len()),
+            Some(Err(_)) => return self.outbound.refuse_offload(),
+        };
+        self.outbound.handle_tun(now, &header, &mut bytes[start..]);
+        while let Some(train) = self.outbound.poll_ready() {
+            let outcome = Outcome::of(&train, &self.sockets);
+            outcome.report(&mut self.outbound);
+        }
+    }
+
+    /// Sends everything that the core has.
     fn send(&mut self) {
         while let Some(train) = self.outbound.poll_transmit() {
-            let (path, segment_size) = (train.path, train.segment_size);
-            let sent = match &self.sockets[path.index()] {
-                Some(socket) => {
-                    socket.send_train(train.to, train.tos, train.contents, segment_size)
-                }
-                None => Sent { failed: train.datagrams, ..Sent::default() },
-            };
-            for (datagrams, why) in [
-                (sent.would_block, Drop::SendFull),
-                (sent.queue_full, Drop::SendQueue),
-                (sent.too_big, Drop::TooBig),
-                (sent.failed, Drop::SendError),
-            ] {
-                if datagrams > 0 {
-                    self.outbound.not_sent(path, datagrams, datagrams * segment_size, why);
-                }
-            }
+            let outcome = Outcome::of(&train, &self.sockets);
+            outcome.report(&mut self.outbound);
         }
         while let Some(message) = self.outbound.poll_tun() {
             // An ICMP message that the host does not take is lost, as any may be.
             let _ = self.tun.send(&VnetHeader::default(), message);
+        }
+    }
+}
+
+/// What became of a train.
+struct Outcome {
+    path: PathId,
+    segment_size: usize,
+    sent: Sent,
+}
+
+impl Outcome {
+    /// Sends the train and tells.
+    fn of(train: &Transmit<'_>, sockets: &Sockets) -> Outcome {
+        let sent = match &sockets[train.path.index()] {
+            Some(socket) => {
+                socket.send_train(train.to, train.tos, train.contents, train.segment_size)
+            }
+            None => Sent {
+                failed: train.datagrams,
+                ..Sent::default()
+            },
+        };
+        Outcome {
+            path: train.path,
+            segment_size: train.segment_size,
+            sent,
+        }
+    }
+
+    /// Counts what was not sent.
+    fn report(self, outbound: &mut Outbound) {
+        for (datagrams, why) in [
+            (self.sent.would_block, Drop::SendFull),
+            (self.sent.queue_full, Drop::SendQueue),
+            (self.sent.too_big, Drop::TooBig),
+            (self.sent.failed, Drop::SendError),
+        ] {
+            if datagrams > 0 {
+                outbound.not_sent(self.path, datagrams, datagrams * self.segment_size, why);
+            }
         }
     }
 }

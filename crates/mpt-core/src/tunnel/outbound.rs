@@ -124,6 +124,11 @@ impl Outbound {
         }
     }
 
+    /// Counts a packet from the TUN whose virtio header makes no sense.
+    pub fn refuse_offload(&mut self) {
+        self.drops.count(Drop::BadOffload, 1);
+    }
+
     /// Shares the packets among the paths, in runs.
     fn stripe(&mut self, now: Time, mut segments: Segments<'_>) {
         let packet = segments.packet();

@@ -32,7 +32,6 @@ pub(crate) const MAX_NAME: usize = libc::IFNAMSIZ - 1;
 
 /// Most bytes that [`Tun::recv`] reads: the virtio header and a super-packet (the kernel's
 /// `GSO_MAX_SIZE` of old; a TUN gets none that are larger).
-#[allow(dead_code, reason = "the uplink takes super-packets next")]
 pub(crate) const MAX_READ: usize = vnet::LEN + 65_536;
 
 /// An open TUN interface, non-blocking. It disappears when this is dropped.
@@ -79,7 +78,6 @@ impl Tun {
     }
 
     /// Whether a virtio header precedes each packet that is read.
-    #[allow(dead_code, reason = "the uplink takes super-packets next")]
     pub(crate) fn has_header(&self) -> bool {
         matches!(self.0, BackEnd::Offloading(_))
     }

@@ -33,7 +33,7 @@ mod receive;
 mod send;
 mod socket;
 
-pub(crate) use receive::{RECV_BATCH, RecvMeta};
+pub(crate) use receive::RecvMeta;
 pub(crate) use send::Sent;
 pub(crate) use socket::{BUFFER_WANTED, PathSocket};
 
