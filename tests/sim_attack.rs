@@ -231,6 +231,39 @@ fn a_flood_of_unknown_sessions_silences_nobody() {
 }
 
 #[test]
+fn trains_are_taken_apart_and_lone_packets_of_trains_do_not_exhaust_buffers() {
+    let mut config = two_paths();
+    config.trains = true;
+    config.reorder.max_buffer_delay = 10 * SECOND;
+    for path in &mut config.paths {
+        path.links[0].rate_bps = None;
+    }
+    let mut pair = Pair::running(config, SECOND);
+    // The second path is dead, and so the window is full of what the first brings.
+    pair.link(1, Side::A).config.up = false;
+    let mut sent = 0;
+    for burst in [1, 50, 1, 1, 400, 3, 1000, 1, 7]
+        .into_iter()
+        .cycle()
+        .take(90)
+    {
+        let ids = sent..sent + burst;
+        pair.send_batch(
+            Side::A,
+            ids.map(|id| Inner::of_len(1400 - (id % 3) as usize).packet(id)),
+        );
+        pair.run_for(MS);
+        sent += burst;
+    }
+    assert!(pair.end(Side::B).reorder().held_max > 600);
+    pair.run_for(20 * SECOND);
+    let ids = ids(&mut pair, Side::B);
+    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len());
+    assert!(ids.len() as u64 > sent / 2);
+    assert_conserved(&pair, Side::B);
+}
+
+#[test]
 fn a_flood_is_bounded_and_starves_nobody() {
     let mut pair = Pair::running(two_paths(), SECOND);
     for seq in 0..20_000u32 {

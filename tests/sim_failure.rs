@@ -309,10 +309,12 @@ proptest! {
     #[test]
     fn after_any_history_traffic_flows_again(
         seed: u64,
+        trains: bool,
         mishaps in proptest::collection::vec(mishap(), 0..40),
     ) {
         let mut config = two_paths();
         config.seed = seed;
+        config.trains = trains;
         let mut pair = Pair::new(config);
         let mut next = 0;
         for mishap in mishaps {

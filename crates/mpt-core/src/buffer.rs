@@ -4,7 +4,7 @@
 //!
 //! The pool grows as it is needed, up to a limit. Where a buffer takes a train, a single packet that
 //! is held can keep 64 KiB; so before the pool runs short, what is held is moved together
-//! ([`Packer`]), and memory stays within twice the window's packets and some buffers for what is in
+//! (`Packer`), and memory stays within twice the window's packets and some buffers for what is in
 //! hand, whatever arrives.
 
 /// A receive buffer that is in the caller's hands.

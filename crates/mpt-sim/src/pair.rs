@@ -100,6 +100,9 @@ pub struct PairConfig {
     pub mtu: u16,
     /// Both ends' GRE key.
     pub key: Option<u32>,
+    /// Datagrams that arrive at one moment are handed over in trains. Over links without a rate they
+    /// arrive as they were sent.
+    pub trains: bool,
     /// Time between probes.
     pub keepalive: Duration,
     /// Silence after which a path is down.
@@ -123,6 +126,7 @@ impl PairConfig {
             },
             mtu: 1464,
             key: None,
+            trains: false,
             keepalive: Duration::from_millis(200),
             dead_after: Duration::from_secs(1),
             clocks: [Duration::from_secs(3_600), Duration::from_secs(86_400)],
@@ -139,7 +143,7 @@ impl PairConfig {
             mtu: self.mtu,
             reorder: self.reorder,
             accepts: Accepts::NONE,
-            receives_trains: false,
+            receives_trains: self.trains,
         };
         let paths: Vec<PathConfig> = (0..self.paths.len())
             .map(|path| PathConfig {
@@ -283,7 +287,7 @@ impl Pair {
             tos,
             bytes: bytes.to_vec(),
         };
-        self.ends[to.index()].receive(self.now, from, &wire);
+        self.ends[to.index()].receive(self.now, from, &[wire]);
         self.flush(to);
     }
 
@@ -404,9 +408,9 @@ impl Pair {
                 let from = self.address(side.other(), path);
                 let link = &mut self.links[path][side.other().index()];
                 let end = &mut self.ends[side.index()];
-                while let Some(wire) = link.deliver(self.now.as_nanos()) {
-                    end.receive(self.now, from, &wire);
-                }
+                let now_ns = self.now.as_nanos();
+                let arrived: Vec<Wire> = std::iter::from_fn(|| link.deliver(now_ns)).collect();
+                end.receive(self.now, from, &arrived);
             }
             self.flush(side);
         }

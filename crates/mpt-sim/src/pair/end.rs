@@ -12,6 +12,9 @@ use mpt_core::vnet::VnetHeader;
 
 /// Datagrams that the daemon receives before it polls.
 const BATCH: usize = 64;
+/// Most datagrams, and most bytes, that the kernel joins into one.
+const MAX_TRAIN: usize = 64;
+const MAX_TRAIN_BYTES: usize = 65_507;
 
 /// A datagram between the two ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +35,8 @@ pub struct End {
     pub outbound: Outbound,
     /// The line in.
     pub inbound: Inbound,
+    /// Datagrams arrive in trains.
+    trains: bool,
     in_batch: usize,
     pub(super) delivered: Vec<(Time, Vec<u8>)>,
     pub(super) refused: Vec<Vec<u8>>,
@@ -53,6 +58,7 @@ impl End {
             clock,
             outbound,
             inbound,
+            trains: config.receives_trains,
             in_batch: 0,
             delivered: Vec::new(),
             refused: Vec::new(),
@@ -137,24 +143,40 @@ impl End {
             .handle_tun(local, &VnetHeader::default(), &mut packet.to_vec());
     }
 
-    /// Takes one datagram; polls when the batch is full.
-    pub(super) fn receive(&mut self, now: Time, from: SocketAddr, wire: &Wire) {
-        self.received += 1;
+    /// Takes what arrived on one path at one moment, as trains where the kernel would make some;
+    /// polls whenever a batch is full.
+    pub(super) fn receive(&mut self, now: Time, from: SocketAddr, mut wires: &[Wire]) {
+        while !wires.is_empty() {
+            let count = if self.trains { train_len(wires) } else { 1 };
+            let (train, rest) = wires.split_at(count);
+            self.receive_train(now, from, train);
+            wires = rest;
+        }
+    }
+
+    fn receive_train(&mut self, now: Time, from: SocketAddr, train: &[Wire]) {
+        self.received += train.len() as u64;
         let Some(mut buffer) = self.inbound.take_buffer() else {
-            self.starved += 1;
+            self.starved += train.len() as u64;
             return;
         };
-        let room = buffer.as_mut();
-        let len = wire.bytes.len().min(room.len());
-        room[..len].copy_from_slice(&wire.bytes[..len]);
+        let bytes = train.iter().flat_map(|wire| &wire.bytes);
+        let whole: usize = train.iter().map(|wire| wire.bytes.len()).sum();
+        let mut len = 0;
+        for (room, &byte) in buffer.as_mut().iter_mut().zip(bytes) {
+            *room = byte;
+            len += 1;
+        }
+        let first = &train[0];
+        let segment_size = u16::try_from(first.bytes.len()).ok();
         let datagram = Datagram {
-            path: wire.path,
+            path: first.path,
             from,
-            tos: wire.tos,
+            tos: first.tos,
             buffer,
             len,
-            segment_size: None,
-            truncated: len < wire.bytes.len(),
+            segment_size: segment_size.filter(|_| train.len() > 1),
+            truncated: len < whole,
         };
         let local = self.local(now);
         self.inbound.handle_datagram(local, datagram);
@@ -210,6 +232,27 @@ impl End {
         self.refused.append(&mut former.refused);
         self.events.append(&mut former.events);
     }
+}
+
+/// How many datagrams at the front the kernel would hand over as one (`UDP_GRO`): equal ones and a
+/// shorter last one.
+fn train_len(wires: &[Wire]) -> usize {
+    let (first, mut bytes, mut closed) = (&wires[0], 0, false);
+    let joins = |wire: &&Wire| {
+        let fits = !closed
+            && wire.tos == first.tos
+            && (1..=first.bytes.len()).contains(&wire.bytes.len())
+            && bytes + wire.bytes.len() <= MAX_TRAIN_BYTES;
+        bytes += wire.bytes.len();
+        closed = wire.bytes.len() < first.bytes.len();
+        fits
+    };
+    wires
+        .iter()
+        .take(MAX_TRAIN)
+        .take_while(joins)
+        .count()
+        .max(1)
 }
 
 /// A train as the datagrams that the kernel makes of it.

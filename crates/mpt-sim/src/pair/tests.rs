@@ -48,3 +48,23 @@ fn the_same_seed_gives_the_same_run() {
     assert_eq!(run(1), run(1));
     assert_ne!(run(1), run(2));
 }
+
+#[test]
+fn trains_arrive_whole_over_links_without_a_rate() {
+    let mut config = two_paths();
+    config.trains = true;
+    for path in &mut config.paths {
+        path.links[0].rate_bps = None;
+    }
+    let mut pair = Pair::running(config, Duration::from_secs(1));
+    let before = pair.end(Side::B).received();
+    pair.send_batch(Side::A, (0..500).map(|id| Inner::default().packet(id)));
+    pair.run_for(Duration::from_millis(100));
+    let ids: Vec<_> = pair
+        .delivered(Side::B)
+        .iter()
+        .map(|(_, p)| id_of(p))
+        .collect();
+    assert_eq!(ids, (0..500).map(Some).collect::<Vec<_>>());
+    assert!(pair.end(Side::B).received() - before >= 500);
+}
