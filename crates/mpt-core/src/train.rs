@@ -5,8 +5,9 @@ use crate::path::PathId;
 
 /// Most datagrams in a train: the kernel's `UDP_MAX_SEGMENTS` of old.
 pub const MAX_DATAGRAMS: usize = 64;
-/// Most bytes in a train: the largest UDP payload over IPv4.
-pub const MAX_BYTES: usize = 65_507;
+/// Most bytes in a train. Ethernet, IPv6 and UDP headers and it must stay below the 64 KiB that a
+/// device takes whole; what is longer the kernel cuts by itself, packet by packet.
+pub const MAX_BYTES: usize = 65_465;
 
 /// Datagrams being collected for one path.
 #[derive(Debug)]

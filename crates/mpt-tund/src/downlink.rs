@@ -23,9 +23,11 @@ use crate::tun::Tun;
 use crate::udp::errqueue::{self, PathError};
 use crate::udp::{PathSocket, RecvMeta};
 
-/// Buffers that a system call may fill. Where each may bring a train, few are enough, and the fewer
-/// there are, the longer they stay in the cache.
-const BATCH: usize = 16;
+/// Datagrams that a system call may bring where each comes by itself.
+const BATCH: usize = 32;
+/// The same where each may be a train of 64: while one path's are worked off, those of the others
+/// wait, and the reorder window with them.
+const BATCH_OF_TRAINS: usize = 4;
 
 /// What the control thread tells this one.
 pub(crate) enum Command {
@@ -70,6 +72,7 @@ pub(crate) struct Report {
 pub(crate) async fn run(
     inbound: Inbound,
     tun: Arc<Tun>,
+    receives_trains: bool,
     mut commands: mpsc::Receiver<Command>,
 ) -> io::Result<()> {
     let mut timer = Timer::new()?;
@@ -80,6 +83,11 @@ pub(crate) async fn run(
         paths: Default::default(),
         buffers: Vec::with_capacity(BATCH),
         metas: vec![RecvMeta::default(); BATCH],
+        batch: if receives_trains {
+            BATCH_OF_TRAINS
+        } else {
+            BATCH
+        },
     }));
     loop {
         tokio::select! {
@@ -103,6 +111,7 @@ struct Downlink {
     /// Buffers in hand for the next batch.
     buffers: Vec<Buffer>,
     metas: Vec<RecvMeta>,
+    batch: usize,
 }
 
 /// A path's socket, and the task that waits for it.
@@ -215,7 +224,7 @@ async fn wait_and_receive(
 impl Downlink {
     /// Receives one batch. Returns whether more may wait.
     fn receive(&mut self, id: PathId, socket: &PathSocket) -> io::Result<bool> {
-        while self.buffers.len() < BATCH
+        while self.buffers.len() < self.batch
             && let Some(buffer) = self.inbound.take_buffer()
         {
             self.buffers.push(buffer);

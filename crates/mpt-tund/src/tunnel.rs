@@ -83,13 +83,14 @@ impl Tunnel {
             )
             .await?;
 
+        let receives_trains = sockets.iter().any(PathSocket::receives_trains);
         let (outbound, inbound) = tunnel(&TunnelConfig {
             session: new_session()?,
             key: config.tunnel.key,
             mtu: config.mtu(),
             reorder: reorder_config(&config),
             accepts: tun.accepts(),
-            receives_trains: sockets.iter().any(PathSocket::receives_trains),
+            receives_trains,
         });
         let (uplink, uplink_commands) = mpsc::channel(MAX_COMMANDS);
         let (downlink, downlink_commands) = mpsc::channel(MAX_COMMANDS);
@@ -98,8 +99,8 @@ impl Tunnel {
                 let tun = tun.clone();
                 || uplink::run(outbound, tun, uplink_commands)
             })?,
-            spawn(&format!("{name}-in"), &name, ended, || {
-                downlink::run(inbound, tun, downlink_commands)
+            spawn(&format!("{name}-in"), &name, ended, move || {
+                downlink::run(inbound, tun, receives_trains, downlink_commands)
             })?,
         ];
         let mut this = Tunnel {
