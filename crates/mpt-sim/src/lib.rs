@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod delay;
+pub mod flow;
 pub mod link;
 pub mod loss;
 pub mod packet;
