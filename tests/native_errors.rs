@@ -1,5 +1,7 @@
 //! What a daemon says when it cannot start: each text names the cause and the remedy.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
 use std::process::Output;
 
 use net::settings::Side;
