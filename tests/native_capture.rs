@@ -1,5 +1,7 @@
 //! What others read in our packets: tshark decodes a capture of real traffic.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
 use std::time::Duration;
 
 use net::settings::Side;

@@ -3,6 +3,8 @@
 //! They come over a third link that the tunnel does not use, addressed to a path's socket: so the
 //! tunnel's own links keep their rate for the flow that must go on.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
 

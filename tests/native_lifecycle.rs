@@ -1,5 +1,7 @@
 //! A daemon's life: start, reload, several tunnels, end; and what an idle one costs.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
 use std::process::Command;
 use std::time::Duration;
 
