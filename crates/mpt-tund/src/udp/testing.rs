@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use super::{PathSocket, RECV_BATCH, RecvMeta};
+use super::receive::RECV_BATCH;
+use super::{PathSocket, RecvMeta};
 use crate::config::Offload;
 
 /// The loopback addresses that this host has, any port: IPv4, and IPv6 unless it is switched off.
