@@ -34,14 +34,28 @@ pub(crate) struct Findings {
 /// Looks for everything that is known to go wrong.
 pub(crate) fn diagnose(status: &Status) -> Findings {
     let mut wrong = Vec::new();
-    wrong.extend(no_path_up(&status.paths));
-    wrong.extend(status.paths.iter().filter_map(path_not_up));
+    wrong.extend(no_path_up(status));
+    wrong.extend(
+        status
+            .paths
+            .iter()
+            .filter(|path| !is_used_unprobed(status, path))
+            .filter_map(path_not_up),
+    );
     wrong.extend(window(status));
     wrong.extend(timeouts(status));
     wrong.extend(socket_buffers(&status.paths));
     wrong.extend(mtu(status));
     wrong.extend(strangers(status));
+    let unprobed = status
+        .paths
+        .iter()
+        .any(|path| is_used_unprobed(status, path));
     let verdict = match up(&status.paths).count() {
+        0 if unprobed => {
+            "The peer sends no probes: every path carries its share, and silence is not noticed."
+                .into()
+        }
         1 => "All is well: 1 path up.".into(),
         count => format!("All is well: {count} paths up."),
     };
@@ -52,11 +66,19 @@ fn up(paths: &[PathStatus]) -> impl Iterator<Item = &PathStatus> {
     paths.iter().filter(|path| path.state == PathState::Up)
 }
 
-fn no_path_up(paths: &[PathStatus]) -> Option<String> {
+/// Whether the path carries packets of a peer that does not probe, and so never comes up.
+fn is_used_unprobed(status: &Status, path: &PathStatus) -> bool {
+    let silent_peer = status.tunnel.peer_session.is_none() && status.tunnel.rx_packets > 0;
+    silent_peer && path.state == PathState::Probing
+}
+
+fn no_path_up(status: &Status) -> Option<String> {
+    let paths = &status.paths;
     if paths.is_empty() {
         return Some("The tunnel has no paths: add [[paths]] to the configuration.".into());
     }
-    if up(paths).next().is_some() {
+    let used = paths.iter().any(|path| is_used_unprobed(status, path));
+    if used || up(paths).next().is_some() {
         return None;
     }
     Some("No path is up: nothing gets through the tunnel. Is mpt-tund running at the other end, and is UDP let through to its port?".into())
@@ -325,6 +347,7 @@ mod tests {
         paths[1].rx_delay_us = Some(40_000);
         Status {
             tunnel: TunnelStatus {
+                peer_session: Some("1".into()),
                 mtu: 1464,
                 tx_packets: 1_000_000,
                 rx_packets: 1_000_000,
@@ -363,6 +386,19 @@ mod tests {
             ..healthy()
         };
         assert_eq!(diagnose(&one).verdict, "All is well: 1 path up.");
+    }
+
+    #[test]
+    fn a_peer_that_does_not_probe_is_no_fault() {
+        let mut status = healthy();
+        status.tunnel.peer_session = None;
+        status.tunnel.rx_packets = 100;
+        for path in &mut status.paths {
+            path.state = PathState::Probing;
+        }
+        let findings = diagnose(&status);
+        assert_eq!(findings.wrong, Vec::<String>::new());
+        insta::assert_snapshot!(findings.verdict, @"The peer sends no probes: every path carries its share, and silence is not noticed.");
     }
 
     #[test]
