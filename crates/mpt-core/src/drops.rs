@@ -24,6 +24,8 @@ macro_rules! reasons {
 }
 
 reasons! {
+    /// Out: the TUN's queue was full, before this program saw the packet; counted by the kernel.
+    TunQueue = "tun_queue",
     /// Out: no path is usable.
     NoPath = "no_path",
     /// Out: longer than the paths carry and not to be fragmented; the sender was told.

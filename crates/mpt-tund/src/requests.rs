@@ -20,9 +20,11 @@ pub(crate) async fn answer(host: &Host, tunnel: &mut Tunnel, request: Request) -
 async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyhow::Result<Answer> {
     let done = |text: String| Ok(Answer::Done(text));
     match request {
-        Request::Status => Ok(Answer::Status(Box::new(tunnel.status().await?))),
-        Request::Paths => Ok(Answer::Paths(tunnel.status().await?.paths)),
-        Request::Reorder => Ok(Answer::Reorder(tunnel.status().await?.reorder)),
+        Request::Status => Ok(Answer::Status(Box::new(
+            tunnel.status(&host.netlink).await?,
+        ))),
+        Request::Paths => Ok(Answer::Paths(tunnel.status(&host.netlink).await?.paths)),
+        Request::Reorder => Ok(Answer::Reorder(tunnel.status(&host.netlink).await?.reorder)),
         Request::PathUp { name } => {
             let found = tunnel.set_out_of_service(&name, false).await?;
             known(tunnel, &name, found)?;

@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::{Context as _, bail};
 use mpt_core::control::{PathStatus, Status, TunnelStatus};
+use mpt_core::drops::Drop;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
 use mpt_core::reorder::ReorderConfig;
 use mpt_core::time::Time;
@@ -147,7 +148,17 @@ impl Tunnel {
     }
 
     /// Everything, as `mpt-ctl status` shows it.
-    pub(crate) async fn status(&self) -> anyhow::Result<Status> {
+    pub(crate) async fn status(&self, netlink: &Netlink) -> anyhow::Result<Status> {
+        let mut status = self.report().await?;
+        if let Some(dropped) = netlink.tx_dropped(self.index).await {
+            let name = Drop::TunQueue.name().to_owned();
+            status.tunnel.drops.insert(name, dropped);
+        }
+        Ok(status)
+    }
+
+    /// What the two threads know.
+    async fn report(&self) -> anyhow::Result<Status> {
         let paths = self
             .paths
             .iter()
@@ -330,7 +341,7 @@ impl Tunnel {
                 .send(downlink::Command::RemovePath(id))
                 .await?;
             self.uplink.send(uplink::Command::RemovePath(id)).await?;
-            self.status().await?;
+            self.report().await?;
         }
         Ok(())
     }

@@ -117,6 +117,7 @@ fn meaning(reason: &str) -> &'static str {
         "too_big" => "did not fit any path; the sender was told",
         "not_ip" => "neither IPv4 nor IPv6",
         "send_full" => "send buffer of a path full",
+        "tun_queue" => "queue of the tunnel's interface full",
         "send_queue" => "queue of an interface full",
         "send_error" => "refused by the kernel on sending",
         "stranger" => "not from the peer of the path",

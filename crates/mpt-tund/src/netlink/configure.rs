@@ -23,6 +23,11 @@ const IPV6_MIN_MTU: u32 = 1280;
 /// An address or a route's destination, with the length of its prefix in bits.
 type Prefix = (IpAddr, u8);
 
+/// Packets or super-packets that may wait in the TUN. The kernel's 500 are too few: when the far
+/// end's reorder window lets go of hundreds of packets at once, TCP answers their acknowledgments
+/// with twice as many at once, and a TUN orphans packets, so that TCP's own limit does not hold.
+const TX_QUEUE_LEN: u32 = 4096;
+
 /// A connection to the kernel for requests. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Netlink {
@@ -78,6 +83,7 @@ impl Netlink {
             .execute()
             .await;
         self.set_mtu(index, mtu).await?;
+        self.lengthen_queue(index).await?;
         for &address in addresses {
             self.add_address(index, address).await?;
         }
@@ -114,6 +120,28 @@ impl Netlink {
                 )),
             },
         }
+    }
+
+    async fn lengthen_queue(&self, index: u32) -> Result<(), NetlinkError> {
+        let link = LinkUnspec::new_with_index(index)
+            .append_extra_attribute(LinkAttribute::TxQueueLen(TX_QUEUE_LEN))
+            .build();
+        let item = || format!("the queue length {TX_QUEUE_LEN}");
+        tried(self.handle.link().set(link).execute(), item).await
+    }
+
+    /// How many packets the host sent into the interface `index` while its queue was full; `None`
+    /// when the interface is gone.
+    pub(crate) async fn tx_dropped(&self, index: u32) -> Option<u64> {
+        let mut links = self.handle.link().get().match_index(index).execute();
+        let link = links.try_next().await.ok()??;
+        link.attributes.into_iter().find_map(|attribute| {
+            if let LinkAttribute::Stats64(stats) = attribute {
+                Some(stats.tx_dropped)
+            } else {
+                None
+            }
+        })
     }
 
     /// Sets the MTU of the interface `index` to `mtu` bytes.
