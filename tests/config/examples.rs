@@ -120,18 +120,33 @@ fn the_document_has_a_row_for_every_key() {
     }
 }
 
-#[test]
-fn the_whole_files_in_the_document_are_right() {
-    let document = document();
-    let blocks = document.split("```toml\n").skip(1);
-    let blocks = blocks.map(|rest| rest.split_once("```").unwrap().0);
-    let whole: Vec<&str> = blocks
+/// Whole configurations in a document: TOML blocks, and what its commands write into a file.
+fn whole_files(document: &str) -> Vec<&str> {
+    let between = |begin: &'static str, end: &'static str| {
+        let blocks = document.split(begin).skip(1);
+        blocks.map(move |rest| rest.split(end).next().unwrap())
+    };
+    let blocks = between("```toml\n", "```").chain(between("<<'END'\n", "END\n"));
+    blocks
         .filter(|block| block.contains("[tunnel]\nname"))
-        .collect();
-    assert!(!whole.is_empty());
-    for text in whole {
-        let folder = folder(&[("mpt0.toml", text)]);
-        let (right, _, complaint) = check(folder.path(), &["-c", "mpt0.toml"]);
-        assert!(right, "{complaint}");
+        .collect()
+}
+
+#[test]
+fn the_whole_files_in_the_documents_are_right() {
+    for (name, count) in [
+        ("README.md", 2),
+        ("docs/configuration.md", 2),
+        ("docs/interoperability.md", 2),
+        ("docs/two-hosts.md", 3),
+    ] {
+        let document = std::fs::read_to_string(root().join(name)).unwrap();
+        let whole = whole_files(&document);
+        assert_eq!(whole.len(), count, "{name}");
+        for text in whole {
+            let folder = folder(&[("mpt0.toml", text)]);
+            let (right, _, complaint) = check(folder.path(), &["-c", "mpt0.toml"]);
+            assert!(right, "{name}: {complaint}");
+        }
     }
 }
