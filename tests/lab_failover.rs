@@ -58,7 +58,7 @@ fn failover(what: &str, limit: Duration, cut: impl Fn(&Tunnel), mend: impl Fn(&T
     // Probes go on; one full-sized packet in 20 ms is 0.6 Mbit/s.
     let left = dead.last_sending(event, back, Duration::from_millis(20), 0.5);
     let one = full_mbps(&tunnel, 1);
-    let second_after = received.rx_mbps(left, left + SECOND);
+    let second_after = received.rx_mbps(event + limit, event + limit + SECOND);
     let sum = full_mbps(&tunnel, 2);
     let returned = received.first_reaching(back, SECOND, 0.95 * sum);
     let report = flow.finish();
@@ -139,6 +139,7 @@ fn a_path_taken_out_by_hand_loses_nothing() {
 fn restart(what: &str, event: impl Fn(&mut Tunnel)) {
     let mut tunnel = tunnel();
     let flow = start(&tunnel, 10);
+    let begun = Instant::now();
     event(&mut tunnel);
     // The interface is new and its counters start again: the meter, too.
     let restarted = Instant::now();
@@ -148,7 +149,7 @@ fn restart(what: &str, event: impl Fn(&mut Tunnel)) {
     let report = flow.finish();
     let flows = received
         .first_reaching(restarted, Duration::from_millis(200), 1.0)
-        .map(|at| at - restarted);
+        .map(|at| at - begun);
     let reached = received.rx_mbps(restarted + 4 * SECOND, restarted + 5 * SECOND);
     println!(
         "{what}: traffic after {flows:?}, {reached:.1} Mbit/s five seconds later; each second: {}",

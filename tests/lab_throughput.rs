@@ -130,21 +130,24 @@ fn both_families_inside_at_once() {
 }
 
 /// Without a reorder window the flow collapses, as Fig. 5 of the paper shows: 100 + 10 Mbit/s lose
-/// 70.6 Mbit/s with 10 ms between the paths, and 75.1 with 50 ms. Ours is reported beside it.
+/// 70.6 Mbit/s with 10 ms between the paths, and 75.1 with 50 ms. Today's TCP stands reordering of a
+/// packet in eleven better than that of 2019, but gets less than the fast path alone would give; of a
+/// packet in three it stands nothing. Ours is reported beside the paper's.
 #[test]
 fn without_a_window_the_sum_collapses() {
     let Some(_turn) = net::turn() else { return };
-    for (delay_ms, paper_loss_mbps) in [(10, 70.6), (50, 75.1)] {
-        let second = Shape::mbps(10.0).delay_ms(delay_ms);
+    for (rate, delay_ms, paper_loss_mbps, most) in [
+        (10, 10, "70.6", 93.3),
+        (10, 50, "75.1", 93.3),
+        (50, 50, "not given", 35.0),
+    ] {
+        let second = Shape::mbps(f64::from(rate)).delay_ms(delay_ms);
         let tunnel = Hosts::new(&[Shape::mbps(100.0), second])
-            .tunnel(&Settings::new().weights(&[100, 10]).reorder(0, 300));
-        let what = format!("window 0, 100 + 10 Mbit/s, {delay_ms} ms");
-        let (steady, limit, _) = flow(&what, &tunnel, Family::V4, 9);
+            .tunnel(&Settings::new().weights(&[100, rate]).reorder(0, 300));
+        let what = format!("window 0, 100 + {rate} Mbit/s, {delay_ms} ms");
+        let (steady, limit, _) = flow(&what, &tunnel, Family::V4, 8);
         let loss = limit - steady;
         println!("  short of the limit by {loss:.1} Mbit/s (the paper: {paper_loss_mbps})");
-        assert!(
-            steady < 0.75 * limit,
-            "no collapse: {steady:.1} of {limit:.1}"
-        );
+        assert!(steady < most, "no collapse: {steady:.1} of {limit:.1}");
     }
 }
