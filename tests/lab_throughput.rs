@@ -17,7 +17,8 @@ fn flow(what: &str, tunnel: &Tunnel, inner: Family, seconds: u32) -> (f64, f64, 
     let (steady, limit) = (report.steady_mbps(), tunnel.limit_mbps(inner));
     let share = steady / limit * 100.0;
     println!(
-        "{what}: {steady:.1} Mbit/s, {share:.1} % of {limit:.1}; each second: {}",
+        "{what}: {steady:.1} Mbit/s, {share:.1} % of {limit:.1}, {} retransmitted; each second: {}",
+        report.retransmits,
         report.intervals_text()
     );
     (steady, limit, report)

@@ -180,6 +180,21 @@ impl Daemon {
         assert!(!self.interface_exists(), "{} is left behind", self.tunnel);
     }
 
+    /// The kernel's counters of the TUN interface.
+    fn interface_text(&self) -> String {
+        let mut command = Command::new("ip");
+        command.args([
+            "-s",
+            "-n",
+            &self.namespace,
+            "link",
+            "show",
+            "dev",
+            &self.tunnel,
+        ]);
+        String::from_utf8_lossy(&process::output(&mut command).stdout).into_owned()
+    }
+
     fn interface_exists(&self) -> bool {
         let mut command = Command::new("ip");
         command.args(["-n", &self.namespace, "link", "show", "dev", &self.tunnel]);
@@ -190,7 +205,7 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("{}", self.status_text());
+            eprintln!("{}{}", self.status_text(), self.interface_text());
             self.process.kill();
             let log = self.log();
             // The end is what matters; all of it may be megabytes.
