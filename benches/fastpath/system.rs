@@ -1,0 +1,184 @@
+//! The systems that are compared, each with two hosts and links of its own.
+
+use std::fmt;
+
+use net::{Daemon, Namespace};
+
+/// What carries the traffic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// The link itself.
+    Raw,
+    /// The kernel's VXLAN over one link.
+    Vxlan,
+    /// The tunnel without offloads over two paths.
+    Plain,
+    /// The tunnel with offloads over so many paths.
+    Offload(usize),
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 6] = [
+        Kind::Raw,
+        Kind::Vxlan,
+        Kind::Plain,
+        Kind::Offload(1),
+        Kind::Offload(2),
+        Kind::Offload(4),
+    ];
+
+    const fn links(self) -> usize {
+        match self {
+            Kind::Raw | Kind::Vxlan => 1,
+            Kind::Plain => 2,
+            Kind::Offload(paths) => paths,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Raw => f.write_str("raw veth"),
+            Kind::Vxlan => f.write_str("kernel VXLAN"),
+            Kind::Plain => f.write_str("MPT plain, 2 paths"),
+            Kind::Offload(1) => f.write_str("MPT, 1 path"),
+            Kind::Offload(paths) => write!(f, "MPT, {paths} paths"),
+        }
+    }
+}
+
+/// How a link treats super-packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Wire {
+    /// They cross as they are.
+    Whole,
+    /// They are cut before the link and joined behind it.
+    PerPacket,
+}
+
+impl Wire {
+    pub(crate) const BOTH: [Wire; 2] = [Wire::Whole, Wire::PerPacket];
+}
+
+impl fmt::Display for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Wire::Whole => "trains cross whole",
+            Wire::PerPacket => "per-packet wire",
+        })
+    }
+}
+
+/// Two hosts with a system between them. Daemons end before their hosts do.
+pub(crate) struct System {
+    pub(crate) kind: Kind,
+    pub(crate) daemons: Option<(Daemon, Daemon)>,
+    pub(crate) a: Namespace,
+    pub(crate) b: Namespace,
+}
+
+impl System {
+    pub(crate) fn set_up(kind: Kind) -> System {
+        let (a, b) = (Namespace::new("a"), Namespace::new("b"));
+        for link in 0..kind.links() {
+            let peer = b.name();
+            a.run(&format!(
+                "ip link add path{link} type veth peer name path{link} netns {peer}"
+            ));
+            for (host, number) in [(&a, 1), (&b, 2)] {
+                host.run(&format!(
+                    "ip addr add 10.1.{link}.{number}/30 dev path{link}"
+                ));
+                host.run(&format!("ip link set path{link} up"));
+            }
+        }
+        let daemons = match kind {
+            Kind::Raw => None,
+            Kind::Vxlan => {
+                add_vxlan(&a, [1, 2]);
+                add_vxlan(&b, [2, 1]);
+                None
+            }
+            Kind::Plain => Some(start_daemons(&a, &b, "off", kind.links())),
+            Kind::Offload(paths) => Some(start_daemons(&a, &b, "on", paths)),
+        };
+        let system = System {
+            kind,
+            daemons,
+            a,
+            b,
+        };
+        system.await_ping();
+        system
+    }
+
+    /// Address of host B within the system.
+    pub(crate) const fn target(&self) -> &'static str {
+        match self.kind {
+            Kind::Raw => "10.1.0.2",
+            Kind::Vxlan | Kind::Plain | Kind::Offload(_) => "10.99.0.2",
+        }
+    }
+
+    /// Most memory that either daemon ever had resident, in bytes; `None` where there are none.
+    pub(crate) fn peak_resident_bytes(&self) -> Option<u64> {
+        let (a, b) = self.daemons.as_ref()?;
+        let peak = |id: u32| {
+            let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix("VmHWM:"))?;
+            line.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        Some(peak(a.id())?.max(peak(b.id())?) * 1024)
+    }
+
+    /// Makes all its links treat super-packets so.
+    pub(crate) fn set_wire(&self, wire: Wire) {
+        let (segments, features) = match wire {
+            Wire::Whole => (65_535, "tso on gso on gro off tx-udp-segmentation on"),
+            Wire::PerPacket => (1, "tso off gso off gro on tx-udp-segmentation off"),
+        };
+        for host in [&self.a, &self.b] {
+            for link in 0..self.kind.links() {
+                host.run(&format!("ip link set path{link} gso_max_segs {segments}"));
+                host.run(&format!("ethtool -K path{link} {features}"));
+            }
+        }
+    }
+
+    fn await_ping(&self) {
+        let target = self.target();
+        net::wait_for("the first ping", std::time::Duration::from_secs(10), || {
+            let ping = self.a.output(&format!("ping -q -c 1 -W 1 {target}"));
+            ping.status.success().then_some(())
+        });
+    }
+}
+
+fn add_vxlan(host: &Namespace, [own, peer]: [u8; 2]) {
+    host.run(&format!(
+        "ip link add vxlan0 type vxlan id 7 local 10.1.0.{own} remote 10.1.0.{peer} dstport 4789 dev path0"
+    ));
+    host.run(&format!("ip addr add 10.99.0.{own}/30 dev vxlan0"));
+    host.run("ip link set vxlan0 up");
+}
+
+fn start_daemons(a: &Namespace, b: &Namespace, offload: &str, paths: usize) -> (Daemon, Daemon) {
+    let start = |host: &Namespace, [own, peer]: [u8; 2]| {
+        Daemon::start(host, "mpt0", |socket| {
+            let mut text = format!(
+                "[tunnel]\nname = \"mpt0\"\naddresses = [\"10.99.0.{own}/30\"]\noffload = \"{offload}\"\n\
+                 [control]\nsocket = \"{socket}\"\n"
+            );
+            for path in 0..paths {
+                text.push_str(&format!(
+                    "[[paths]]\nname = \"path{path}\"\nlocal = \"10.1.{path}.{own}\"\nremote = \"10.1.{path}.{peer}\"\n"
+                ));
+            }
+            text
+        })
+    };
+    (start(a, [1, 2]), start(b, [2, 1]))
+}
