@@ -72,8 +72,6 @@ reasons! {
     Ecn = "ecn",
     /// In: the TUN did not take it.
     TunWrite = "tun_write",
-    /// In: no receive buffer was free.
-    NoBuffer = "no_buffer",
 }
 
 /// How many packets were dropped, by reason.

@@ -5,6 +5,7 @@
 //! a bounded channel of commands, and never waits in the way of a packet.
 
 use std::net::SocketAddr;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
@@ -442,10 +443,15 @@ where
 {
     let (ended, tunnel) = (ended.clone(), tunnel.to_owned());
     let body = move || {
-        let result = runtime::Builder::new_current_thread()
-            .enable_io()
-            .build()
-            .and_then(|runtime| tokio::task::LocalSet::new().block_on(&runtime, line()));
+        let run = || {
+            runtime::Builder::new_current_thread()
+                .enable_io()
+                .build()
+                .and_then(|runtime| tokio::task::LocalSet::new().block_on(&runtime, line()))
+        };
+        // The tunnel cannot go on with one line; the daemon must hear of it.
+        let result = panic::catch_unwind(AssertUnwindSafe(run))
+            .unwrap_or_else(|_| Err(std::io::Error::other("one of its threads panicked")));
         // At the end of the daemon nobody listens any more.
         let _ = ended.send((tunnel, result));
     };

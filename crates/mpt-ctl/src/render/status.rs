@@ -135,7 +135,6 @@ fn meaning(reason: &str) -> &'static str {
         "late" => "after its gap had ended (late = \"drop\")",
         "ecn" => "congestion mark on traffic without ECN",
         "tun_write" => "refused by the TUN interface",
-        "no_buffer" => "no receive buffer free",
         _ => "",
     }
 }
