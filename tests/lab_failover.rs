@@ -119,13 +119,13 @@ fn a_black_hole_is_left_after_dead_after() {
     );
 }
 
-/// Taken out by hand: nothing stalls. What the link has queued is still sent, which takes 100 ms.
+/// Taken out by hand: nothing stalls. What the link has queued is still sent, which takes 200 ms.
 #[test]
 fn a_path_taken_out_by_hand_loses_nothing() {
     let Some(_turn) = net::turn() else { return };
     failover(
         "mpt-ctl path down",
-        Duration::from_millis(220),
+        Duration::from_millis(300),
         |tunnel| {
             tunnel.a.ctl(&["path", "down", "path1"]);
         },
