@@ -70,7 +70,8 @@ fn measure_all(options: &Options) {
         let begun = Instant::now();
         for wire in Wire::BOTH {
             eprintln!("run {} of {}: {wire}", run + 1, options.runs);
-            let mut order: Vec<&System> = systems.iter().collect();
+            let mut order: Vec<&System> =
+                systems.iter().filter(|one| one.runs_over(wire)).collect();
             if run % 2 == 1 {
                 order.reverse();
             }
@@ -93,7 +94,7 @@ fn measure_one(options: &Options, results: &mut Results, run: usize, wire: Wire,
     let wanted = Measure::ALL
         .into_iter()
         .filter(|measure| options.wants_measure(&measure.to_string()))
-        .filter(|measure| !options.quick || wire == Wire::Whole || measure.is_essential());
+        .filter(|measure| measure.is_taken(wire, options.quick));
     for measure in wanted {
         let sample = measure.take(system, options.time(measure));
         results.add(run, wire, measure, system.kind, sample);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use net::{Namespace, Process, wait_for};
 use serde_json::Value;
 
-use crate::system::System;
+use crate::system::{System, Wire};
 
 const TCP_PORT: u16 = 5201;
 const UDP_PORT: u16 = 5202;
@@ -66,9 +66,16 @@ impl Measure {
         }
     }
 
-    /// What even a quick run measures over both wires.
-    pub(crate) const fn is_essential(self) -> bool {
-        matches!(self, Measure::OneFlow | Measure::PingIdle)
+    /// Whether it is taken over this wire: all over the one, over the other what its cutting changes
+    /// most, so that there is time for five runs.
+    pub(crate) fn is_taken(self, wire: Wire, quick: bool) -> bool {
+        match self {
+            Measure::OneFlow | Measure::PingIdle => true,
+            Measure::EightFlows | Measure::BothWays | Measure::Udp1400 => {
+                wire == Wire::Whole || !quick
+            }
+            Measure::Udp64 | Measure::PingLoaded => wire == Wire::Whole,
+        }
     }
 
     /// Measures a system for about so long.
@@ -81,7 +88,7 @@ impl Measure {
             Measure::Udp64 => udp(system, time, 64),
             Measure::PingIdle => ping(system, time),
             Measure::PingLoaded => {
-                let load = Load::start(system, time + Duration::from_millis(1500), "");
+                let load = Load::start(system, time + Duration::from_secs(1), "");
                 std::thread::sleep(Duration::from_millis(300));
                 let sample = ping(system, time);
                 load.finish();

@@ -46,7 +46,7 @@ impl Options {
             quick: false,
             markdown: false,
             file: None,
-            limit: Duration::from_secs(690),
+            limit: Duration::from_secs(700),
             only: Vec::new(),
         };
         let mut words = words.peekable();
@@ -114,7 +114,7 @@ impl Options {
         Duration::from_millis(match (measure.unit(), self.quick) {
             (Unit::Gbps, false) => 2000,
             (Unit::Gbps, true) => 1000,
-            (Unit::Kpps | Unit::Microseconds, false) => 1500,
+            (Unit::Kpps | Unit::Microseconds, false) => 1000,
             (Unit::Kpps | Unit::Microseconds, true) => 500,
         })
     }

@@ -68,7 +68,8 @@ pub(crate) fn run_for(seconds: u32) {
             .map(str::trim_end)
             .filter(|line| !line.is_empty())
         {
-            println!("{}", line.chars().take(100).collect::<String>());
+            let line: String = line.chars().take(100).collect();
+            println!("{}", line.trim_end());
         }
     }
     println!("\nthe record: {RECORD}");

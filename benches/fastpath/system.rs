@@ -9,6 +9,8 @@ use net::{Daemon, Namespace};
 pub(crate) enum Kind {
     /// The link itself.
     Raw,
+    /// The link itself, where the sender's kernel cuts super-packets just before it.
+    RawGso,
     /// The kernel's VXLAN over one link.
     Vxlan,
     /// The tunnel without offloads over two paths.
@@ -18,8 +20,9 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 6] = [
+    pub(crate) const ALL: [Kind; 7] = [
         Kind::Raw,
+        Kind::RawGso,
         Kind::Vxlan,
         Kind::Plain,
         Kind::Offload(1),
@@ -29,7 +32,7 @@ impl Kind {
 
     const fn links(self) -> usize {
         match self {
-            Kind::Raw | Kind::Vxlan => 1,
+            Kind::Raw | Kind::RawGso | Kind::Vxlan => 1,
             Kind::Plain => 2,
             Kind::Offload(paths) => paths,
         }
@@ -40,6 +43,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Kind::Raw => f.write_str("raw veth"),
+            Kind::RawGso => f.write_str("raw veth, GSO"),
             Kind::Vxlan => f.write_str("kernel VXLAN"),
             Kind::Plain => f.write_str("MPT plain, 2 paths"),
             Kind::Offload(1) => f.write_str("MPT, 1 path"),
@@ -94,7 +98,7 @@ impl System {
             }
         }
         let daemons = match kind {
-            Kind::Raw => None,
+            Kind::Raw | Kind::RawGso => None,
             Kind::Vxlan => {
                 add_vxlan(&a, [1, 2]);
                 add_vxlan(&b, [2, 1]);
@@ -116,9 +120,14 @@ impl System {
     /// Address of host B within the system.
     pub(crate) const fn target(&self) -> &'static str {
         match self.kind {
-            Kind::Raw => "10.1.0.2",
+            Kind::Raw | Kind::RawGso => "10.1.0.2",
             Kind::Vxlan | Kind::Plain | Kind::Offload(_) => "10.99.0.2",
         }
+    }
+
+    /// Whether it is another system over this wire than the others are.
+    pub(crate) fn runs_over(&self, wire: Wire) -> bool {
+        self.kind != Kind::RawGso || wire == Wire::PerPacket
     }
 
     /// Most memory that either daemon ever had resident, in bytes; `None` where there are none.
@@ -138,6 +147,7 @@ impl System {
     pub(crate) fn set_wire(&self, wire: Wire) {
         let (segments, features) = match wire {
             Wire::Whole => (65_535, "tso on gso on gro off tx-udp-segmentation on"),
+            Wire::PerPacket if self.kind == Kind::RawGso => (65_535, "tso off gso on gro on"),
             Wire::PerPacket => (1, "tso off gso off gro on tx-udp-segmentation off"),
         };
         for host in [&self.a, &self.b] {
