@@ -14,6 +14,7 @@ use mpt_core::control::LatePolicy;
 use mpt_core::ip::Version;
 use mpt_core::path::{PathConfig, PathId};
 use mpt_core::reorder::ReorderConfig;
+use mpt_core::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{Datagram, Inbound, Outbound, TunnelConfig, tunnel};
 use mpt_core::vnet::VnetHeader;
@@ -46,6 +47,8 @@ impl Line {
                 max_buffer_delay: Duration::from_millis(300),
                 late: LatePolicy::Deliver,
             },
+            policy: Policy::Weighted,
+            recovery: false,
             accepts: Accepts::ALL,
             receives_trains: true,
         });

@@ -99,6 +99,8 @@ fn the_control_message_is_what_its_notes_say() {
     let expected = Message {
         reply_wanted: true,
         out_of_service: false,
+        reports_wanted: false,
+        resends: false,
         path: 0,
         number: 2,
         session: 0xd1eb_8d1b_e137_1126,

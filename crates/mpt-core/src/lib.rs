@@ -8,6 +8,7 @@
 //!   what does not fit → [`gre`] → [`scheduler`] → [`train`]
 //! * in: [`tunnel`] ([`tunnel::Inbound`]) → [`gre`] → [`path`], [`probe`] → [`ecn`] →
 //!   [`reorder`], in the memory of [`buffer`] → [`coalesce`]
+//! * back: what arrived, for the line out of the other end: [`report`]
 //!
 //! What both count on: [`ip`], [`seq`], [`time`], [`checksum`], [`drops`]. What
 //! `mpt-ctl` sees: [`control`]. How far a stream is from its order: [`metrics`].
@@ -27,6 +28,7 @@ pub mod metrics;
 pub mod path;
 pub mod probe;
 pub mod reorder;
+pub mod report;
 #[cfg(test)]
 mod sample;
 pub mod scheduler;

@@ -18,7 +18,7 @@
 //! | bytes | field |
 //! |---|---|
 //! | 0 | kind, 1 |
-//! | 1 | flags: 1 reply wanted, 2 echo present, 4 path out of service at the sender |
+//! | 1 | flags: 1 reply wanted, 2 echo present, 4 path out of service at the sender, 8 receiver reports wanted, 16 lost packets are sent again |
 //! | 2 | path, the sender's index |
 //! | 3 | zero |
 //! | 4–7 | number of this message on this path, from 1 |
@@ -47,6 +47,8 @@ const KIND_PROBE: u8 = 1;
 const FLAG_REPLY_WANTED: u8 = 1;
 const FLAG_ECHO: u8 = 2;
 const FLAG_OUT_OF_SERVICE: u8 = 4;
+const FLAG_REPORTS_WANTED: u8 = 8;
+const FLAG_RESENDS: u8 = 16;
 
 /// One control message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +57,10 @@ pub struct Message {
     pub reply_wanted: bool,
     /// The sender's operator has taken this path out of service.
     pub out_of_service: bool,
+    /// The sender wants to know what arrives (see [`crate::report`]).
+    pub reports_wanted: bool,
+    /// The sender sends again what a report says is missing.
+    pub resends: bool,
     /// The sender's index of the path.
     pub path: u8,
     /// Number of this message on this path.
@@ -133,6 +139,8 @@ impl Message {
         Ok(Message {
             reply_wanted: bytes[1] & FLAG_REPLY_WANTED != 0,
             out_of_service: bytes[1] & FLAG_OUT_OF_SERVICE != 0,
+            reports_wanted: bytes[1] & FLAG_REPORTS_WANTED != 0,
+            resends: bytes[1] & FLAG_RESENDS != 0,
             path: bytes[2],
             number: u32_at(4),
             session,
@@ -156,6 +164,12 @@ impl Message {
         }
         if self.out_of_service {
             out[1] |= FLAG_OUT_OF_SERVICE;
+        }
+        if self.reports_wanted {
+            out[1] |= FLAG_REPORTS_WANTED;
+        }
+        if self.resends {
+            out[1] |= FLAG_RESENDS;
         }
         out[2] = self.path;
         let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
@@ -203,8 +217,8 @@ mod tests {
         );
         (
             (
-                any::<bool>(),
-                any::<bool>(),
+                (any::<bool>(), any::<bool>()),
+                (any::<bool>(), any::<bool>()),
                 any::<u8>(),
                 any::<u32>(),
                 1..=u64::MAX,
@@ -219,8 +233,10 @@ mod tests {
             (any::<u64>(), any::<u64>(), 0..=1_000_000u32),
         )
             .prop_map(|(a, b, c)| Message {
-                reply_wanted: a.0,
-                out_of_service: a.1,
+                reply_wanted: a.0.0,
+                out_of_service: a.0.1,
+                reports_wanted: a.1.0,
+                resends: a.1.1,
                 path: a.2,
                 number: a.3,
                 session: a.4,

@@ -20,6 +20,36 @@ use std::time::Duration;
 use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::time::Time;
 
+/// How packets are shared among paths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Policy {
+    /// By what each path turns out to deliver; by weight toward peers that send no reports.
+    #[default]
+    Adaptive,
+    /// Bytes in proportion to the paths' weights.
+    Weighted,
+    /// Every packet on every path; the first copy wins.
+    Redundant,
+    /// All on the path with the greatest weight among those that are usable.
+    Backup,
+    /// The packets of a flow stay on one path, flows are shared by weight.
+    Flow,
+}
+
+impl Policy {
+    /// The name in the configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::Adaptive => "adaptive",
+            Policy::Weighted => "weighted",
+            Policy::Redundant => "redundant",
+            Policy::Backup => "backup",
+            Policy::Flow => "flow",
+        }
+    }
+}
+
 /// Largest weight, so that credits stay far inside 64 bits (16 paths × 2^20 × 64 KiB).
 pub const MAX_WEIGHT: u32 = 1_000_000;
 

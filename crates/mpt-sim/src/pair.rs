@@ -21,6 +21,7 @@ use mpt_core::coalesce::Accepts;
 use mpt_core::control::LatePolicy;
 use mpt_core::path::{PathConfig, PathId, Unreachable};
 use mpt_core::reorder::ReorderConfig;
+use mpt_core::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{Event, Inbound, TunnelConfig};
 
@@ -142,6 +143,8 @@ impl PairConfig {
             key: self.key,
             mtu: self.mtu,
             reorder: self.reorder,
+            policy: Policy::Weighted,
+            recovery: false,
             accepts: Accepts::NONE,
             receives_trains: self.trains,
         };

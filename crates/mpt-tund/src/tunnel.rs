@@ -14,6 +14,7 @@ use mpt_core::control::{PathStatus, Status, TunnelStatus};
 use mpt_core::drops::Drop;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
 use mpt_core::reorder::ReorderConfig;
+use mpt_core::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{TunnelConfig, tunnel};
 use tokio::runtime;
@@ -91,6 +92,8 @@ impl Tunnel {
             key: config.tunnel.key,
             mtu: config.mtu(),
             reorder: reorder_config(&config),
+            policy: Policy::Weighted,
+            recovery: false,
             accepts: tun.accepts(),
             receives_trains,
         });

@@ -418,6 +418,8 @@ mod tests {
         Message {
             reply_wanted: false,
             out_of_service: false,
+            reports_wanted: false,
+            resends: false,
             path: 0,
             number,
             session: 9,

@@ -19,6 +19,7 @@ use crate::ip::{Packet, PacketMut, Version};
 use crate::path::{DownReason, MAX_PATHS, Path, PathConfig, PathId, PathState, Unreachable};
 use crate::probe::{MESSAGE_BYTES, Message};
 use crate::reorder::{MAX_DISTANCE, Reorder, ReorderConfig, ReorderCounters, Verdict};
+use crate::scheduler::Policy;
 use crate::seq::Seq;
 use crate::time::Time;
 use crate::vnet::VnetHeader;
@@ -97,6 +98,9 @@ pub struct Inbound {
     pub(super) shared: Arc<Shared>,
     pub(super) session: u64,
     pub(super) key: Option<u32>,
+    /// What the other half of this end does with what arrives at the peer.
+    pub(super) reports_wanted: bool,
+    pub(super) resends: bool,
     config_mtu: u16,
     receives_trains: bool,
     pub(super) paths: [Option<Path>; MAX_PATHS],
@@ -134,6 +138,8 @@ impl Inbound {
             shared,
             session: config.session,
             key: config.key,
+            reports_wanted: config.policy == Policy::Adaptive || config.recovery,
+            resends: config.recovery,
             config_mtu: config.mtu,
             receives_trains: config.receives_trains,
             paths: Default::default(),

@@ -28,6 +28,7 @@ pub use outbound::Outbound;
 use crate::coalesce::Accepts;
 use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::reorder::ReorderConfig;
+use crate::scheduler::Policy;
 use crate::seq::Seq;
 
 /// What is configured of a tunnel as a whole.
@@ -41,6 +42,10 @@ pub struct TunnelConfig {
     pub mtu: u16,
     /// The receiving side's window; with a window of 0 nothing is numbered either.
     pub reorder: ReorderConfig,
+    /// How packets are shared among paths.
+    pub policy: Policy,
+    /// Lost packets are sent again.
+    pub recovery: bool,
     /// Which super-packets the TUN takes.
     pub accepts: Accepts,
     /// The sockets may hand over trains (`UDP_GRO`), so that buffers must have room for one.

@@ -182,6 +182,8 @@ impl Inbound {
         let message = Message {
             reply_wanted,
             out_of_service: path.out_of_service,
+            reports_wanted: self.reports_wanted,
+            resends: self.resends,
             path: id.index() as u8,
             number: path.number_sent(now),
             session: self.session,
