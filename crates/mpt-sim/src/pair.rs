@@ -97,6 +97,8 @@ pub struct PairConfig {
     pub paths: Vec<PathSpec>,
     /// Both ends' reorder window.
     pub reorder: ReorderConfig,
+    /// How both ends share packets.
+    pub policy: Policy,
     /// Both ends' MTU.
     pub mtu: u16,
     /// Both ends' GRE key.
@@ -125,6 +127,7 @@ impl PairConfig {
                 max_buffer_delay: Duration::from_millis(300),
                 late: LatePolicy::Deliver,
             },
+            policy: Policy::Weighted,
             mtu: 1464,
             key: None,
             trains: false,
@@ -143,7 +146,7 @@ impl PairConfig {
             key: self.key,
             mtu: self.mtu,
             reorder: self.reorder,
-            policy: Policy::Weighted,
+            policy: self.policy,
             recovery: false,
             accepts: Accepts::NONE,
             receives_trains: self.trains,

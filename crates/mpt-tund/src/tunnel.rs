@@ -92,7 +92,7 @@ impl Tunnel {
             key: config.tunnel.key,
             mtu: config.mtu(),
             reorder: reorder_config(&config),
-            policy: Policy::Weighted,
+            policy: in_force(config.tunnel.scheduler),
             recovery: false,
             accepts: tun.accepts(),
             receives_trains,
@@ -259,6 +259,10 @@ impl Tunnel {
                 .send(downlink::Command::SetKey(new.tunnel.key))
                 .await?;
         }
+        if let Some(scheduler) = changes.scheduler {
+            let command = uplink::Command::SetPolicy(in_force(scheduler));
+            self.uplink.send(command).await?;
+        }
         if let Some(reorder) = changes.reorder {
             self.set_reorder(reorder).await?;
         }
@@ -410,6 +414,14 @@ fn open_socket(path: &config::Path, offload: Offload) -> anyhow::Result<PathSock
         );
     }
     Ok(socket)
+}
+
+/// What a configured policy amounts to: nothing adapts yet.
+fn in_force(configured: Policy) -> Policy {
+    match configured {
+        Policy::Adaptive => Policy::Weighted,
+        policy @ (Policy::Weighted | Policy::Redundant | Policy::Backup | Policy::Flow) => policy,
+    }
 }
 
 fn reorder_config(config: &Config) -> ReorderConfig {

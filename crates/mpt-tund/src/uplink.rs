@@ -8,6 +8,7 @@ use std::sync::Arc;
 use mpt_core::control::TunnelStatus;
 use mpt_core::drops::Drop;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
+use mpt_core::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{Outbound, Transmit};
 use mpt_core::vnet::VnetHeader;
@@ -30,6 +31,8 @@ pub(crate) enum Command {
     RemovePath(PathId),
     /// Number packets, or stop.
     SetNumbered(bool),
+    /// Share packets in another way.
+    SetPolicy(Policy),
     /// Use another GRE key.
     SetKey(Option<u32>),
     /// Fill in this half of the status.
@@ -98,6 +101,7 @@ impl Uplink {
                 self.sockets[id.index()] = None;
             }
             Command::SetNumbered(numbered) => self.outbound.set_numbered(numbered),
+            Command::SetPolicy(policy) => self.outbound.set_policy(policy),
             Command::SetKey(key) => self.outbound.set_key(key),
             Command::Report(mut status, reply) => {
                 self.outbound.report(&mut status);
