@@ -352,6 +352,21 @@ fn files_that_hold_nothing_to_measure_say_why() {
 }
 
 #[test]
+fn a_report_that_cannot_be_written_costs_no_measurement() {
+    let file = written(&capture(&[0, 1]));
+    let read = read(file.path(), "--csv /nowhere/x.csv");
+    assert_eq!(read.status.code(), Some(1));
+    assert!(read.stdout.is_empty(), "{read:?}");
+    assert!(
+        stderr(&read).contains("/nowhere/x.csv: No such file"),
+        "{read:?}"
+    );
+    let sent = output("measure send 127.0.0.1:9 --plot /nowhere/x.svg");
+    assert_eq!(sent.status.code(), Some(2));
+    assert!(stderr(&sent).contains("--replies"), "{sent:?}");
+}
+
+#[test]
 fn a_capture_is_read_from_a_pipe() {
     let mut command = ctl("measure read - --json");
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();

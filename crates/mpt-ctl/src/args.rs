@@ -436,6 +436,9 @@ mod tests {
                 "status --tunnel ../x",
                 "measure send 10.0.0.1 --size 80",
                 "measure send 10.0.0.1 --from ::1",
+                "measure send 10.0.0.1 --plot x.svg",
+                "measure send 10.0.0.1 --rate 0",
+                "measure send 10.0.0.1:x",
                 "measure receive --idle 5",
                 "measure receive --tunnel mpt0",
             ]
@@ -470,6 +473,12 @@ mod tests {
                 error: --size 80: a frame is at least 82 bytes here, for the headers and what is measured
             measure send 10.0.0.1 --from ::1
                 error: --from ::1 and 10.0.0.1 are of different families
+            measure send 10.0.0.1 --plot x.svg
+                error: the following required arguments were not provided:
+            measure send 10.0.0.1 --rate 0
+                error: invalid value '0' for '--rate <PPS>': 0 is not in 1..=10000000
+            measure send 10.0.0.1:x
+                error: invalid value '10.0.0.1:x' for '<HOST[:PORT]>': invalid port value; give an address or name, with a port such as 192.0.2.1:5236 or [2001:db8::1]:5236
             measure receive --idle 5
                 error: invalid value '5' for '--idle <TIME>': give a time with its unit, such as 10s, at most 1day
             measure receive --tunnel mpt0

@@ -21,7 +21,7 @@ Order across a path, with or without a tunnel on it. On host B, then on host A:
   mpt-ctl measure send 10.99.0.2
 
 Two paths at once, as GRE's numbers in a capture show them:
-  tcpdump -i any -s 192 -w trace.pcap udp port 4754
+  tcpdump -i any -s 0 -w trace.pcap udp port 4754
   mpt-ctl measure read trace.pcap
 
 To a host that runs nothing, there and back:
@@ -40,8 +40,13 @@ pub(crate) enum MeasureCommand {
     Read(ReadArgs),
 }
 
-/// `measure send`.
+/// `measure send`. Without `--replies` there is nothing to report here.
 #[derive(Debug, Clone, Args)]
+#[command(mut_arg("dt", |arg| arg.requires("replies")))]
+#[command(mut_arg("bt", |arg| arg.requires("replies")))]
+#[command(mut_arg("literal", |arg| arg.requires("replies")))]
+#[command(mut_arg("csv", |arg| arg.requires("replies")))]
+#[command(mut_arg("plot", |arg| arg.requires("replies")))]
 pub(crate) struct SendArgs {
     /// Where to: an address or name, with a port after a colon if it is not 5236
     #[arg(value_name = "HOST[:PORT]", value_parser = target)]
@@ -163,6 +168,15 @@ impl OutputArgs {
 }
 
 impl MeasureCommand {
+    /// How the report is wanted.
+    pub(crate) fn output(&self) -> &OutputArgs {
+        match self {
+            MeasureCommand::Send(send) => &send.output,
+            MeasureCommand::Receive(receive) => &receive.output,
+            MeasureCommand::Read(read) => &read.output,
+        }
+    }
+
     /// What clap cannot check by itself.
     pub(crate) fn check(&self) -> Result<(), String> {
         match self {
@@ -200,10 +214,12 @@ fn target(text: &str) -> Result<SocketAddr, String> {
     } else {
         (text, PORT).to_socket_addrs()
     };
-    let mut addresses = resolved.map_err(|error| format!("{error}"))?;
+    let wanted =
+        "give an address or name, with a port such as 192.0.2.1:5236 or [2001:db8::1]:5236";
+    let mut addresses = resolved.map_err(|error| format!("{error}; {wanted}"))?;
     addresses
         .next()
-        .ok_or_else(|| "it has no address".to_owned())
+        .ok_or_else(|| format!("it has no address; {wanted}"))
 }
 
 fn time(text: &str) -> Result<Duration, String> {

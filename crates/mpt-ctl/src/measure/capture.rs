@@ -107,6 +107,8 @@ impl Capture {
 
     /// Hands the next frame to `take`; `false` at the end of the file.
     pub(crate) fn next(&mut self, take: impl FnOnce(Frame<'_>)) -> Result<bool, CaptureError> {
+        // Once without growth is the end of the file, which the reader sees next.
+        let mut fruitless = false;
         loop {
             self.reader.consume(self.taken);
             self.taken = 0;
@@ -114,10 +116,15 @@ impl Capture {
                 Ok(read) => read,
                 Err(PcapError::Eof) => return Ok(false),
                 Err(PcapError::Incomplete(_)) => {
-                    let refilled = self.reader.refill().is_ok();
-                    if !refilled {
+                    let before = self.reader.data().len();
+                    if self.reader.refill().is_err() {
                         return Err(CaptureError::Read("input/output error".into()));
                     }
+                    let grown = self.reader.data().len() > before;
+                    if !grown && fruitless {
+                        return Err(CaptureError::Damaged(self.frames));
+                    }
+                    fruitless = !grown;
                     continue;
                 }
                 Err(PcapError::UnexpectedEof) => return Err(CaptureError::CutOff(self.frames)),
@@ -351,6 +358,18 @@ pub(crate) mod tests {
         let mut file = pcap(1, &[(0, vec![0; 2_000_000])], false);
         file[24 + 8..24 + 12].copy_from_slice(&0x7fff_ffffu32.to_le_bytes());
         assert_eq!(read(file).1, Err(CaptureError::Damaged(0)));
+        let mut file = pcapng(6, 1);
+        let packet = file.len() - 36;
+        for length in [0x7fff_fffcu32, BUFFER_BYTES as u32 - 4, 0, 13] {
+            file[packet + 4..packet + 8].copy_from_slice(&length.to_le_bytes());
+            let longer = [&file[..], &[0; 3 * BUFFER_BYTES]].concat();
+            let (frames, end) = read(longer);
+            assert_eq!(
+                (frames.len(), end),
+                (0, Err(CaptureError::Damaged(0))),
+                "{length}"
+            );
+        }
     }
 
     /// Section header, one interface with nanoseconds, one packet.

@@ -18,6 +18,7 @@ use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::icmp;
+use super::session::Received;
 
 /// Buffers that are asked for, in bytes.
 const BUFFER_BYTES: usize = 16 << 20;
@@ -49,16 +50,6 @@ pub(crate) enum ChannelError {
     Reach(SocketAddr, #[source] io::Error),
     #[error("cannot set up a socket: {0}")]
     Socket(#[from] io::Error),
-}
-
-/// One received packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Received<'a> {
-    /// Who sent it.
-    pub(crate) from: SocketAddr,
-    /// The number in the ICMP header; UDP has none.
-    pub(crate) echo_number: Option<u16>,
-    pub(crate) payload: &'a [u8],
 }
 
 /// A socket for one measurement.

@@ -17,6 +17,8 @@ mod channel;
 mod clock;
 mod follow;
 mod frame;
+#[cfg(test)]
+mod hostile;
 mod icmp;
 mod pace;
 mod plot;
@@ -31,7 +33,7 @@ mod stream;
 mod text;
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -85,15 +87,16 @@ pub(crate) fn run(
     json: bool,
     look: Look,
 ) -> Result<Outcome, MeasureError> {
-    let (report, output) = match command {
+    let files = Files::create(command.output())?;
+    let report = match command {
         MeasureCommand::Send(args) => match send(args, json)? {
-            Sendings::Report(report) => (*report, &args.output),
+            Sendings::Report(report) => *report,
             Sendings::Done(text) => return Ok(Outcome { text, found: true }),
         },
-        MeasureCommand::Receive(args) => (receive(args)?, &args.output),
-        MeasureCommand::Read(args) => (read(args)?, &args.output),
+        MeasureCommand::Receive(args) => receive(args)?,
+        MeasureCommand::Read(args) => read(args)?,
     };
-    write_files(&report, output)?;
+    files.write(&report)?;
     let text = if json {
         report.json()
     } else {
@@ -185,17 +188,41 @@ fn read(args: &ReadArgs) -> Result<Report, MeasureError> {
     read::read(args.file.display().to_string(), file, wanted).map_err(named)
 }
 
-fn write_files(report: &Report, output: &OutputArgs) -> Result<(), MeasureError> {
-    let write = |path: &Path, text: String| {
-        std::fs::write(path, text).map_err(|source| in_file(path, source))
-    };
-    if let Some(path) = &output.csv {
-        write(path, report.csv())?;
+/// The files that a report goes to. They are made before anything is measured: a folder that is
+/// missing must not cost a measurement.
+struct Files<'a> {
+    csv: Option<(&'a Path, File)>,
+    plot: Option<(&'a Path, File)>,
+}
+
+impl<'a> Files<'a> {
+    fn create(output: &'a OutputArgs) -> Result<Self, MeasureError> {
+        let create = |path: &'a Option<PathBuf>| {
+            let made = path.as_deref().map(|path| match File::create(path) {
+                Ok(file) => Ok((path, file)),
+                Err(source) => Err(in_file(path, source)),
+            });
+            made.transpose()
+        };
+        Ok(Files {
+            csv: create(&output.csv)?,
+            plot: create(&output.plot)?,
+        })
     }
-    if let Some(path) = &output.plot {
-        write(path, plot::svg(report))?;
+
+    fn write(self, report: &Report) -> Result<(), MeasureError> {
+        let write = |(path, mut file): (&Path, File), text: String| {
+            let written = file.write_all(text.as_bytes());
+            written.map_err(|source| in_file(path, source))
+        };
+        if let Some(csv) = self.csv {
+            write(csv, report.csv())?;
+        }
+        if let Some(plot) = self.plot {
+            write(plot, plot::svg(report))?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 fn in_file(path: &Path, source: io::Error) -> MeasureError {

@@ -9,7 +9,6 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::channel::Received;
 use super::report::{Ignored, OtherStream, Report};
 use super::stamp::{Kind, NotOurs, Stamp};
 use super::stream::{Measured, Metrics, Numbering};
@@ -18,6 +17,16 @@ use super::stream::{Measured, Metrics, Numbering};
 const LINGER_NS: u64 = 1_000_000_000;
 /// Other runs that are kept apart.
 const OTHERS: usize = 16;
+
+/// One received packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Received<'a> {
+    /// Who sent it.
+    pub(crate) from: SocketAddr,
+    /// The number in the ICMP header; UDP has none.
+    pub(crate) echo_number: Option<u16>,
+    pub(crate) payload: &'a [u8],
+}
 
 /// Why a measurement came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,6 +123,10 @@ impl Session {
         let Some((measured, _)) = &mut self.measured else {
             return;
         };
+        if !measured.fits(&stamp) {
+            self.ignored.malformed += 1;
+            return;
+        }
         match stamp.kind {
             Kind::Data => {
                 let wire = received.echo_number.map_or(stamp.number, u32::from);
@@ -352,6 +365,36 @@ mod tests {
                 .iter()
                 .any(|note| note.contains("10.0.0.2:4000"))
         );
+    }
+
+    #[test]
+    fn a_plan_does_not_change_within_a_run() {
+        let mut session = session();
+        give(&mut session, Kind::Data, 1, 0, SECOND);
+        let plan = Plan {
+            count: u32::MAX,
+            frame_bytes: 100,
+            rate_pps: 10,
+        };
+        for kind in [Kind::Data, Kind::End] {
+            let stamp = Stamp {
+                kind,
+                stream: 1,
+                number: 1_000_000,
+                plan,
+                sent_ns: 0,
+            };
+            let received = Received {
+                from: SocketAddr::from(([10, 0, 0, 9], 4000)),
+                echo_number: None,
+                payload: &stamp.bytes(),
+            };
+            session.take(&received, SECOND);
+        }
+        assert_eq!(session.ended(2 * SECOND), None);
+        let report = session.report("here".into(), Ending::Interrupted, 0);
+        assert_eq!(report.streams[0].received, 1);
+        assert_eq!(report.ignored.malformed, 2);
     }
 
     #[test]

@@ -125,6 +125,11 @@ impl Measured {
         self.id
     }
 
+    /// Whether a packet of this run can look so: its plan is the same in all of them.
+    pub(crate) fn fits(&self, stamp: &Stamp) -> bool {
+        self.plan == Some(stamp.plan)
+    }
+
     /// Takes in a data packet of our own; `wire` is the number that its carrier shows.
     pub(crate) fn take_stamp(&mut self, stamp: &Stamp, wire: u32, bytes: u32, now_ns: u64) {
         self.take(wire, bytes, now_ns);
