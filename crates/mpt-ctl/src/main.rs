@@ -4,7 +4,7 @@
 //! daemon and asks, [`render`] shows the answer to people, with [`diagnose`]'s sentence on what is
 //! wrong. `--json` prints the answer as it came.
 //!
-//! [`measure`] is a tool of its own, which asks no daemon.
+//! [`mod@measure`] is a tool of its own, which asks no daemon.
 
 mod args;
 mod client;
