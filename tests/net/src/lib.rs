@@ -25,6 +25,7 @@ pub mod meter;
 pub mod namespace;
 pub mod ping;
 pub mod process;
+pub mod profile;
 pub mod random;
 pub mod settings;
 pub mod shape;
