@@ -99,7 +99,10 @@ fn work(options: &Options, board: &Mutex<Board<'_>>, cpu: Option<u32>) {
         let started = Instant::now();
         let result = match kept {
             Some(value) => Ok(value),
-            None => take(options, job, cpu),
+            None => take(options, job, cpu).or_else(|message| {
+                eprintln!("{job} failed, is tried once more: {message}");
+                take(options, job, cpu)
+            }),
         };
         let took = started.elapsed();
         let mut board = board.lock().expect("no lane panics");
@@ -135,7 +138,7 @@ fn take(options: &Options, job: &Job, cpu: Option<u32>) -> Result<Value, String>
     let said = text.lines().find_map(|line| line.strip_prefix(MARK));
     let Some(said) = said else {
         let error = String::from_utf8_lossy(&output.stderr);
-        return Err(error.trim_end().to_owned());
+        return Err(format!("{}, {}", output.status, error.trim_end()));
     };
     for line in text.lines().filter(|line| !line.starts_with(MARK)) {
         eprintln!("{job}: {line}");
