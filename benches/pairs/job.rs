@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use net::profile::figure::{self, Figure};
 use net::profile::measure::{self, Variant};
-use net::profile::{Line, Profile, SECONDS, table};
+use net::profile::{Line, Profile, table};
 
 /// What stands before a job's result in what it prints.
 pub(crate) const MARK: &str = "result: ";
@@ -82,8 +82,8 @@ impl Job {
             return None;
         };
         let line = self.line()?.key();
-        let place = variant.place;
-        Some(format!("run {run}, {SECONDS} s, {place:?}: {line}"))
+        let Variant { place, seconds, .. } = variant;
+        Some(format!("run {run}, {seconds} s, voice, {place:?}: {line}"))
     }
 
     /// Takes it, here; the result as JSON.

@@ -34,12 +34,21 @@ struct Kept {
 /// Everything that lanes share.
 struct Board<'a> {
     waiting: std::slice::Iter<'a, Job>,
+    /// Jobs that come out like another.
+    alike: Vec<(&'a Job, &'a Job)>,
     outcomes: Outcomes,
+    /// Hears of every outcome.
+    listener: &'a mut (dyn FnMut(&Outcomes) + Send),
     kept: Kept,
 }
 
-/// Runs all jobs and returns what came of each.
-pub(crate) fn run(options: &Options, jobs: &[Job]) -> Outcomes {
+/// Runs all jobs and returns what came of each; `listener` is shown the outcomes each time that there
+/// is a new one.
+pub(crate) fn run(
+    options: &Options,
+    jobs: &[Job],
+    listener: &mut (dyn FnMut(&Outcomes) + Send),
+) -> Outcomes {
     let cpus = cpus();
     let in_lab = std::env::var_os("MPT_PROFILES").is_some_and(|place| place == "lab");
     // Natively they would disturb each other.
@@ -60,10 +69,13 @@ pub(crate) fn run(options: &Options, jobs: &[Job]) -> Outcomes {
             Some(_) | None => distinct.push(job.clone()),
         }
     }
+    let lanes = lanes.min(distinct.len());
     eprintln!("{} jobs, {lanes} at a time", distinct.len());
     let board = Mutex::new(Board {
         waiting: distinct.iter(),
+        alike,
         outcomes: Outcomes::new(),
+        listener,
         kept: Kept::load(options.fresh),
     });
     std::thread::scope(|scope| {
@@ -72,14 +84,7 @@ pub(crate) fn run(options: &Options, jobs: &[Job]) -> Outcomes {
             scope.spawn(move || work(options, board, in_lab.then_some(cpu)));
         }
     });
-    let mut outcomes = board.into_inner().expect("no lane panics").outcomes;
-    for (job, first) in alike {
-        if let Some(outcome) = outcomes.get(first).cloned() {
-            let took = Duration::ZERO;
-            outcomes.insert(job.clone(), Outcome { took, ..outcome });
-        }
-    }
-    outcomes
+    board.into_inner().expect("no lane panics").outcomes
 }
 
 /// One lane: takes jobs until there are none.
@@ -111,8 +116,26 @@ fn work(options: &Options, board: &Mutex<Board<'_>>, cpu: Option<u32>) {
             (Ok(_), None) => {}
             (Err(message), _) => eprintln!("{job} failed: {message}"),
         }
-        eprintln!("{job}: {:.0} s", took.as_secs_f64());
-        board.outcomes.insert(job.clone(), Outcome { result, took });
+        if took > Duration::from_secs(1) {
+            eprintln!("{job}: {:.0} s", took.as_secs_f64());
+        }
+        board.settle(job, Outcome { result, took });
+    }
+}
+
+impl Board<'_> {
+    /// Notes what came of a job, for those too that come out alike.
+    fn settle(&mut self, job: &Job, outcome: Outcome) {
+        for (other, first) in &self.alike {
+            if *first == job {
+                let result = outcome.result.clone();
+                let took = Duration::ZERO;
+                self.outcomes
+                    .insert((*other).clone(), Outcome { result, took });
+            }
+        }
+        self.outcomes.insert(job.clone(), outcome);
+        (self.listener)(&self.outcomes);
     }
 }
 
@@ -133,6 +156,9 @@ fn take(options: &Options, job: &Job, cpu: Option<u32>) -> Result<Value, String>
         .args(options.job_words(job))
         .env("MPT_TEST_NET", "1")
         .stdin(Stdio::null());
+    if let Some(folder) = &options.programs {
+        command.env("MPT_TEST_PROGRAMS", folder);
+    }
     let output = command.output().map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout);
     let said = text.lines().find_map(|line| line.strip_prefix(MARK));
@@ -189,18 +215,25 @@ impl Kept {
     fn load(fresh: bool) -> Self {
         let folder = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
         let file = Path::new(&folder).join("profiles/links.json");
-        let text = std::fs::read_to_string(&file).unwrap_or_default();
         let values = if fresh {
             BTreeMap::new()
         } else {
-            serde_json::from_str(&text).unwrap_or_default()
+            Self::read(&file)
         };
         Self { file, values }
     }
 
+    fn read(file: &Path) -> BTreeMap<String, Value> {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or_default()
+    }
+
     fn add(&mut self, key: String, value: &Value) {
         self.values.insert(key, value.clone());
-        let text = serde_json::to_string_pretty(&self.values).unwrap_or_default();
+        // What another run has added meanwhile stays.
+        let mut all = Self::read(&self.file);
+        all.extend(self.values.clone());
+        let text = serde_json::to_string_pretty(&all).unwrap_or_default();
         let folder = self.file.parent().unwrap_or(Path::new("."));
         let written =
             std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&self.file, text));

@@ -7,6 +7,7 @@
 //!
 //! Started by `benches/profiles`, which builds everything.
 
+mod comparison;
 mod job;
 mod lanes;
 mod options;
@@ -14,6 +15,8 @@ mod report;
 
 use std::process::ExitCode;
 use std::time::Instant;
+
+use net::profile::Profile;
 
 use job::Job;
 use options::{Options, Wish};
@@ -49,7 +52,20 @@ fn measure(options: &Options) -> ExitCode {
         return ExitCode::from(2);
     }
     let jobs = Job::needed(&profiles, &figures, options.runs);
-    let outcomes = lanes::run(options, &jobs);
+    let mut unsaid = profiles.clone();
+    let outcomes = lanes::run(options, &jobs, &mut |outcomes| {
+        let is_done = |profile: &Profile| {
+            let mut own = jobs.iter().filter(|job| job.subject() == profile.name);
+            own.all(|job| outcomes.contains_key(job))
+        };
+        unsaid.retain(|profile| {
+            let done = is_done(profile);
+            if done {
+                report::say(options, profile, outcomes);
+            }
+            !done
+        });
+    });
     let all_met = report::print(options, &profiles, &figures, &outcomes, started.elapsed());
     if all_met {
         ExitCode::SUCCESS

@@ -34,6 +34,11 @@ pub(crate) struct Options {
     pub(crate) variant: Variant,
     /// Where everything that was measured goes, as JSON.
     pub(crate) json: Option<PathBuf>,
+    /// Whose programs are measured instead of this checkout's.
+    pub(crate) programs: Option<PathBuf>,
+    /// Exact names.
+    names: Vec<String>,
+    /// Parts of names.
     only: Vec<String>,
     kinds: Kinds,
 }
@@ -56,6 +61,8 @@ impl Options {
             lanes: None,
             variant: Variant::default(),
             json: None,
+            programs: None,
+            names: Vec::new(),
             only: Vec::new(),
             kinds: Kinds::Both,
         };
@@ -67,6 +74,8 @@ impl Options {
                 "--bench" => {}
                 "--list" => options.wish = Wish::List,
                 "--only" => options.only.push(value()?),
+                "--programs" => options.programs = Some(folder(&value()?)?),
+                "--seconds" => options.variant.seconds = number(&value()?)?.clamp(4, 600),
                 "--profiles" => options.kinds = Kinds::Profiles,
                 "--figures" => options.kinds = Kinds::Figures,
                 "--runs" => options.runs = number(&value()?)?.clamp(1, 99),
@@ -79,7 +88,8 @@ impl Options {
                 "--reorder" => line(&mut options.variant.reorder, &value()?),
                 "--recovery" => line(&mut options.variant.recovery, &value()?),
                 "job" => options.wish = Wish::Job(value()?.parse()?),
-                other => return Err(format!("no option {other}; see --help")),
+                name if is_name(name) => options.names.push(name.to_owned()),
+                other => return Err(format!("no option or profile {other}; see --help, --list")),
             }
         }
         Ok(options)
@@ -87,7 +97,10 @@ impl Options {
 
     /// The words that give a job the same variant.
     pub(crate) fn job_words(&self, job: &Job) -> Vec<String> {
-        let mut words = vec!["job".to_owned(), job.to_string()];
+        let seconds = self.variant.seconds.to_string();
+        let mut words = ["job", &job.to_string(), "--seconds", &seconds]
+            .map(str::to_owned)
+            .to_vec();
         for (word, lines) in [
             ("--tunnel", &self.variant.tunnel),
             ("--reorder", &self.variant.reorder),
@@ -120,8 +133,20 @@ impl Options {
     }
 
     fn wants(&self, name: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|word| name.contains(word.as_str()))
+        let is_all = self.only.is_empty() && self.names.is_empty();
+        is_all
+            || self.names.iter().any(|word| name == word)
+            || self.only.iter().any(|word| name.contains(word.as_str()))
     }
+}
+
+fn is_name(word: &str) -> bool {
+    table::named(word).is_some() || figure::ALL.iter().any(|figure| figure.name == word)
+}
+
+/// A folder by its full name: a job may have another root.
+fn folder(word: &str) -> Result<PathBuf, String> {
+    std::fs::canonicalize(word).map_err(|error| format!("{word}: {error}"))
 }
 
 fn line(lines: &mut String, more: &str) {

@@ -10,15 +10,21 @@ use crate::link::{Link, Place};
 use crate::namespace::Namespace;
 use crate::profile::{Line, Profile, SECONDS};
 use crate::settings::{Settings, Side};
+use crate::stream::{Stream, percentile};
 use crate::topology::{Hosts, Tunnel};
 use crate::traffic::{Flow, Iperf, Report};
 
 /// How long a flow outside the tunnel has a link for itself before the measured one begins.
 const HEAD_START: Duration = Duration::from_secs(2);
 
+/// How long a flow goes on before delays beside it count.
+pub const SETTLED: Duration = Duration::from_secs(3);
+
 /// What differs between runs of the same profile; by default nothing but addresses is configured.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Variant {
+    /// How long the flow of a profile goes on, in seconds.
+    pub seconds: u32,
     /// Lines for `[tunnel]`.
     pub tunnel: String,
     /// Lines for `[reorder]`.
@@ -29,12 +35,24 @@ pub struct Variant {
     pub place: Place,
 }
 
+impl Default for Variant {
+    fn default() -> Self {
+        Self {
+            seconds: SECONDS,
+            tunnel: String::new(),
+            reorder: String::new(),
+            recovery: String::new(),
+            place: Place::default(),
+        }
+    }
+}
+
 /// What came of a flow.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Measured {
     /// Mean goodput of the whole run, in Mbit/s.
     pub mbps: f64,
-    /// Mean of its last six seconds.
+    /// Mean of its last third.
     pub steady_mbps: f64,
     /// Each second.
     pub intervals_mbps: Vec<f64>,
@@ -45,6 +63,10 @@ pub struct Measured {
     /// What the flow outside the tunnel got meanwhile, in Mbit/s.
     #[serde(default)]
     pub outside_mbps: Option<f64>,
+    /// One-way delays of 50 small datagrams a second beside it, after its first
+    /// [`SETTLED`], in milliseconds: median and 99th percentile.
+    #[serde(default)]
+    pub voice_ms: Option<[f64; 2]>,
     /// Of the tunnel: its MTU.
     #[serde(default)]
     pub mtu: u32,
@@ -95,14 +117,15 @@ impl Variant {
 pub fn raw(line: &Line, variant: &Variant) -> Measured {
     let hosts = variant.hosts(std::slice::from_ref(line));
     let target = hosts.links[0].address_b.clone();
-    flow(&hosts, std::slice::from_ref(line), &target)
+    flow(&hosts, std::slice::from_ref(line), &target, variant.seconds)
 }
 
 /// One CUBIC flow through a tunnel over the pair.
 #[must_use]
 pub fn tunnel(profile: &Profile, variant: &Variant) -> Measured {
     let tunnel = variant.tunnel(&profile.lines);
-    let mut measured = flow(&tunnel.hosts, &profile.lines, Side::B.inner_v4());
+    let target = Side::B.inner_v4();
+    let mut measured = flow(&tunnel.hosts, &profile.lines, target, variant.seconds);
     measured.mtu = tunnel.a.status().tunnel.mtu;
     measured.sender = numbers(&tunnel.a.ctl(&["status"]));
     measured.receiver = numbers(&tunnel.b.ctl(&["status"]));
@@ -110,43 +133,48 @@ pub fn tunnel(profile: &Profile, variant: &Variant) -> Measured {
 }
 
 /// The flow itself, with what happens beside it.
-fn flow(hosts: &Hosts, lines: &[Line], target: &str) -> Measured {
-    let outside = start_outside(hosts, lines);
+fn flow(hosts: &Hosts, lines: &[Line], target: &str, seconds: u32) -> Measured {
+    let outside = start_outside(hosts, lines, seconds);
     if outside.is_some() {
         std::thread::sleep(HEAD_START);
     }
-    let flow = Iperf::tcp(target, SECONDS)
+    let flow = Iperf::tcp(target, seconds)
         .congestion("cubic")
         .start(&hosts.a, &hosts.b);
     let started = Instant::now();
+    let time = Duration::from_secs(u64::from(seconds));
+    let voice = Stream::voice(target, 6000, time).start(&hosts.a, &hosts.b);
     for line in lines.iter().zip(&hosts.links) {
-        dip(started, line, hosts);
+        dip(started, line, hosts, seconds);
     }
     let report = flow.finish();
+    let delays = voice.finish().delays_ms(SETTLED);
     let skip = HEAD_START.as_secs() as usize;
+    let count = seconds as usize;
     Measured {
-        mbps: mean(&report.intervals_mbps, 0, SECONDS as usize),
-        steady_mbps: report.steady_mbps(),
+        mbps: mean(&report.intervals_mbps, 0, count),
+        steady_mbps: mean(&report.intervals_mbps, count - count / 3, count),
         retransmits: report.retransmits,
         dropped: dropped(hosts),
-        outside_mbps: outside
-            .map(|flow| mean(&flow.finish().intervals_mbps, skip, SECONDS as usize)),
+        outside_mbps: outside.map(|flow| mean(&flow.finish().intervals_mbps, skip, count)),
+        voice_ms: (!delays.is_empty()).then(|| [0.5, 0.99].map(|p| percentile(&delays, p))),
         intervals_mbps: report.intervals_mbps,
         ..Measured::default()
     }
 }
 
-fn start_outside(hosts: &Hosts, lines: &[Line]) -> Option<Flow> {
+fn start_outside(hosts: &Hosts, lines: &[Line], seconds: u32) -> Option<Flow> {
     let shared = lines.iter().position(|line| line.shared)?;
-    let time = SECONDS + HEAD_START.as_secs() as u32 + 1;
+    let time = seconds + HEAD_START.as_secs() as u32 + 1;
     let flow = Iperf::tcp(&hosts.links[shared].address_b, time).congestion("cubic");
     Some(flow.start(&hosts.a, &hosts.b))
 }
 
 /// Lets a link's rate fall and come back, when that is in its description.
-fn dip(started: Instant, (line, link): (&Line, &Link), hosts: &Hosts) {
+fn dip(started: Instant, (line, link): (&Line, &Link), hosts: &Hosts, seconds: u32) {
     let Some(dip) = line.dip else { return };
     for (at, share) in [(dip.from, dip.to), (dip.until, 1.0)] {
+        let at = Duration::from_secs_f64(at * f64::from(seconds));
         std::thread::sleep(at.saturating_sub(started.elapsed()));
         scale(link, line, &hosts.a, &hosts.b, share);
     }

@@ -16,13 +16,12 @@ pub mod table;
 pub mod traffic_figures;
 
 use std::fmt;
-use std::time::Duration;
 
 use crate::limit::goodput_limit_mbps;
 use crate::link::Family;
 use crate::shape::Shape;
 
-/// How long a measured flow goes on, in seconds.
+/// How long a measured flow goes on, in seconds, unless something else is said.
 pub const SECONDS: u32 = 20;
 
 /// One link of a pair.
@@ -43,10 +42,10 @@ pub struct Line {
 pub struct Dip {
     /// What it falls to, as a share of the rate.
     pub to: f64,
-    /// When, from the start of the flow.
-    pub from: Duration,
+    /// When, as a share of the flow's time.
+    pub from: f64,
     /// When it is back.
-    pub until: Duration,
+    pub until: f64,
 }
 
 /// What is asked of the tunnel's goodput, as a share of something.
@@ -118,9 +117,9 @@ impl Line {
     #[must_use]
     pub fn mean_rate_mbps(&self) -> f64 {
         let full = self.there.rate_mbps().unwrap_or(0.0);
-        let missing = self.dip.map_or(0.0, |dip| {
-            (1.0 - dip.to) * (dip.until - dip.from).as_secs_f64() / f64::from(SECONDS)
-        });
+        let missing = self
+            .dip
+            .map_or(0.0, |dip| (1.0 - dip.to) * (dip.until - dip.from));
         let users = if self.shared { 2.0 } else { 1.0 };
         full * (1.0 - missing) / users
     }
@@ -133,7 +132,7 @@ impl Line {
             key = format!("{key} | {}", self.back.netem_words());
         }
         if let Some(dip) = self.dip {
-            key = format!("{key} | x {} in {:?}..{:?}", dip.to, dip.from, dip.until);
+            key = format!("{key} | x {} in {}..{}", dip.to, dip.from, dip.until);
         }
         if self.shared {
             key.push_str(" | shared");
@@ -176,6 +175,13 @@ impl Profile {
             .map(|line| (line.mean_rate_mbps(), Family::V4))
             .collect();
         goodput_limit_mbps(&rates, mtu, Family::V4)
+    }
+
+    /// The least delay that any packet has, one way there, in milliseconds.
+    #[must_use]
+    pub fn base_ms(&self) -> f64 {
+        let delays = self.lines.iter().map(|line| line.there.base_delay());
+        delays.min().unwrap_or_default().as_secs_f64() * 1e3
     }
 
     /// The links in a few words: `50/20 + 50/70±10 1%`, Mbit/s and milliseconds.
@@ -262,8 +268,8 @@ mod tests {
     fn a_dip_takes_its_share_of_the_sum() {
         let dip = Dip {
             to: 0.2,
-            from: Duration::from_secs(5),
-            until: Duration::from_secs(10),
+            from: 0.25,
+            until: 0.5,
         };
         let line = Line::new(Shape::mbps(50.0)).dip(dip);
         assert!((line.mean_rate_mbps() - 40.0).abs() < 1e-9);

@@ -214,7 +214,13 @@ fn hidden_loss(variant: &Variant) -> Vec<Row> {
     let mut rows = vec![
         Row::told("goodput", report.steady_mbps(), "Mbit/s"),
         Row::told("dropped by the links", dropped as f64, "packets"),
-        Row::new("TCP retransmissions / drops", seen, "", Asked::AtMost(0.01)),
+        Row::told("TCP retransmissions", report.retransmits as f64, "segments"),
+        Row::maybe(
+            "TCP retransmissions / drops",
+            recovers(&sender).then_some(seen),
+            "",
+            Asked::AtMost(0.01),
+        ),
     ];
     rows.extend(price(&sender, &receiver, None));
     rows

@@ -2,8 +2,6 @@
 //!
 //! Rates are low where nothing depends on them: the lab pays by the packet. Delays are one way.
 
-use std::time::Duration;
-
 use crate::profile::Bound::{Best, BestRecovered, Ideal, Sum, SumRecovered};
 use crate::profile::{Bound, Dip, Line, Profile};
 use crate::shape::Shape;
@@ -145,8 +143,8 @@ fn mixed() -> Vec<Profile> {
 fn changing() -> Vec<Profile> {
     let dip = Dip {
         to: 0.2,
-        from: Duration::from_secs(7),
-        until: Duration::from_secs(13),
+        from: 0.35,
+        until: 0.65,
     };
     let line = |delay| Line::new(link(30.0, delay));
     vec![
