@@ -134,6 +134,9 @@ pub struct TunnelStatus {
     /// Packets marked "congestion experienced" since start because they had waited too long.
     #[serde(default)]
     pub queue_marked: u64,
+    /// What was sent again.
+    #[serde(default)]
+    pub recovery: RecoveryStatus,
     /// TUN back end in use and why: "plain" or "offload (…)".
     #[serde(default)]
     pub offload: String,
@@ -208,6 +211,23 @@ pub struct PathStatus {
     /// Receive buffer asked for, in bytes.
     #[serde(default)]
     pub receive_buffer_wanted_bytes: u64,
+}
+
+/// Recovery at the sender, in packets since start.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct RecoveryStatus {
+    /// Found lost by the peer's reports; one that is lost again counts again.
+    pub lost: u64,
+    /// Sent again.
+    pub resent: u64,
+    /// Inner bytes of these.
+    pub resent_bytes: u64,
+    /// Of these, needless: the original arrived as well.
+    pub spurious: u64,
+    /// Sent again since no report came, to learn about the end of a burst.
+    pub probes: u64,
+    /// Memory that sent packets are kept in.
+    pub memory_bytes: u64,
 }
 
 /// How the adaptive scheduler treats a path.

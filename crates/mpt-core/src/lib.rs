@@ -28,6 +28,7 @@ pub mod metrics;
 pub mod path;
 pub mod probe;
 mod queue;
+mod recovery;
 pub mod reorder;
 pub mod report;
 #[cfg(test)]

@@ -13,6 +13,7 @@ use mpt_core::control::{PathState, PathStatus, ReorderStatus, TunnelStatus};
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId, Unreachable};
 use mpt_core::reorder::ReorderConfig;
 use mpt_core::report;
+use mpt_core::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{Datagram, Event, Inbound};
 use tokio::io::Ready;
@@ -48,6 +49,8 @@ pub(crate) enum Command {
     SetLink(PathId, bool),
     /// Change the reorder window.
     SetReorder(ReorderConfig),
+    /// Ask the peer for what another policy needs, and recovery.
+    SetSending(Policy, bool),
     /// Change the largest inner packet.
     SetMtu(u16),
     /// Use another GRE key.
@@ -169,6 +172,7 @@ fn obey(downlink: &Rc<RefCell<Downlink>>, wake: &Rc<Notify>, command: Command) {
             this.inbound.handle_link(now, id, up);
             this.inbound.handle_timeout(now);
         }
+        Command::SetSending(policy, recovery) => this.inbound.set_sending(policy, recovery),
         Command::SetReorder(config) => this.inbound.set_reorder(now, config),
         Command::SetMtu(mtu) => {
             let this = &mut *this;

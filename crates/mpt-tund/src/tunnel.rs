@@ -14,7 +14,6 @@ use mpt_core::control::{PathStatus, Status, TunnelStatus};
 use mpt_core::drops::Drop;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
 use mpt_core::reorder::ReorderConfig;
-use mpt_core::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{TunnelConfig, tunnel};
 use tokio::runtime;
@@ -95,7 +94,7 @@ impl Tunnel {
             mtu: config.mtu(),
             reorder: reorder_config(&config),
             policy: config.tunnel.scheduler,
-            recovery: false,
+            recovery: config.recovery != config::Recovery::Off,
             accepts: tun.accepts(),
             receives_trains,
         });
@@ -266,6 +265,19 @@ impl Tunnel {
         if let Some(scheduler) = changes.scheduler {
             let command = uplink::Command::SetPolicy(scheduler);
             self.uplink.send(command).await?;
+        }
+        if let Some(recovery) = changes.recovery {
+            let command = uplink::Command::SetRecovery(recovery != config::Recovery::Off);
+            self.uplink.send(command).await?;
+        }
+        if changes.scheduler.is_some() || changes.recovery.is_some() {
+            let recovery = new.recovery != config::Recovery::Off;
+            self.downlink
+                .send(downlink::Command::SetSending(
+                    new.tunnel.scheduler,
+                    recovery,
+                ))
+                .await?;
         }
         if let Some(reorder) = changes.reorder {
             self.set_reorder(reorder).await?;

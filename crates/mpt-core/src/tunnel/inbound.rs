@@ -425,6 +425,13 @@ impl Inbound {
         self.events.pop_front()
     }
 
+    /// Follows another policy, and sends lost packets again or does not: the peer is asked for the
+    /// reports that this takes.
+    pub fn set_sending(&mut self, policy: Policy, recovery: bool) {
+        self.reports_wanted = policy == Policy::Adaptive || recovery;
+        self.resends = recovery;
+    }
+
     /// Changes the reorder window.
     pub fn set_reorder(&mut self, now: Time, config: ReorderConfig) {
         let out = &mut |packet| self.ready.push_back(packet);
