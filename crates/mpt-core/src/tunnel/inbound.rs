@@ -16,6 +16,7 @@ use crate::drops::{Drop, Drops};
 use crate::ecn::{self, Decap};
 use crate::gre::{self, GreError, Header, Protocol};
 use crate::ip::{Packet, PacketMut, Version};
+use crate::order::Order;
 use crate::path::{DownReason, MAX_PATHS, Path, PathConfig, PathId, PathState, Unreachable};
 use crate::probe::{MESSAGE_BYTES, Message};
 use crate::reorder::{MAX_DISTANCE, Reorder, ReorderConfig, ReorderCounters, Verdict};
@@ -109,6 +110,7 @@ pub struct Inbound {
     pub(super) peer: Peer,
     pool: Pool,
     pub(super) reorder: Reorder<Stored>,
+    pub(super) order: Order,
     /// Packets in order for the TUN.
     pub(super) ready: VecDeque<Stored>,
     coalescer: Coalescer,
@@ -148,6 +150,7 @@ impl Inbound {
             peer: Peer::default(),
             pool: Pool::new(0, 0),
             reorder: Reorder::new(config.reorder, Seq::FIRST),
+            order: Order::new(),
             ready: VecDeque::new(),
             coalescer: Coalescer::new(config.accepts),
             messages: VecDeque::with_capacity(MAX_MESSAGES_QUEUED),
@@ -311,6 +314,7 @@ impl Inbound {
                     buffer,
                     start: (start + offset) as u16,
                     len: len as u16,
+                    number: sequence.map(|seq| self.order.number(seq)),
                 };
                 self.handle_packet(now, id, sequence, packet);
             }
@@ -324,7 +328,13 @@ impl Inbound {
         }
     }
 
-    fn handle_packet(&mut self, now: Time, path: PathId, sequence: Option<Seq>, packet: Stored) {
+    fn handle_packet(
+        &mut self,
+        now: Time,
+        path: PathId,
+        sequence: Option<Seq>,
+        mut packet: Stored,
+    ) {
         self.pool.retain(packet.buffer);
         let Some(seq) = sequence else {
             self.ready.push_back(packet);
@@ -340,9 +350,16 @@ impl Inbound {
         {
             match whither {
                 Where::Ahead => self.reorder.believe(seq),
-                Where::FarAhead | Where::Behind => self.reorder.resync(now, seq, out),
+                Where::FarAhead | Where::Behind => {
+                    self.reorder.resync(now, seq, out);
+                    self.order.begin_numbering();
+                    packet.number = Some(self.order.number(seq));
+                }
             }
             verdict = self.reorder.insert(now, path, seq, packet, out);
+        }
+        if verdict != Verdict::Unbelievable {
+            self.measure_arrival(now, path, packet);
         }
         let why = match verdict {
             Verdict::Taken => {
@@ -358,6 +375,14 @@ impl Inbound {
         self.pool.release(packet.buffer);
     }
 
+    #[inline]
+    fn measure_arrival(&mut self, now: Time, path: PathId, packet: Stored) {
+        if let (Some(number), Some(path)) = (packet.number, &mut self.paths[path.index()]) {
+            self.order.arrive(now, number, packet.len);
+            path.order.arrive(now, number, packet.len);
+        }
+    }
+
     /// Hands everything that is for the TUN to `write`, in order and with consecutive packets of a
     /// flow joined where the TUN takes that. `write` says whether the TUN took it.
     pub fn drain_tun(&mut self, mut write: impl FnMut(&VnetHeader, &[u8]) -> bool) {
@@ -371,6 +396,7 @@ impl Inbound {
         for packet in self.ready.drain(..) {
             self.rx_packets += 1;
             self.rx_bytes += u64::from(packet.len);
+            self.order.leave(packet.number, packet.len);
             self.coalescer.push(self.pool.bytes(packet), &mut out);
             self.pool.release(packet.buffer);
         }

@@ -99,6 +99,7 @@ impl Inbound {
         let is_elsewhere = ahead >= MAX_DISTANCE as i32 || ahead < -MAX_OVERTAKING;
         if restarted || is_elsewhere || first_heard && !began_lately {
             self.reorder.resync(now, next_seq, out);
+            self.order.begin_numbering();
         } else if !began_lately {
             // It is we who began anew: what is old went to our former self.
             self.reorder.close_past();
@@ -111,6 +112,7 @@ impl Inbound {
             && self.peer.consider_watermark(watermark) == Jump::Believed
         {
             self.reorder.resync(now, watermark, out);
+            self.order.begin_numbering();
         }
     }
 
@@ -143,6 +145,7 @@ impl Inbound {
             }
         }
         self.expire_path_mtu(now);
+        self.end_order_interval(now);
     }
 
     /// Sends the peer a probe or the answer to one, and sets when the next probe is due.

@@ -220,6 +220,7 @@ pub struct ReorderingReport {
     /// Extents (§4.2) in packets.
     pub extent: Summary,
     /// Histogram of extents: value and count, exact below 256, within 1 % above.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extents: Vec<(u64, u64)>,
     /// Distance to the highest number that had arrived: the window that would have been enough.
     pub behind: Summary,
