@@ -29,6 +29,8 @@ use crate::{clock, downlink, uplink};
 
 /// Commands that may wait for a thread.
 const MAX_COMMANDS: usize = 64;
+/// Reports of the peer that may wait on their way from the line in to the line out.
+const MAX_REPORTS: usize = 16;
 
 /// A running tunnel. [`Tunnel::stop`] ends it; its interface and sockets go with it.
 pub(crate) struct Tunnel {
@@ -97,15 +99,16 @@ impl Tunnel {
             accepts: tun.accepts(),
             receives_trains,
         });
+        let (reports, reported) = mpsc::channel(MAX_REPORTS);
         let (uplink, uplink_commands) = mpsc::channel(MAX_COMMANDS);
         let (downlink, downlink_commands) = mpsc::channel(MAX_COMMANDS);
         let threads = vec![
             spawn(&format!("{name}-out"), &name, ended, {
                 let tun = tun.clone();
-                || uplink::run(outbound, tun, uplink_commands)
+                || uplink::run(outbound, tun, reported, uplink_commands)
             })?,
             spawn(&format!("{name}-in"), &name, ended, move || {
-                downlink::run(inbound, tun, receives_trains, downlink_commands)
+                downlink::run(inbound, tun, receives_trains, reports, downlink_commands)
             })?,
         ];
         let mut this = Tunnel {

@@ -14,6 +14,7 @@ use crate::gre::{Header, Protocol};
 use crate::icmp;
 use crate::ip::{Packet, Version};
 use crate::path::{MAX_PATHS, PathConfig, PathId, PathSet};
+use crate::report::Report;
 use crate::scheduler::{Policy, Scheduler};
 use crate::segment::{SegmentError, Segments};
 use crate::seq::Seq;
@@ -142,6 +143,22 @@ impl Outbound {
     /// Counts a packet from the TUN whose virtio header makes no sense.
     pub fn refuse_offload(&mut self) {
         self.drops.count(Drop::BadOffload, 1);
+    }
+
+    /// Takes what the peer reports on what this end sent, which came at `now`.
+    pub fn handle_report(&mut self, now: Time, report: &Report) {
+        let _ = (now, report);
+    }
+
+    /// When [`Outbound::handle_timeout`] is to be called at the latest.
+    #[must_use]
+    pub fn poll_timeout(&mut self) -> Option<Time> {
+        None
+    }
+
+    /// Does what is due. Afterwards, poll everything.
+    pub fn handle_timeout(&mut self, now: Time) {
+        let _ = now;
     }
 
     /// Shares the packets among the paths, in runs.

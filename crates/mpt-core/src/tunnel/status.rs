@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use super::{Inbound, Outbound};
-use crate::control::order::OrderStatus;
 use crate::control::{HoldTimes, PathStatus, ReorderStatus, TunnelStatus};
-use crate::path::{MAX_PATHS, PathId};
-use crate::time::Time;
+use crate::path::PathId;
 
 /// Delay differences below this are noise, in nanoseconds.
 const NOISE_NS: u64 = 500_000;
@@ -82,31 +80,6 @@ impl Inbound {
             },
             window_needed: self.window_needed(),
             order: None,
-        }
-    }
-
-    /// Order as it was measured; a path goes by the name that `name_of` has for it.
-    pub fn report_order(
-        &mut self,
-        now: Time,
-        mut name_of: impl FnMut(PathId) -> Option<String>,
-    ) -> OrderStatus {
-        self.end_order_interval(now);
-        let mut status = self.order.status(now);
-        for id in (0..MAX_PATHS).filter_map(PathId::new) {
-            if let (Some(path), Some(name)) = (&mut self.paths[id.index()], name_of(id)) {
-                status.paths.insert(name, path.order.status());
-            }
-        }
-        status
-    }
-
-    /// Ends the interval over which order is measured, if it is due.
-    pub(super) fn end_order_interval(&mut self, now: Time) {
-        if self.order.tick(now) {
-            for path in self.paths.iter_mut().flatten() {
-                path.order.end_interval();
-            }
         }
     }
 
