@@ -283,6 +283,35 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_reply_fits_a_line() {
+        let many = u64::MAX / 1_000_000;
+        let full = |status: &mut crate::control::order::PointStatus| {
+            let figures = &mut status.since_start;
+            let threshold = i32::from(THRESHOLD);
+            figures.density.frequency = (-threshold..=threshold).map(|d| (d, many)).collect();
+            figures.occupancy.frequency = (0..=u32::from(THRESHOLD)).map(|b| (b, many)).collect();
+            figures.reordering.n_reordered = vec![many; 100];
+            status.last_interval = Some(figures.clone());
+        };
+        let mut status = Order::new().status(at(0));
+        full(&mut status.arriving);
+        full(&mut status.leaving);
+        let mut path = PathOrder::new().status();
+        path.since_start.reordering.n_reordered = vec![many; 100];
+        path.last_interval = Some(path.since_start.clone());
+        for n in 0..crate::path::MAX_PATHS {
+            status.paths.insert(format!("{n:0>56}"), path.clone());
+        }
+        let line = serde_json::to_string(&status).unwrap();
+        // What else is in the reply takes less than 4 KiB.
+        assert!(
+            line.len() + 4096 < crate::control::MAX_LINE_BYTES,
+            "{}",
+            line.len()
+        );
+    }
+
+    #[test]
     fn nothing_arrived_is_all_zeros_without_a_nan() {
         let status = Order::new().status(at(0));
         let json = serde_json::to_string(&status).unwrap();

@@ -326,9 +326,7 @@ mod tests {
 
     #[test]
     fn before_anything_arrived_it_says_so() {
-        insta::assert_snapshot!(shown(&OrderStatus::default()), @r"
-        No packet with a sequence number has arrived yet: there is no order to speak of.
-        ");
+        insta::assert_snapshot!(shown(&OrderStatus::default()), @"No packet with a sequence number has arrived yet: there is no order to speak of.");
     }
 
     #[test]
