@@ -74,6 +74,25 @@ fn what_it_says_is_enough_is_enough_and_no_less_is() {
 }
 
 #[test]
+fn both_ends_know_what_window_they_need_whichever_of_them_probes() {
+    let mut pair = Pair::running(paths_10_ms_apart(), SECOND);
+    let inner = Inner::of_len(1400);
+    for id in 0..40_000 {
+        let side = if id % 2 == 0 { Side::A } else { Side::B };
+        pair.send(side, inner.packet(id));
+        pair.run_for(Duration::from_micros(83));
+    }
+    for side in [Side::A, Side::B] {
+        let needed = pair.end(side).reorder().window_needed;
+        // 10 ms at 6024 packets a second.
+        assert!(
+            needed.is_some_and(|needed| (50..75).contains(&needed)),
+            "{side:?}: {needed:?}"
+        );
+    }
+}
+
+#[test]
 fn late_packets_that_are_dropped_do_not_leave() {
     let mut config = paths_10_ms_apart();
     config.reorder.window = 16;

@@ -147,7 +147,6 @@ impl Inbound {
                 .is_some_and(|path| path.next_probe <= now);
             if due {
                 self.send_probe(now, path, true);
-                self.sample_rates(now, path);
             }
         }
         self.expire_path_mtu(now);
@@ -156,6 +155,7 @@ impl Inbound {
 
     /// Sends the peer a probe or the answer to one, and sets when the next probe is due.
     fn send_probe(&mut self, now: Time, id: PathId, reply_wanted: bool) {
+        self.sample_rates(now, id);
         let leads = self.peer.session().is_none_or(|peer| self.session > peer);
         let jitter = self.next_jitter();
         let Some(path) = &mut self.paths[id.index()] else {
@@ -271,6 +271,7 @@ impl Inbound {
         self.note_losses(now);
     }
 
+    /// With every probe and every answer: the end that only answers has no other occasion.
     fn sample_rates(&mut self, now: Time, id: PathId) {
         let (_, tx_bytes) = self.shared.sent(id);
         if let Some(path) = &mut self.paths[id.index()] {
