@@ -49,7 +49,7 @@ fn order_is_measured_before_and_behind_the_window() {
     println!("{}", tunnel.b.ctl_text(&["reorder"]));
     let json = tunnel.b.ctl(&["reorder"]);
     assert!(flow.is_running());
-    flow.finish();
+    assert_eq!(flow.finish().out_of_order, 0);
     let reorder: ReorderStatus = serde_json::from_value(json).expect("an answer to reorder");
     // Worked out from delays and rates, not from what was seen.
     let needed = reorder.window_needed.expect("paths that carry traffic");
