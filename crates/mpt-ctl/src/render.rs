@@ -137,6 +137,7 @@ mod tests {
                 config: "/etc/mpt/mpt0.toml".into(),
                 scheduler: "weighted".into(),
                 offload: "plain".into(),
+                ..TunnelStatus::default()
             },
             paths: vec![path, satellite],
             reorder: ReorderStatus {
