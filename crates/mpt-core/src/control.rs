@@ -7,9 +7,13 @@
 //! Numbers carry their unit in the field's name: `_us` microseconds, `_s` seconds, `_bps` bits a
 //! second, `_bytes` bytes; `loss` is a fraction from 0 to 1. Fields may be added, never removed.
 
+pub mod order;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+use order::OrderStatus;
 
 /// The longest line that either side accepts, in bytes.
 pub const MAX_LINE_BYTES: usize = 256 * 1024;
@@ -303,6 +307,9 @@ pub struct ReorderStatus {
     /// Window that the delay difference and the rate seen now ask for; absent until known.
     #[serde(default)]
     pub window_needed: Option<u64>,
+    /// Order as it was measured; in the reply to [`Request::Reorder`] alone, for its length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<Box<OrderStatus>>,
 }
 
 /// Percentiles of hold times.

@@ -25,6 +25,7 @@ pub mod gre;
 pub mod icmp;
 pub mod ip;
 pub mod metrics;
+mod order;
 pub mod path;
 pub mod probe;
 mod queue;

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use mpt_core::buffer::Buffer;
+use mpt_core::control::order::OrderStatus;
 use mpt_core::control::{PathState, PathStatus, ReorderStatus, TunnelStatus};
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId, Unreachable};
 use mpt_core::reorder::ReorderConfig;
@@ -57,6 +58,8 @@ pub(crate) enum Command {
     SetKey(Option<u32>),
     /// Fill in this half of the status.
     Report(Box<Report>, oneshot::Sender<Box<Report>>),
+    /// Tell how packets were ordered.
+    ReportOrder(oneshot::Sender<Box<OrderStatus>>),
 }
 
 /// This half of the status.
@@ -186,6 +189,13 @@ fn obey(downlink: &Rc<RefCell<Downlink>>, wake: &Rc<Notify>, command: Command) {
             this.report(&mut report);
             // Whoever asked may have gone.
             let _ = reply.send(report);
+        }
+        Command::ReportOrder(reply) => {
+            let this = &mut *this;
+            let attached = &this.paths;
+            let name_of = |id: PathId| Some(attached[id.index()].as_ref()?.name.clone());
+            let order = this.inbound.report_order(now, name_of);
+            let _ = reply.send(Box::new(order));
         }
     }
 }

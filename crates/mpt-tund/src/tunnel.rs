@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context as _, bail};
-use mpt_core::control::{PathStatus, Status, TunnelStatus};
+use mpt_core::control::{PathStatus, ReorderStatus, Status, TunnelStatus};
 use mpt_core::drops::Drop;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
 use mpt_core::reorder::ReorderConfig;
@@ -161,6 +161,17 @@ impl Tunnel {
             status.tunnel.drops.insert(name, dropped);
         }
         Ok(status)
+    }
+
+    /// The reorder window, and how packets were ordered before it and behind it.
+    pub(crate) async fn reorder(&self) -> anyhow::Result<ReorderStatus> {
+        let mut reorder = self.report().await?.reorder;
+        let (reply, answer) = oneshot::channel();
+        self.downlink
+            .send(downlink::Command::ReportOrder(reply))
+            .await?;
+        reorder.order = Some(answer.await?);
+        Ok(reorder)
     }
 
     /// What the two threads know.

@@ -97,6 +97,7 @@ impl Inbound {
                 max: hold.max(),
             },
             window_needed: self.window_needed(),
+            order: None,
         }
     }
 
