@@ -87,10 +87,10 @@ fn a_setting_that_is_not_built_yet() {
 }
 
 #[test]
-fn a_section_that_is_not_built_yet() {
-    insta::assert_snapshot!(complaint(&edited(&[("[reorder]", "[recovery]\nmode = \"auto\"\n[reorder]")])), @r#"
-    mpt0.toml:5:2: [recovery] is not built yet
-      help: remove it: this version would ignore it, and a setting that does nothing misleads
+fn a_recovery_mode_that_is_none() {
+    insta::assert_snapshot!(complaint(&edited(&[("[reorder]", "[recovery]\nmode = \"on\"\n[reorder]")])), @r#"
+    mpt0.toml:6:8: `mode` is "on"
+      help: write "auto" (lost packets are sent again toward peers that can tell of them) or "off"
     "#);
 }
 
@@ -122,7 +122,7 @@ fn an_auto_delay() {
 fn an_unknown_scheduler() {
     insta::assert_snapshot!(complaint(&edited(&[("name = \"mpt0\"", "name = \"mpt0\"\nscheduler = \"fair\"")])), @r#"
     mpt0.toml:3:13: there is no scheduler "fair"
-      help: write "weighted" (bytes by the paths' weights), "redundant" (every packet on every path), "backup" (all on the path with the greatest weight that is up), "flow" (each flow on one path) or "adaptive" (so far as "weighted")
+      help: write "weighted" (bytes by the paths' weights), "redundant" (every packet on every path), "backup" (all on the path with the greatest weight that is up), "flow" (each flow on one path) or "adaptive" (by what each path turns out to deliver)
     "#);
 }
 

@@ -129,6 +129,9 @@ pub struct TunnelStatus {
     /// Scheduler in use.
     #[serde(default)]
     pub scheduler: String,
+    /// The adaptive scheduler gets no reports from the peer, so that weights decide.
+    #[serde(default)]
+    pub unreported: bool,
     /// Packets that wait until a path can take them.
     #[serde(default)]
     pub queue_packets: u64,

@@ -16,6 +16,7 @@ impl Outbound {
     pub fn report(&self, status: &mut TunnelStatus) {
         (status.tx_packets, status.tx_bytes) = self.sent();
         self.drops().add_to(&mut status.drops);
+        status.unreported = self.is_unreported();
         let queue = &self.adapting.queue;
         status.queue_packets = queue.packets() as u64;
         status.queue_bytes = queue.bytes() as u64;
