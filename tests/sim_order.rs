@@ -29,6 +29,7 @@ fn stream(pair: &mut Pair, count: u64, len: usize, spacing: Duration) -> Vec<u64
 /// Every missing number ended in exactly one way.
 fn assert_accounted(reorder: &ReorderStatus) {
     let ended = reorder.gaps_filled
+        + reorder.gaps_recovered
         + reorder.gaps_inferred_lost
         + reorder.gaps_timed_out
         + reorder.gaps_overflowed;
@@ -156,6 +157,31 @@ fn links_that_duplicate_and_jitter_never_make_a_packet_arrive_twice() {
     // Only packets that were late may be out of order.
     let backwards = ids.windows(2).filter(|pair| pair[0] > pair[1]).count() as u64;
     assert!(backwards <= reorder.late, "{backwards} of {}", reorder.late);
+}
+
+#[test]
+fn a_path_that_jitters_is_learnt_and_hardly_anything_comes_late() {
+    for jitter_ms in [3, 10, 25] {
+        let mut paths = [PathSpec::symmetric(100, 20), PathSpec::symmetric(50, 40)];
+        for link in &mut paths[1].links {
+            link.order = Order::ByDelay;
+            link.delay = Delay::Normal {
+                mean_ns: 40 * MS,
+                sd_ns: jitter_ms * MS,
+            };
+        }
+        paths[0].links[0].loss = Loss::Independent { probability: 0.005 };
+        let mut config = PairConfig::new(paths);
+        config.reorder.window = 4096;
+        let mut pair = Pair::running(config, SECOND);
+        let ids = stream(&mut pair, 50_000, 1200, Duration::from_micros(100));
+        let reorder = pair.end(Side::B).reorder();
+        assert_accounted(&reorder);
+        assert_eq!(reorder.gaps_overflowed, 0);
+        let late = reorder.late as f64 / ids.len() as f64;
+        assert!(late < 0.001, "{jitter_ms} ms: {late}");
+        assert_eq!(reorder.gaps_timed_out, 0);
+    }
 }
 
 #[test]

@@ -233,6 +233,10 @@ pub struct ReorderStatus {
     pub gaps_open: u64,
     /// Missing sequence numbers that arrived in time.
     pub gaps_filled: u64,
+    /// Missing sequence numbers that every path that is up had delivered past, and that the peer
+    /// sent again in time.
+    #[serde(default)]
+    pub gaps_recovered: u64,
     /// Missing sequence numbers given up because every path that is up had delivered past them.
     pub gaps_inferred_lost: u64,
     /// Missing sequence numbers given up because `max_buffer_delay` had passed.
@@ -241,12 +245,15 @@ pub struct ReorderStatus {
     pub gaps_overflowed: u64,
     /// How long packets were held, of those that were.
     pub hold_us: HoldTimes,
+    /// How long it took from the inference of a loss until the packet came again.
+    #[serde(default)]
+    pub recovery_us: HoldTimes,
     /// Window that the delay difference and the rate seen now ask for; absent until known.
     #[serde(default)]
     pub window_needed: Option<u64>,
 }
 
-/// Percentiles of hold times.
+/// Percentiles of times.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct HoldTimes {
     /// Median.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::reorder::RoundTrip;
 use crate::time::Time;
 
 /// The least round-trip time is the least of the present and the former span of this length.
@@ -38,6 +39,14 @@ impl Rtt {
 
     pub(crate) fn smoothed(&self) -> Option<Duration> {
         self.smoothed
+    }
+
+    pub(crate) fn round_trip(&self) -> Option<RoundTrip> {
+        Some(RoundTrip {
+            minimum: self.minimum()?,
+            smoothed: self.smoothed?,
+            variation: self.variation,
+        })
     }
 
     pub(crate) fn minimum(&self) -> Option<Duration> {

@@ -191,6 +191,7 @@ impl Inbound {
             slot => {
                 *slot = Some(Path::new(config, now));
                 self.reporting.forget_path(path);
+                self.reorder.forget_path(path);
             }
         }
         self.settle(now);

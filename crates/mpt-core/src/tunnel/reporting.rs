@@ -44,6 +44,8 @@ const MAX_REPORTS_QUEUED: usize = 16;
 pub(super) struct Reporting {
     /// The peer's newest probe asked for reports.
     wanted: bool,
+    /// It sends lost packets again.
+    peer_resends: bool,
     /// The peer's index of each of our paths.
     peer_index: [Option<u8>; MAX_PATHS],
     arrived: [Arrived; MAX_PATHS],
@@ -127,6 +129,7 @@ impl Reporting {
         }
         self.peer_index = Default::default();
         self.wanted = false;
+        self.peer_resends = false;
         self.due = None;
         self.heard = None;
         self.queue.clear();
@@ -142,6 +145,7 @@ impl Reporting {
     pub(super) fn learn(&mut self, path: PathId, message: &Message) {
         self.peer_index[path.index()] = Some(message.path);
         self.wanted = message.reports_wanted;
+        self.peer_resends = message.resends;
         if !self.wanted {
             self.due = None;
         }
@@ -191,6 +195,10 @@ impl Reporting {
         } else {
             Occasion::Routine
         }
+    }
+
+    pub(super) fn peer_resends(&self) -> bool {
+        self.peer_resends
     }
 
     pub(super) fn due(&self) -> Option<Time> {
@@ -278,7 +286,7 @@ impl Inbound {
     /// When every path has passed a number since the last call, the peer is told without delay.
     #[inline]
     pub(super) fn note_losses(&mut self, now: Time) {
-        let lost = self.reorder.inferred();
+        let lost = self.reorder.found_lost();
         if std::mem::replace(&mut self.reporting.lost, lost) != lost {
             self.reporting.hurry(now);
             self.reporting.urgent = true;
