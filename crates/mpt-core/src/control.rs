@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::setting::Setting;
+
 /// The longest line that either side accepts, in bytes.
 pub const MAX_LINE_BYTES: usize = 256 * 1024;
 
@@ -46,10 +48,10 @@ pub enum Request {
     ReorderSet {
         /// New window in packets, 0 turns reordering off.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        window: Option<u32>,
+        window: Option<Setting<u32>>,
         /// New longest hold, in microseconds.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        max_buffer_delay_us: Option<u64>,
+        max_buffer_delay_us: Option<Setting<u64>>,
         /// What happens to late packets.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         late: Option<LatePolicy>,
@@ -248,6 +250,21 @@ pub struct ReorderStatus {
     /// How long it took from the inference of a loss until the packet came again.
     #[serde(default)]
     pub recovery_us: HoldTimes,
+    /// The window follows what is measured.
+    #[serde(default)]
+    pub window_auto: bool,
+    /// So does `max_buffer_delay_us`.
+    #[serde(default)]
+    pub max_buffer_delay_auto: bool,
+    /// Widest window that memory allows, in packets.
+    #[serde(default)]
+    pub window_limit: u64,
+    /// From the earliest to the latest that packets come over any path, jitter included.
+    #[serde(default)]
+    pub delay_difference_us: u64,
+    /// Most packets that came in a second of late.
+    #[serde(default)]
+    pub packets_per_s: u64,
     /// Window that the delay difference and the rate seen now ask for; absent until known.
     #[serde(default)]
     pub window_needed: Option<u64>,

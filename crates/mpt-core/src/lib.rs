@@ -11,7 +11,7 @@
 //! * back: what arrived, for the line out of the other end: [`report`]
 //!
 //! What both count on: [`ip`], [`seq`], [`time`], [`checksum`], [`drops`]. What
-//! `mpt-ctl` sees: [`control`]. How far a stream is from its order: [`metrics`].
+//! `mpt-ctl` sees: [`control`], [`setting`]. How far a stream is from its order: [`metrics`].
 #![forbid(unsafe_code)]
 
 pub mod buffer;
@@ -26,6 +26,7 @@ pub mod icmp;
 pub mod ip;
 pub mod metrics;
 pub mod path;
+mod peak;
 pub mod probe;
 pub mod reorder;
 pub mod report;
@@ -34,6 +35,7 @@ mod sample;
 pub mod scheduler;
 pub mod segment;
 pub mod seq;
+pub mod setting;
 pub mod time;
 pub mod train;
 mod transport;

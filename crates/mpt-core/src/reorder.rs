@@ -28,6 +28,8 @@
 //! *Cost.* O(1) a packet: releasing `n` packets was paid for by the `n` that came before, and what is
 //! missing between them is stepped over 64 numbers at a time.
 
+mod account;
+mod config;
 mod delivered;
 mod displacement;
 mod inference;
@@ -43,6 +45,9 @@ use crate::control::LatePolicy;
 use crate::path::{PathId, PathSet};
 use crate::seq::Seq;
 use crate::time::{Time, earliest};
+pub use account::ReorderCounters;
+use account::{Account, Cause};
+pub use config::ReorderConfig;
 use delivered::Delivered;
 pub use displacement::RoundTrip;
 use inference::Inference;
@@ -61,45 +66,6 @@ pub const MAX_DISTANCE: u32 = 65_536;
 /// in delay, and a path may lose some.
 const LEAST_BELIEVED: u32 = 1_024;
 
-/// How the window behaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ReorderConfig {
-    /// Sequence numbers that may be held, at most [`MAX_WINDOW`]; 0 turns reordering off.
-    pub window: u32,
-    /// Longest that a packet may be held.
-    pub max_buffer_delay: Duration,
-    /// What happens to late packets.
-    pub late: LatePolicy,
-}
-
-/// What has happened since the start. `in_order + reordered + late + duplicates` is every packet
-/// that was inserted and believed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ReorderCounters {
-    /// Packets with a number above all before them.
-    pub in_order: u64,
-    /// Packets with a number below one seen before, but in time (RFC 4737 §3.3's reordered).
-    pub reordered: u64,
-    /// Packets that came after their number was given up.
-    pub late: u64,
-    /// Packets that came again.
-    pub duplicates: u64,
-    /// Most packets held at once.
-    pub held_max: u32,
-    /// Numbers that were missing when a later one became known.
-    pub gaps_seen: u64,
-    /// Missing numbers that arrived in time.
-    pub gaps_filled: u64,
-    /// Missing numbers that every path had passed, and that came again in time.
-    pub gaps_recovered: u64,
-    /// Missing numbers that every path had passed.
-    pub gaps_inferred_lost: u64,
-    /// Missing numbers given up after `max_buffer_delay`.
-    pub gaps_timed_out: u64,
-    /// Missing numbers given up for want of room.
-    pub gaps_overflowed: u64,
-}
-
 /// What became of an inserted packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
@@ -114,13 +80,6 @@ pub enum Verdict {
     /// that has proof calls [`Reorder::believe`] or, for another numbering, [`Reorder::resync`],
     /// and inserts again.
     Unbelievable,
-}
-
-#[derive(Clone, Copy)]
-enum Cause {
-    InferredLost,
-    TimedOut,
-    Overflowed,
 }
 
 /// A reorder window over packets `T` (a small descriptor). What is released goes to `out`, in order.
@@ -138,21 +97,16 @@ pub struct Reorder<T> {
     arrivals: VecDeque<(Seq, Time)>,
     inference: Inference,
     delivered: Delivered,
-    counters: ReorderCounters,
-    hold_us: Histogram<u64>,
-    recovery_us: Histogram<u64>,
-    /// Numbers that were found to be lost, recovered or not.
-    found_lost: u64,
+    account: Account,
+    /// How far ahead of `next` the farthest packet was, since that was last asked.
+    widest: u32,
 }
 
 impl<T: Copy + Default> Reorder<T> {
     /// An empty window that expects `first`.
     #[must_use]
     pub fn new(config: ReorderConfig, first: Seq) -> Self {
-        let config = ReorderConfig {
-            window: config.window.min(MAX_WINDOW),
-            ..config
-        };
+        let config = config.bounded();
         Reorder {
             config,
             next: first,
@@ -162,10 +116,8 @@ impl<T: Copy + Default> Reorder<T> {
             arrivals: VecDeque::with_capacity(2 * config.window as usize),
             inference: Inference::new(first),
             delivered: Delivered::new(),
-            counters: ReorderCounters::default(),
-            hold_us: hold_time_histogram(),
-            recovery_us: hold_time_histogram(),
-            found_lost: 0,
+            account: Account::new(),
+            widest: 0,
         }
     }
 
@@ -180,7 +132,7 @@ impl<T: Copy + Default> Reorder<T> {
         out: &mut impl FnMut(T),
     ) -> Verdict {
         if seq == self.next && seq == self.high && self.inference.comes_in_order(now, path, seq) {
-            self.counters.in_order += 1;
+            self.account.counters.in_order += 1;
             self.delivered.set(seq);
             self.next = seq.next();
             self.high = self.next;
@@ -209,7 +161,7 @@ impl<T: Copy + Default> Reorder<T> {
             self.slots.contains(self.next, seq)
         };
         if came_before {
-            self.counters.duplicates += 1;
+            self.account.counters.duplicates += 1;
             self.infer_lost(now, out);
             return Verdict::Duplicate;
         }
@@ -221,14 +173,16 @@ impl<T: Copy + Default> Reorder<T> {
             return self.insert_late(seq, item, out);
         }
         if self.high.is_after(seq) {
-            self.counters.reordered += 1;
-            self.count_filled(now, seq, is_lost);
+            self.account.counters.reordered += 1;
+            let lost = is_lost.then(|| self.inference.lost_since(seq).map(|at| now.since(at)));
+            self.account.filled(lost);
         } else {
-            self.counters.in_order += 1;
+            self.account.counters.in_order += 1;
             self.raise_high(seq);
             self.high = seq.next();
         }
 
+        self.make_room(ahead.unsigned_abs());
         let room = self.config.window.max(1);
         if ahead.unsigned_abs() >= room {
             self.advance(
@@ -252,15 +206,20 @@ impl<T: Copy + Default> Reorder<T> {
         Verdict::Taken
     }
 
-    fn count_filled(&mut self, now: Time, seq: Seq, is_lost: bool) {
-        if !is_lost {
-            self.counters.gaps_filled += 1;
-            return;
+    /// Widens the window for a number so far ahead of the next, as far as it may.
+    fn make_room(&mut self, ahead: u32) {
+        self.widest = self.widest.max(ahead);
+        if let Some(window) = self.config.grown_for(ahead) {
+            self.resize(window);
         }
-        self.counters.gaps_recovered += 1;
-        if let Some(since) = self.inference.lost_since(seq) {
-            record(&mut self.recovery_us, now.since(since));
-        }
+    }
+
+    fn resize(&mut self, window: u32) {
+        self.config.window = window;
+        self.slots = self.slots.resized(self.next, window);
+        let wanted = 2 * window as usize;
+        self.arrivals
+            .reserve(wanted.saturating_sub(self.arrivals.len()));
     }
 
     /// Whether one packet with this number is enough to believe it.
@@ -276,11 +235,16 @@ impl<T: Copy + Default> Reorder<T> {
         } else {
             self.high
         };
-        seq.distance_from(known) < self.config.window.max(LEAST_BELIEVED) as i32
+        // A window that grows by what it is shown must not make more believable.
+        let believed = match self.config.grows_to {
+            Some(_) => LEAST_BELIEVED,
+            None => self.config.window.max(LEAST_BELIEVED),
+        };
+        seq.distance_from(known) < believed as i32
     }
 
     fn insert_late(&mut self, seq: Seq, item: T, out: &mut impl FnMut(T)) -> Verdict {
-        self.counters.late += 1;
+        self.account.counters.late += 1;
         self.delivered.set(seq);
         match self.config.late {
             LatePolicy::Deliver => {
@@ -319,6 +283,12 @@ impl<T: Copy + Default> Reorder<T> {
         if (0..MAX_DISTANCE as i32).contains(&seq.distance_from(self.next)) {
             self.announced = seq;
         }
+    }
+
+    /// The paths that may still deliver what is missing.
+    #[must_use]
+    pub fn waited_for(&self) -> PathSet {
+        self.inference.waited_for()
     }
 
     /// Which paths may still deliver what is missing. A path that is no longer among them stops
@@ -396,19 +366,23 @@ impl<T: Copy + Default> Reorder<T> {
 
     /// Changes the settings; what no longer fits is released.
     pub fn reconfigure(&mut self, now: Time, config: ReorderConfig, out: &mut impl FnMut(T)) {
-        let config = ReorderConfig {
-            window: config.window.min(MAX_WINDOW),
-            ..config
-        };
+        let config = config.bounded();
         let first_that_fits = self.high.plus(config.window.max(1).wrapping_neg());
         if self.slots.held() > 0 && first_that_fits.is_after(self.next) {
             self.advance(now, first_that_fits, Cause::Overflowed, out);
         }
         let next = self.next;
-        self.slots = self.slots.resized(next, config.window);
-        self.config = config;
         self.arrivals.retain(|&(seq, _)| !next.is_after(seq));
-        self.arrivals.reserve(2 * config.window as usize);
+        let window = self.config.window;
+        self.config = config;
+        if config.window != window {
+            self.resize(config.window);
+        }
+    }
+
+    /// How far ahead of the next number the farthest packet was since this was last asked.
+    pub fn take_widest(&mut self) -> u32 {
+        std::mem::take(&mut self.widest)
     }
 
     /// The settings in force.
@@ -434,7 +408,7 @@ impl<T: Copy + Default> Reorder<T> {
     #[must_use]
     #[inline]
     pub fn found_lost(&self) -> u64 {
-        self.found_lost
+        self.account.found_lost
     }
 
     /// How long a path's packets may overtake each other, as far as is known.
@@ -478,24 +452,24 @@ impl<T: Copy + Default> Reorder<T> {
     /// What has happened since the start.
     #[must_use]
     pub fn counters(&self) -> &ReorderCounters {
-        &self.counters
+        &self.account.counters
     }
 
     /// How long it took from the inference of a loss until the packet came again, in microseconds.
     #[must_use]
     pub fn recovery_us(&self) -> &Histogram<u64> {
-        &self.recovery_us
+        &self.account.recovery_us
     }
 
     /// How long held packets were held, in microseconds.
     #[must_use]
     pub fn hold_us(&self) -> &Histogram<u64> {
-        &self.hold_us
+        &self.account.hold_us
     }
 
     fn hold(&mut self, now: Time, seq: Seq, item: T) {
         self.slots.put(seq, item, now);
-        self.counters.held_max = self.counters.held_max.max(self.slots.held());
+        self.account.counters.held_max = self.account.counters.held_max.max(self.slots.held());
         // Drops what has left, so that the queue stays short.
         self.oldest_held();
         self.arrivals.push_back((seq, now));
@@ -505,7 +479,7 @@ impl<T: Copy + Default> Reorder<T> {
     fn release_run(&mut self, now: Time, out: &mut impl FnMut(T)) {
         while let Some((item, arrived)) = self.slots.take(self.next) {
             let held_for = now.since(arrived);
-            record(&mut self.hold_us, held_for);
+            self.account.held(held_for);
             self.delivered.set(self.next);
             self.next = self.next.next();
             out(item);
@@ -526,18 +500,14 @@ impl<T: Copy + Default> Reorder<T> {
             given_up += u64::from(missing);
             self.release_run(now, out);
         }
-        match cause {
-            Cause::InferredLost => self.counters.gaps_inferred_lost += given_up,
-            Cause::TimedOut => self.counters.gaps_timed_out += given_up,
-            Cause::Overflowed => self.counters.gaps_overflowed += given_up,
-        }
+        self.account.given_up(cause, given_up);
     }
 
     fn infer_lost(&mut self, now: Time, out: &mut impl FnMut(T)) {
         if let Some((before, frontier)) = self.inference.infer(now, self.next) {
             let lost = self.missing_between(before, frontier);
             if lost > 0 {
-                self.found_lost += u64::from(lost);
+                self.account.found_lost += u64::from(lost);
                 self.inference.found_lost(now);
             }
             if frontier.is_after(self.high) {
@@ -571,7 +541,7 @@ impl<T: Copy + Default> Reorder<T> {
     }
 
     fn raise_high(&mut self, seq: Seq) {
-        self.counters.gaps_seen += u64::from(seq.distance_from(self.high).unsigned_abs());
+        self.account.counters.gaps_seen += u64::from(seq.distance_from(self.high).unsigned_abs());
         self.high = seq;
     }
 
@@ -584,16 +554,6 @@ impl<T: Copy + Default> Reorder<T> {
         }
         None
     }
-}
-
-fn record(histogram: &mut Histogram<u64>, span: Duration) {
-    histogram.saturating_record(u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
-}
-
-/// Up to a minute, in microseconds, to two significant digits: a few KiB.
-fn hold_time_histogram() -> Histogram<u64> {
-    Histogram::new_with_max(60_000_000, 2)
-        .unwrap_or_else(|_| unreachable!("constant bounds that the library accepts"))
 }
 
 #[cfg(test)]

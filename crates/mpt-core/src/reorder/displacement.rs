@@ -16,13 +16,14 @@
 
 use std::time::Duration;
 
+use crate::peak::Peak;
 use crate::time::Time;
 
 /// Rounds without a mistake after which the window starts again.
 const CLEAN_ROUNDS: u32 = 16;
 /// After so long without a sign of it, overtaking is forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
-/// The longest delay is the longest of the present and the former span of this length.
+/// How far back the longest delay is remembered, at least.
 const LONGEST_SPAN: Duration = Duration::from_secs(4);
 /// What is taken for the round trip of a peer that answers no probes.
 const UNKNOWN_RTT: Duration = Duration::from_millis(40);
@@ -40,7 +41,7 @@ pub struct RoundTrip {
 
 impl RoundTrip {
     /// Hardly anything takes longer: what RFC 6298 §2 makes a retransmission timeout of.
-    fn longest(&self) -> Duration {
+    pub(crate) fn longest(&self) -> Duration {
         self.smoothed + self.variation * 4
     }
 }
@@ -51,10 +52,8 @@ pub(super) struct Displacement {
     rtt: RoundTrip,
     /// The window, in quarters of the least round trip.
     quarters: u32,
-    /// How long after the edge the latest packet came, in the present span and the former.
-    longest: Duration,
-    longest_before: Duration,
-    span_began: Time,
+    /// How long after the edge the latest packet came.
+    longest: Peak<Duration>,
     last_sign: Time,
     round_began: Time,
     /// Something came in this round that had been given up.
@@ -73,9 +72,7 @@ impl Default for Displacement {
                 variation: Duration::ZERO,
             },
             quarters: 0,
-            longest: Duration::ZERO,
-            longest_before: Duration::ZERO,
-            span_began: Time::ZERO,
+            longest: Peak::over(LONGEST_SPAN),
             last_sign: Time::ZERO,
             round_began: Time::ZERO,
             mistaken: false,
@@ -92,7 +89,7 @@ impl Displacement {
 
     /// How long inference waits on this path.
     pub(super) fn window(&self) -> Duration {
-        let longest = self.longest.max(self.longest_before);
+        let longest = self.longest.get();
         let guessed = (self.rtt.minimum * self.quarters / 4).min(self.rtt.smoothed);
         guessed.max((longest + longest / 8).min(self.rtt.longest()))
     }
@@ -106,8 +103,7 @@ impl Displacement {
     /// `given_up` before it came.
     pub(super) fn overtaken(&mut self, now: Time, ago: Option<Duration>, given_up: bool) {
         self.last_sign = now;
-        self.end_span(now);
-        self.longest = self.longest.max(ago.unwrap_or_default());
+        self.longest.note(now, ago.unwrap_or_default());
         self.end_round(now);
         if self.quarters == 0 {
             self.quarters = 1;
@@ -145,20 +141,8 @@ impl Displacement {
         if now.since(self.last_sign) >= FORGOTTEN_AFTER {
             self.quarters = 0;
         }
-        self.end_span(now);
+        self.longest.pass(now);
         self.begin_round(now);
-    }
-
-    fn end_span(&mut self, now: Time) {
-        let since = now.since(self.span_began);
-        if since >= LONGEST_SPAN {
-            self.longest_before = match since < LONGEST_SPAN * 2 {
-                true => self.longest,
-                false => Duration::ZERO,
-            };
-            self.longest = Duration::ZERO;
-            self.span_began = now;
-        }
     }
 
     fn begin_round(&mut self, now: Time) {

@@ -128,6 +128,10 @@ impl Inference {
         self.tracks[path.index()].passage.reach(now, edge);
     }
 
+    pub(super) fn waited_for(&self) -> PathSet {
+        self.waited_for
+    }
+
     /// Which paths are waited for. One that joins has passed nothing from `next` on.
     pub(super) fn wait_for(&mut self, paths: PathSet, next: Seq) {
         for path in paths.iter().filter(|&path| !self.waited_for.contains(path)) {

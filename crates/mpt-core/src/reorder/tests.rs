@@ -7,6 +7,7 @@ const MS: u64 = 1_000_000;
 fn config(window: u32) -> ReorderConfig {
     ReorderConfig {
         window,
+        grows_to: None,
         max_buffer_delay: Duration::from_millis(300),
         late: LatePolicy::Deliver,
     }
@@ -255,6 +256,41 @@ fn after_a_resync_old_numbers_are_duplicates() {
     assert_eq!(bench.insert_on(0, 0, 5), Verdict::Duplicate);
     bench.insert(0, [8, 7]);
     assert_eq!(bench.out, [1_000_000, 1_000_003, 7, 8]);
+}
+
+#[test]
+fn a_window_that_may_grow_does_so_before_it_overflows() {
+    let mut bench = Bench::new(4, 0);
+    bench.reconfigure(ReorderConfig {
+        grows_to: Some(16),
+        ..config(4)
+    });
+    bench.insert(0, [1, 2, 3, 4]);
+    assert_eq!(bench.reorder.config().window, 8);
+    bench.insert(0, [15]);
+    assert_eq!(bench.reorder.config().window, 16);
+    assert_eq!((bench.reorder.held(), bench.out.len()), (5, 0));
+    bench.insert(0, [16]);
+    assert_eq!(bench.out, [1, 2, 3, 4]);
+    assert_eq!(bench.counters().gaps_overflowed, 1);
+    assert_eq!(bench.reorder.take_widest(), 16);
+    assert_eq!(bench.reorder.take_widest(), 0);
+}
+
+#[test]
+fn a_window_that_grew_believes_no_more_than_before() {
+    let mut bench = Bench::new(4, 0);
+    bench.reconfigure(ReorderConfig {
+        grows_to: Some(MAX_WINDOW),
+        ..config(4)
+    });
+    bench.insert(0, [1, 1000, 2000]);
+    assert_eq!(
+        bench.insert_on(0, 0, 2001 + LEAST_BELIEVED),
+        Verdict::Unbelievable
+    );
+    bench.insert(0, [2000 + LEAST_BELIEVED]);
+    assert_eq!(bench.reorder.config().window, 4096);
 }
 
 #[test]

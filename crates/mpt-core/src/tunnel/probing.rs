@@ -275,12 +275,13 @@ impl Inbound {
             .store(u32::from(usable.bits()), Ordering::Relaxed);
         let out = &mut |packet| self.ready.push_back(packet);
         self.reorder.wait_for(now, waited_for, out);
+        self.size_window(now);
         self.note_losses(now);
     }
 
     /// How quickly the peer's resends can be here, if it sends any: a report and a packet, each over
     /// the path that answers first. What is sent again may be lost again, once.
-    fn recovery(&self) -> Option<Recovery> {
+    pub(super) fn recovery(&self) -> Option<Recovery> {
         if self.peer.session().is_none() || !self.reporting.peer_resends() {
             return None;
         }

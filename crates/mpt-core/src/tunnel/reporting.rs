@@ -62,6 +62,8 @@ pub(super) struct Reporting {
     urgent: bool,
     /// Numbers that every path had passed, of which the last report told or the next one will.
     lost: u64,
+    /// Of them, those that were given up, as far as a report told or will tell.
+    given_up: u64,
     budget: Budget,
     /// Number of the peer's newest report.
     heard: Option<u32>,
@@ -290,6 +292,11 @@ impl Inbound {
         if std::mem::replace(&mut self.reporting.lost, lost) != lost {
             self.reporting.hurry(now);
             self.reporting.urgent = true;
+        }
+        let given_up = self.reorder.counters().gaps_inferred_lost;
+        if std::mem::replace(&mut self.reporting.given_up, given_up) != given_up {
+            // Nobody needs to send them again any more.
+            self.reporting.hurry(now + REPORT_INTERVAL);
         }
     }
 

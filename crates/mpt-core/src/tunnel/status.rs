@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 use super::{Inbound, Outbound};
 use crate::control::{HoldTimes, PathStatus, ReorderStatus, TunnelStatus};
 use crate::path::PathId;
+use crate::setting::Setting;
 
 /// Delay differences below this are noise, in nanoseconds.
 const NOISE_NS: u64 = 500_000;
@@ -77,6 +78,11 @@ impl Inbound {
             gaps_overflowed: counters.gaps_overflowed,
             hold_us: times(self.reorder.hold_us()),
             recovery_us: times(self.reorder.recovery_us()),
+            window_auto: config.grows_to.is_some(),
+            max_buffer_delay_auto: self.sizing.settings.max_buffer_delay == Setting::Auto,
+            window_limit: u64::from(self.widest_window()),
+            delay_difference_us: micros(self.sizing.difference),
+            packets_per_s: self.sizing.packets_per_s(),
             window_needed: self.window_needed(),
         }
     }

@@ -9,8 +9,9 @@ use std::fmt;
 use std::net::IpAddr;
 
 use mpt_core::scheduler::Policy;
+use mpt_core::tunnel::ReorderSettings;
 
-use super::{Config, Path, Reorder};
+use super::{Config, Path};
 
 /// What changes from one configuration to the next; empty when nothing does.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -28,7 +29,7 @@ pub(crate) struct Changes {
     /// New scheduler.
     pub(crate) scheduler: Option<Policy>,
     /// New settings of the reorder window.
-    pub(crate) reorder: Option<Reorder>,
+    pub(crate) reorder: Option<ReorderSettings>,
     /// Paths that are new, in the order of the file.
     pub(crate) paths_added: Vec<Path>,
     /// Names of paths that are gone.

@@ -20,7 +20,7 @@ enum Op {
     WaitFor(u16),
     /// Let so many milliseconds pass, with every timeout at its time.
     Pass(u16),
-    Reconfigure(u32, u16, bool),
+    Reconfigure(u32, Option<u32>, u16, bool),
     /// Expect a number so far from the next expected one.
     Resync(i64),
     Believe(i64),
@@ -29,6 +29,10 @@ enum Op {
     Rtt(usize, u8, u8),
     /// The peer sends again what is lost: within so many milliseconds, and not earlier than.
     Recovery(Option<(u16, u8)>),
+}
+
+fn window() -> impl Strategy<Value = u32> {
+    prop_oneof![Just(0), Just(1), 2..100u32, Just(1024u32), Just(2000u32)]
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -46,8 +50,8 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0..1u16 << PATHS).prop_map(Op::WaitFor),
         3 => (0..500u16).prop_map(Op::Pass),
         3 => (0..20u16).prop_map(Op::Pass),
-        1 => (prop_oneof![Just(0), Just(1), 2..100u32, Just(1024u32), Just(2000u32)], 1..400u16, any::<bool>())
-            .prop_map(|(window, ms, drop)| Op::Reconfigure(window, ms, drop)),
+        1 => (window(), proptest::option::of(window()), 1..400u16, any::<bool>())
+            .prop_map(|(window, grows_to, ms, drop)| Op::Reconfigure(window, grows_to, ms, drop)),
         1 => near.clone().prop_map(Op::Resync),
         1 => near.prop_map(Op::Believe),
         1 => Just(Op::ClosePast),
@@ -175,7 +179,10 @@ impl Model {
 
     fn insert(&mut self, now: Time, path: usize, n: i64) -> Verdict {
         let known = self.announced.max(self.high);
-        let believed = i64::from(self.config.window.max(LEAST_BELIEVED));
+        let believed = match self.config.grows_to {
+            Some(_) => i64::from(LEAST_BELIEVED),
+            None => i64::from(self.config.window.max(LEAST_BELIEVED)),
+        };
         if n <= self.next - i64::from(MAX_DISTANCE) || n >= known + believed {
             return Verdict::Unbelievable;
         }
@@ -213,6 +220,13 @@ impl Model {
             self.counters.in_order += 1;
             self.counters.gaps_seen += (n - self.high) as u64;
             self.high = n + 1;
+        }
+        if let Some(widest) = self.config.grows_to
+            && n - self.next >= i64::from(self.config.window)
+            && widest > self.config.window
+        {
+            let needed = (n - self.next + 1) as u32;
+            self.config.window = needed.next_power_of_two().min(widest);
         }
         self.counters.gaps_overflowed += self.advance(now, n + 1 - self.room());
         self.held.insert(n, now);
@@ -428,7 +442,7 @@ impl Both {
                 self.reorder.wait_for(now, set, sink);
             }
             Op::Pass(ms) => self.pass(sink, Duration::from_millis(u64::from(ms))),
-            Op::Reconfigure(window, ms, drop) => {
+            Op::Reconfigure(window, grows_to, ms, drop) => {
                 let late = if drop {
                     LatePolicy::Drop
                 } else {
@@ -437,6 +451,7 @@ impl Both {
                 let max_buffer_delay = Duration::from_millis(u64::from(ms));
                 let config = ReorderConfig {
                     window,
+                    grows_to,
                     max_buffer_delay,
                     late,
                 };
