@@ -7,11 +7,14 @@
 //! Numbers carry their unit in the field's name: `_us` microseconds, `_s` seconds, `_bps` bits a
 //! second, `_bytes` bytes; `loss` is a fraction from 0 to 1. Fields may be added, never removed.
 
+pub mod order;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::setting::Setting;
+use order::OrderStatus;
 
 /// The longest line that either side accepts, in bytes.
 pub const MAX_LINE_BYTES: usize = 256 * 1024;
@@ -127,6 +130,18 @@ pub struct TunnelStatus {
     /// Scheduler in use.
     #[serde(default)]
     pub scheduler: String,
+    /// Packets that wait until a path can take them.
+    #[serde(default)]
+    pub queue_packets: u64,
+    /// Their bytes.
+    #[serde(default)]
+    pub queue_bytes: u64,
+    /// Packets marked "congestion experienced" since start because they had waited too long.
+    #[serde(default)]
+    pub queue_marked: u64,
+    /// What was sent again.
+    #[serde(default)]
+    pub recovery: RecoveryStatus,
     /// TUN back end in use and why: "plain" or "offload (…)".
     #[serde(default)]
     pub offload: String,
@@ -174,6 +189,21 @@ pub struct PathStatus {
     /// Bits a second received here, mean of the last seconds.
     #[serde(default)]
     pub rx_bps: u64,
+    /// How the adaptive scheduler treats it.
+    #[serde(default)]
+    pub tx_phase: PathPhase,
+    /// What the adaptive scheduler gives it at most, in bits a second; absent while that is unlimited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tx_limit_bps: Option<u64>,
+    /// What it delivered of late, by the peer's reports.
+    #[serde(default)]
+    pub tx_delivered_bps: u64,
+    /// Queue on the way, as delay.
+    #[serde(default)]
+    pub tx_queue_us: u64,
+    /// Share of packets that it loses at any rate, 0 to 1.
+    #[serde(default)]
+    pub tx_usual_loss: f64,
     /// Largest inner packet that fits this path, in bytes.
     #[serde(default)]
     pub mtu: u32,
@@ -186,6 +216,38 @@ pub struct PathStatus {
     /// Receive buffer asked for, in bytes.
     #[serde(default)]
     pub receive_buffer_wanted_bytes: u64,
+}
+
+/// Recovery at the sender, in packets since start.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct RecoveryStatus {
+    /// Found lost by the peer's reports; one that is lost again counts again.
+    pub lost: u64,
+    /// Sent again.
+    pub resent: u64,
+    /// Inner bytes of these.
+    pub resent_bytes: u64,
+    /// Of these, needless: the original arrived as well.
+    pub spurious: u64,
+    /// Sent again since no report came, to learn about the end of a burst.
+    pub probes: u64,
+    /// Memory that sent packets are kept in.
+    pub memory_bytes: u64,
+}
+
+/// How the adaptive scheduler treats a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PathPhase {
+    /// It takes whatever there is: its limit was not found yet, or another scheduler is in force.
+    #[default]
+    Open,
+    /// It is paced at what it delivers.
+    Limited,
+    /// It is paced below what it delivers for a moment, to measure its delay without a queue.
+    Draining,
+    /// Others fill its queue: it takes whatever there is, and the inner flows compete.
+    Competing,
 }
 
 /// What a path is doing.
@@ -268,6 +330,9 @@ pub struct ReorderStatus {
     /// Window that the delay difference and the rate seen now ask for; absent until known.
     #[serde(default)]
     pub window_needed: Option<u64>,
+    /// Order as it was measured; in the reply to [`Request::Reorder`] alone, for its length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<Box<OrderStatus>>,
 }
 
 /// Percentiles of times.

@@ -1,4 +1,4 @@
-//! The command line: what may be asked, and how it becomes a [`Request`].
+//! The command line: what may be asked, and how it becomes a [`Request`] or a measurement.
 //!
 //! Settings are given as `key=value` words. A word that cannot be understood ends the program
 //! before anything is sent, with a text that lists what would have been understood: a setting is
@@ -12,6 +12,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use mpt_core::control::{LatePolicy, Request};
 use mpt_core::setting::Setting;
+
+use crate::measure::{self, MeasureCommand};
 
 /// Seconds between refreshes where `--watch` names none.
 const DEFAULT_WATCH: &str = "2";
@@ -31,6 +33,7 @@ Exit codes:
   2  the command line is wrong, or several tunnels run and none was chosen
   3  the daemon cannot be reached: not running, no permission, no answer
   4  the daemon's answer cannot be understood
+  `measure` asks no daemon: 0 something was measured, 1 nothing was; the text says why
 
 Examples:
   mpt-ctl status                  how the tunnel does, and what is wrong with it
@@ -40,6 +43,7 @@ Examples:
   mpt-ctl path set lte weight=40  a share of 40 beside the other paths' weights
   mpt-ctl reorder set window=2048 max_buffer_delay=300ms
   mpt-ctl save                    keep the running settings; comments stay
+  mpt-ctl measure receive         how far a path is from order (`measure --help`)
 
 Colours appear on a terminal only, and not where NO_COLOR is set.";
 
@@ -101,6 +105,18 @@ enum Command {
     Reload,
     /// Write the running settings into the configuration file; comments stay
     Save,
+    /// Measure the order of packets over any path, or in a capture file; needs no daemon
+    #[command(subcommand, after_help = measure::AFTER_HELP)]
+    Measure(MeasureCommand),
+}
+
+/// What the command line wants done.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// Ask a daemon.
+    Ask(Request),
+    /// Measure.
+    Measure(MeasureCommand),
 }
 
 #[derive(Debug, Subcommand)]
@@ -140,26 +156,31 @@ enum ReorderCommand {
 
 impl Cli {
     /// Parses the program's arguments, or ends it with a text and exit code 2 (0 for `--help`).
-    pub(crate) fn from_arguments() -> (Self, Request) {
+    pub(crate) fn from_arguments() -> (Self, Task) {
         Self::parse_words(std::env::args_os()).unwrap_or_else(|error| error.exit())
     }
 
-    fn parse_words(
-        words: impl IntoIterator<Item = OsString>,
-    ) -> Result<(Self, Request), clap::Error> {
+    fn parse_words(words: impl IntoIterator<Item = OsString>) -> Result<(Self, Task), clap::Error> {
         let cli = Self::try_parse_from(bind_watch(words))?;
         let wrong = |text| Self::command().error(ErrorKind::ValueValidation, text);
-        let request = cli.command.request().map_err(wrong)?;
-        if cli.watch.is_some() && !is_view(&request) {
+        let task = cli.command.task().map_err(wrong)?;
+        let measures = matches!(&task, Task::Measure(_));
+        if measures && (cli.socket.is_some() || cli.tunnel.is_some()) {
+            return Err(wrong(
+                "measure asks no daemon: no --socket, no --tunnel".into(),
+            ));
+        }
+        let views = matches!(&task, Task::Ask(request) if is_view(request));
+        if cli.watch.is_some() && !views {
             return Err(wrong("--watch goes with status, paths and reorder".into()));
         }
-        Ok((cli, request))
+        Ok((cli, task))
     }
 }
 
 impl Command {
-    fn request(&self) -> Result<Request, String> {
-        Ok(match self {
+    fn task(&self) -> Result<Task, String> {
+        Ok(Task::Ask(match self {
             Self::Status => Request::Status,
             Self::Paths => Request::Paths,
             Self::Reorder { change: None } => Request::Reorder,
@@ -207,7 +228,11 @@ impl Command {
             }
             Self::Reload => Request::Reload,
             Self::Save => Request::Save,
-        })
+            Self::Measure(measure) => {
+                measure.check()?;
+                return Ok(Task::Measure(measure.clone()));
+            }
+        }))
     }
 }
 
@@ -322,7 +347,7 @@ fn late_policy(value: &str) -> Result<LatePolicy, String> {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<(Cli, Request), String> {
+    fn parse(line: &str) -> Result<(Cli, Task), String> {
         let words = std::iter::once("mpt-ctl")
             .chain(line.split_whitespace())
             .map(OsString::from);
@@ -330,7 +355,10 @@ mod tests {
     }
 
     fn request(line: &str) -> Request {
-        parse(line).unwrap().1
+        match parse(line).unwrap().1 {
+            Task::Ask(request) => request,
+            Task::Measure(measure) => panic!("{measure:?}"),
+        }
     }
 
     /// The first line of the error, which is the one that says what is wrong.
@@ -428,6 +456,13 @@ mod tests {
                 "path up lte --watch",
                 "status --watch 0",
                 "status --tunnel ../x",
+                "measure send 10.0.0.1 --size 80",
+                "measure send 10.0.0.1 --from ::1",
+                "measure send 10.0.0.1 --plot x.svg",
+                "measure send 10.0.0.1 --rate 0",
+                "measure send 10.0.0.1:x",
+                "measure receive --idle 5",
+                "measure receive --tunnel mpt0",
             ]
             .map(|line| format!("{line}\n    {}", error(line)))
             .join("\n"),
@@ -456,6 +491,20 @@ mod tests {
                 error: invalid value '0' for '--watch [<SECONDS>]': give a number of seconds from 0.1 to 86400
             status --tunnel ../x
                 error: invalid value '../x' for '--tunnel <NAME>': a tunnel's name is that of its interface, such as mpt0
+            measure send 10.0.0.1 --size 80
+                error: --size 80: a frame is at least 82 bytes here, for the headers and what is measured
+            measure send 10.0.0.1 --from ::1
+                error: --from ::1 and 10.0.0.1 are of different families
+            measure send 10.0.0.1 --plot x.svg
+                error: the following required arguments were not provided:
+            measure send 10.0.0.1 --rate 0
+                error: invalid value '0' for '--rate <PPS>': 0 is not in 1..=10000000
+            measure send 10.0.0.1:x
+                error: invalid value '10.0.0.1:x' for '<HOST[:PORT]>': invalid port value; give an address or name, with a port such as 192.0.2.1:5236 or [2001:db8::1]:5236
+            measure receive --idle 5
+                error: invalid value '5' for '--idle <TIME>': give a time with its unit, such as 10s, at most 1day
+            measure receive --tunnel mpt0
+                error: measure asks no daemon: no --socket, no --tunnel
             "#
         );
     }

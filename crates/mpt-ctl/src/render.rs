@@ -4,6 +4,8 @@
 //! only to be zero is left out. Scripts have `--json`, so that this text may change with what
 //! people need.
 
+mod density;
+mod order;
 mod paths;
 mod reorder;
 mod status;
@@ -135,6 +137,7 @@ mod tests {
                 config: "/etc/mpt/mpt0.toml".into(),
                 scheduler: "weighted".into(),
                 offload: "plain".into(),
+                ..TunnelStatus::default()
             },
             paths: vec![path, satellite],
             reorder: ReorderStatus {

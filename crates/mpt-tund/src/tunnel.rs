@@ -10,10 +10,9 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context as _, bail};
-use mpt_core::control::{PathStatus, Status, TunnelStatus};
+use mpt_core::control::{PathStatus, ReorderStatus, Status, TunnelStatus};
 use mpt_core::drops::Drop;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
-use mpt_core::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{ReorderSettings, TunnelConfig, tunnel};
 use tokio::runtime;
@@ -93,8 +92,8 @@ impl Tunnel {
             key: config.tunnel.key,
             mtu: config.mtu(),
             reorder: config.reorder,
-            policy: in_force(config.tunnel.scheduler),
-            recovery: false,
+            policy: config.tunnel.scheduler,
+            recovery: config.recovery != config::Recovery::Off,
             accepts: tun.accepts(),
             receives_trains,
         });
@@ -163,6 +162,17 @@ impl Tunnel {
         Ok(status)
     }
 
+    /// The reorder window, and how packets were ordered before it and behind it.
+    pub(crate) async fn reorder(&self) -> anyhow::Result<ReorderStatus> {
+        let mut reorder = self.report().await?.reorder;
+        let (reply, answer) = oneshot::channel();
+        self.downlink
+            .send(downlink::Command::ReportOrder(reply))
+            .await?;
+        reorder.order = Some(answer.await?);
+        Ok(reorder)
+    }
+
     /// What the two threads know.
     async fn report(&self) -> anyhow::Result<Status> {
         let paths = self
@@ -190,10 +200,11 @@ impl Tunnel {
         let report = *answer.await?;
         let (reply, answer) = oneshot::channel();
         self.uplink
-            .send(uplink::Command::Report(Box::new(report.tunnel), reply))
+            .send(uplink::Command::Report(Box::new(report), reply))
             .await?;
+        let report = *answer.await?;
         Ok(Status {
-            tunnel: *answer.await?,
+            tunnel: report.tunnel,
             paths: report.paths.into_iter().map(|(_, path)| path).collect(),
             reorder: report.reorder,
         })
@@ -261,8 +272,21 @@ impl Tunnel {
                 .await?;
         }
         if let Some(scheduler) = changes.scheduler {
-            let command = uplink::Command::SetPolicy(in_force(scheduler));
+            let command = uplink::Command::SetPolicy(scheduler);
             self.uplink.send(command).await?;
+        }
+        if let Some(recovery) = changes.recovery {
+            let command = uplink::Command::SetRecovery(recovery != config::Recovery::Off);
+            self.uplink.send(command).await?;
+        }
+        if changes.scheduler.is_some() || changes.recovery.is_some() {
+            let recovery = new.recovery != config::Recovery::Off;
+            self.downlink
+                .send(downlink::Command::SetSending(
+                    new.tunnel.scheduler,
+                    recovery,
+                ))
+                .await?;
         }
         if let Some(reorder) = changes.reorder {
             self.set_reorder(reorder).await?;
@@ -415,14 +439,6 @@ fn open_socket(path: &config::Path, offload: Offload) -> anyhow::Result<PathSock
         );
     }
     Ok(socket)
-}
-
-/// What a configured policy amounts to: nothing adapts yet.
-fn in_force(configured: Policy) -> Policy {
-    match configured {
-        Policy::Adaptive => Policy::Weighted,
-        policy @ (Policy::Weighted | Policy::Redundant | Policy::Backup | Policy::Flow) => policy,
-    }
 }
 
 /// Random and not 0.

@@ -20,6 +20,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use crate::control::PathState;
+use crate::order::PathOrder;
 use crate::probe::{Echo, Message};
 use crate::time::{Time, earliest};
 use estimate::{Loss, Rate, Rtt, SmoothedDelay};
@@ -88,6 +89,11 @@ impl PathSet {
     /// Adds a path.
     pub const fn insert(&mut self, path: PathId) {
         self.0 |= 1 << path.0;
+    }
+
+    /// Takes a path out.
+    pub const fn remove(&mut self, path: PathId) {
+        self.0 &= !(1 << path.0);
     }
 
     /// Whether the path is in the set.
@@ -197,10 +203,13 @@ pub(crate) struct Path {
     pub(crate) loss: Loss,
     pub(crate) loss_at_peer_ppm: u32,
     pub(crate) one_way: SmoothedDelay,
+    /// One-way delay of our own newest probe that was answered, with the clocks' offset, ns.
+    pub(crate) forward: Option<i64>,
     pub(crate) rx_packets: u64,
     pub(crate) rx_bytes: u64,
     pub(crate) tx_rate: Rate,
     pub(crate) rx_rate: Rate,
+    pub(crate) order: Box<PathOrder>,
 }
 
 impl Path {
@@ -226,10 +235,12 @@ impl Path {
             loss: Loss::default(),
             loss_at_peer_ppm: 0,
             one_way: SmoothedDelay::default(),
+            forward: None,
             rx_packets: 0,
             rx_bytes: 0,
             tx_rate: Rate::default(),
             rx_rate: Rate::default(),
+            order: Box::new(PathOrder::new()),
         }
     }
 
@@ -362,6 +373,7 @@ impl Path {
 
     /// A message of the peer's session arrived: it will be echoed.
     pub(crate) fn hear(&mut self, now: Time, message: &Message) {
+        self.order.hear(now, message.number, message.sent);
         self.newest = Some(Echo {
             number: message.number,
             session: message.session,
@@ -378,6 +390,8 @@ impl Path {
             if let Some(rtt) = now.since(echo_sent).checked_sub(peer_held) {
                 self.rtt.sample(now, rtt);
             }
+            let received = echo.received.as_nanos();
+            self.forward = Some(received.wrapping_sub(echo_sent.as_nanos()) as i64);
         }
         let unreachable = self.unreachable.take();
         if unreachable.is_some_and(|(at, _)| now.since(at) < FALSE_ALARM_WITHIN) {
@@ -396,9 +410,11 @@ impl Path {
 
     /// Forgets what belonged to the peer's former session.
     pub(crate) fn forget_peer(&mut self) {
+        self.order.forget_peer();
         self.newest = None;
         self.loss = Loss::default();
         self.one_way = SmoothedDelay::default();
+        self.forward = None;
         self.out_of_service_at_peer = false;
     }
 }

@@ -57,6 +57,9 @@ impl Inbound {
         let doubtful = echo_sent.is_none() && known.is_news(now, message);
         if let Some(echo_sent) = echo_sent {
             known.learn(now, message, echo_sent);
+            if let (Some(rtt), Some(forward)) = (known.rtt.smoothed(), known.forward) {
+                self.shared.tell_probed(path, rtt, forward);
+            }
             self.reporting.learn(path, message);
             if let Some(rtt) = known.rtt.round_trip() {
                 self.reorder.set_rtt(now, path, rtt);
@@ -109,6 +112,7 @@ impl Inbound {
         let is_elsewhere = ahead >= MAX_DISTANCE as i32 || ahead < -MAX_OVERTAKING;
         if restarted || is_elsewhere || first_heard && !began_lately {
             self.reorder.resync(now, next_seq, out);
+            self.order.begin_numbering();
         } else if !began_lately {
             // It is we who began anew: what is old went to our former self.
             self.reorder.close_past();
@@ -121,6 +125,7 @@ impl Inbound {
             && self.peer.consider_watermark(watermark) == Jump::Believed
         {
             self.reorder.resync(now, watermark, out);
+            self.order.begin_numbering();
         }
         self.note_losses(now);
     }
@@ -153,14 +158,15 @@ impl Inbound {
                 .is_some_and(|path| path.next_probe <= now);
             if due {
                 self.send_probe(now, path, true);
-                self.sample_rates(now, path);
             }
         }
         self.expire_path_mtu(now);
+        self.end_order_interval(now);
     }
 
     /// Sends the peer a probe or the answer to one, and sets when the next probe is due.
     fn send_probe(&mut self, now: Time, id: PathId, reply_wanted: bool) {
+        self.sample_rates(now, id);
         let leads = self.peer.session().is_none_or(|peer| self.session > peer);
         let jitter = self.next_jitter();
         let Some(path) = &mut self.paths[id.index()] else {
@@ -269,6 +275,7 @@ impl Inbound {
         let recovery = self.recovery();
         self.reorder.set_recovery(now, recovery);
         self.next_settle = next;
+        self.shared.peer_known.store(peer_probes, Ordering::Relaxed);
         self.unsettled = false;
         self.shared
             .usable
@@ -301,6 +308,7 @@ impl Inbound {
         })
     }
 
+    /// With every probe and every answer: the end that only answers has no other occasion.
     fn sample_rates(&mut self, now: Time, id: PathId) {
         let (_, tx_bytes) = self.shared.sent(id);
         if let Some(path) = &mut self.paths[id.index()] {

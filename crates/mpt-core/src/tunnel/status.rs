@@ -5,7 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use super::{Inbound, Outbound};
-use crate::control::{HoldTimes, PathStatus, ReorderStatus, TunnelStatus};
+use crate::control::{HoldTimes, PathStatus, RecoveryStatus, ReorderStatus, TunnelStatus};
 use crate::path::PathId;
 use crate::setting::Setting;
 
@@ -19,6 +19,24 @@ impl Outbound {
     pub fn report(&self, status: &mut TunnelStatus) {
         (status.tx_packets, status.tx_bytes) = self.sent();
         self.drops().add_to(&mut status.drops);
+        let queue = &self.adapting.queue;
+        status.queue_packets = queue.packets() as u64;
+        status.queue_bytes = queue.bytes() as u64;
+        status.queue_marked = queue.losses().marked;
+        let recovery = self.adapting.recovery.counters();
+        status.recovery = RecoveryStatus {
+            lost: recovery.lost,
+            resent: recovery.resent,
+            resent_bytes: recovery.resent_bytes,
+            spurious: recovery.spurious,
+            probes: recovery.probes,
+            memory_bytes: self.adapting.recovery.memory() as u64,
+        };
+    }
+
+    /// Fills in what this half knows of a path.
+    pub fn report_path(&self, id: PathId, status: &mut PathStatus) {
+        self.adapting.paths.pace(id).report(status);
     }
 }
 
@@ -84,6 +102,7 @@ impl Inbound {
             delay_difference_us: micros(self.sizing.difference),
             packets_per_s: self.sizing.packets_per_s(),
             window_needed: self.window_needed(),
+            order: None,
         }
     }
 
