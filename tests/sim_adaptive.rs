@@ -4,8 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use mpt_core::control::{LatePolicy, PathPhase};
-use mpt_core::reorder::ReorderConfig;
+use mpt_core::control::PathPhase;
 use mpt_core::scheduler::Policy;
 use mpt_sim::link::QueueLimit;
 use mpt_sim::packet::{Inner, id_of};
@@ -20,16 +19,11 @@ const MS: Duration = Duration::from_millis(1);
 const PAYLOAD: f64 = 1372.0 / 1436.0;
 
 fn pair(paths: impl Into<Vec<PathSpec>>, seed: u64) -> Pair {
-    let mut config = PairConfig {
+    let config = PairConfig {
         policy: Policy::Adaptive,
         recovery: true,
         seed,
         ..PairConfig::new(paths)
-    };
-    config.reorder = ReorderConfig {
-        window: 8192,
-        max_buffer_delay: SECOND,
-        late: LatePolicy::Deliver,
     };
     Pair::running(config, SECOND)
 }

@@ -20,6 +20,7 @@ mod outbound;
 mod probing;
 mod reporting;
 mod session;
+mod sizing;
 mod status;
 
 use std::net::SocketAddr;
@@ -29,10 +30,10 @@ use std::time::Duration;
 
 pub use inbound::{Datagram, Event, Inbound};
 pub use outbound::Outbound;
+pub use sizing::ReorderSettings;
 
 use crate::coalesce::Accepts;
 use crate::path::{MAX_PATHS, PathId, PathSet};
-use crate::reorder::ReorderConfig;
 use crate::scheduler::Policy;
 use crate::seq::Seq;
 
@@ -46,7 +47,7 @@ pub struct TunnelConfig {
     /// Largest inner packet, in bytes: the MTU of the TUN.
     pub mtu: u16,
     /// The receiving side's window; with a window of 0 nothing is numbered either.
-    pub reorder: ReorderConfig,
+    pub reorder: ReorderSettings,
     /// How packets are shared among paths.
     pub policy: Policy,
     /// Lost packets are sent again.

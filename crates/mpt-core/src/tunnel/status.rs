@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
+
 use super::{Inbound, Outbound};
 use crate::control::{HoldTimes, PathStatus, RecoveryStatus, ReorderStatus, TunnelStatus};
 use crate::path::PathId;
+use crate::setting::Setting;
 
 /// Delay differences below this are noise, in nanoseconds.
 const NOISE_NS: u64 = 500_000;
@@ -75,7 +78,6 @@ impl Inbound {
     #[must_use]
     pub fn report_reorder(&self) -> ReorderStatus {
         let (config, counters) = (self.reorder.config(), self.reorder.counters());
-        let hold = self.reorder.hold_us();
         ReorderStatus {
             window: config.window,
             max_buffer_delay_us: micros(config.max_buffer_delay),
@@ -89,14 +91,17 @@ impl Inbound {
             gaps_seen: counters.gaps_seen,
             gaps_open: u64::from(self.reorder.gaps_open()),
             gaps_filled: counters.gaps_filled,
+            gaps_recovered: counters.gaps_recovered,
             gaps_inferred_lost: counters.gaps_inferred_lost,
             gaps_timed_out: counters.gaps_timed_out,
             gaps_overflowed: counters.gaps_overflowed,
-            hold_us: HoldTimes {
-                p50: hold.value_at_quantile(0.5),
-                p99: hold.value_at_quantile(0.99),
-                max: hold.max(),
-            },
+            hold_us: times(self.reorder.hold_us()),
+            recovery_us: times(self.reorder.recovery_us()),
+            window_auto: config.grows_to.is_some(),
+            max_buffer_delay_auto: self.sizing.settings.max_buffer_delay == Setting::Auto,
+            window_limit: u64::from(self.widest_window()),
+            delay_difference_us: micros(self.sizing.difference),
+            packets_per_s: self.sizing.packets_per_s(),
             window_needed: self.window_needed(),
             order: None,
         }
@@ -132,6 +137,14 @@ impl Inbound {
             .flatten()
             .filter_map(|path| path.one_way.ns())
             .min()
+    }
+}
+
+fn times(histogram: &Histogram<u64>) -> HoldTimes {
+    HoldTimes {
+        p50: histogram.value_at_quantile(0.5),
+        p99: histogram.value_at_quantile(0.99),
+        max: histogram.max(),
     }
 }
 

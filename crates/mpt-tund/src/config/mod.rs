@@ -26,8 +26,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
-use mpt_core::control::LatePolicy;
 use mpt_core::scheduler::Policy;
+use mpt_core::tunnel::ReorderSettings;
 
 #[allow(unused_imports, reason = "until the daemon uses all of it")]
 pub(crate) use difference::{Changes, PathChange, PrefixChanges, difference};
@@ -59,7 +59,7 @@ pub(crate) struct Config {
     /// The tunnel as such.
     pub(crate) tunnel: Tunnel,
     /// The receiving side's reorder window.
-    pub(crate) reorder: Reorder,
+    pub(crate) reorder: ReorderSettings,
     /// Whether lost packets are sent again.
     pub(crate) recovery: Recovery,
     /// The control socket.
@@ -130,27 +130,6 @@ impl Recovery {
         match self {
             Recovery::Auto => "auto",
             Recovery::Off => "off",
-        }
-    }
-}
-
-/// Section `[reorder]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Reorder {
-    /// Sequence numbers that may be held, 0 (off) to [`MAX_WINDOW`].
-    pub(crate) window: u32,
-    /// Longest that a packet may be held, 1 ms to 10 s.
-    pub(crate) max_buffer_delay: Duration,
-    /// What happens to packets that arrive after their gap has ended.
-    pub(crate) late: LatePolicy,
-}
-
-impl Default for Reorder {
-    fn default() -> Self {
-        Reorder {
-            window: 1024,
-            max_buffer_delay: Duration::from_millis(300),
-            late: LatePolicy::Deliver,
         }
     }
 }
