@@ -34,10 +34,15 @@ pub(crate) enum Command {
     SetNumbered(bool),
     /// Share packets in another way.
     SetPolicy(Policy),
+    /// Send lost packets again, or stop.
+    SetRecovery(bool),
     /// Use another GRE key.
     SetKey(Option<u32>),
     /// Fill in this half of the status.
-    Report(Box<downlink::Report>, oneshot::Sender<Box<downlink::Report>>),
+    Report(
+        Box<downlink::Report>,
+        oneshot::Sender<Box<downlink::Report>>,
+    ),
 }
 
 /// Runs until `commands` is closed or the TUN fails.
@@ -108,6 +113,7 @@ impl Uplink {
             }
             Command::SetNumbered(numbered) => self.outbound.set_numbered(numbered),
             Command::SetPolicy(policy) => self.outbound.set_policy(policy),
+            Command::SetRecovery(recovery) => self.outbound.set_recovery(recovery),
             Command::SetKey(key) => self.outbound.set_key(key),
             Command::Report(mut status, reply) => {
                 self.outbound.report(&mut status.tunnel);

@@ -15,6 +15,7 @@
 
 mod adapting;
 mod inbound;
+mod metering;
 mod outbound;
 mod probing;
 mod reporting;

@@ -13,7 +13,7 @@ use super::entry::Entry;
 use super::values::{self, End, PrefixKind};
 use super::{
     Config, Control, DEFAULT_PORT, DEFAULT_WEIGHT, MAX_FILE_BYTES, MAX_PATHS, MAX_WEIGHT,
-    MAX_WINDOW, Offload, Path, Reorder, Tunnel, validate,
+    MAX_WINDOW, Offload, Path, Recovery, Reorder, Tunnel, validate,
 };
 
 /// Most addresses, and most routes, of a tunnel.
@@ -30,8 +30,8 @@ const DEAD_AFTER_RANGE: RangeInclusive<Duration> =
 
 const FILE: Schema = Schema {
     title: "",
-    keys: &["tunnel", "reorder", "control", "paths"],
-    planned: &["recovery", "crypto"],
+    keys: &["tunnel", "reorder", "recovery", "control", "paths"],
+    planned: &["crypto"],
 };
 const TUNNEL: Schema = Schema {
     title: "[tunnel]",
@@ -52,6 +52,11 @@ const REORDER: Schema = Schema {
     keys: &["window", "max_buffer_delay", "late"],
     planned: &["mode"],
 };
+const RECOVERY: Schema = Schema {
+    title: "[recovery]",
+    keys: &["mode"],
+    planned: &[],
+};
 const CONTROL: Schema = Schema {
     title: "[control]",
     keys: &["socket"],
@@ -70,7 +75,7 @@ const PATHS: Schema = Schema {
     ],
     planned: &[],
 };
-const ALL: [Schema; 5] = [FILE, TUNNEL, REORDER, CONTROL, PATHS];
+const ALL: [Schema; 6] = [FILE, TUNNEL, REORDER, RECOVERY, CONTROL, PATHS];
 
 /// Where a file says what other files must not say too.
 #[derive(Debug, Clone)]
@@ -140,6 +145,10 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
         Some(section) => reorder(&section.section(REORDER, &ALL)?)?,
         None => Reorder::default(),
     };
+    let recovery = match root.get("recovery") {
+        Some(section) => recovery(&section.section(RECOVERY, &ALL)?)?,
+        None => Recovery::default(),
+    };
     let mut control = Control {
         socket: format!("/run/mpt/{}.sock", tunnel.name).into(),
     };
@@ -158,6 +167,7 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
         file: source.file.to_owned(),
         tunnel,
         reorder,
+        recovery,
         control,
         paths,
     };
@@ -245,7 +255,7 @@ fn scheduler(tunnel: &Section<'_>, paths: &[Section<'_>]) -> Result<Policy, Mist
             format!("there is no scheduler \"{name}\""),
             "write \"weighted\" (bytes by the paths' weights), \"redundant\" (every packet on every path), \
              \"backup\" (all on the path with the greatest weight that is up), \"flow\" (each flow on one \
-             path) or \"adaptive\" (so far as \"weighted\")",
+             path) or \"adaptive\" (by what each path turns out to deliver)",
         )
     })
 }
@@ -292,6 +302,21 @@ fn reorder(section: &Section<'_>) -> Result<Reorder, Mistake> {
         };
     }
     Ok(reorder)
+}
+
+fn recovery(section: &Section<'_>) -> Result<Recovery, Mistake> {
+    let Some(entry) = section.get("mode") else {
+        return Ok(Recovery::default());
+    };
+    let name = entry.text("auto")?;
+    let all = [Recovery::Auto, Recovery::Off];
+    let found = all.into_iter().find(|recovery| recovery.name() == name);
+    found.ok_or_else(|| {
+        entry.mistake(
+            format!("`mode` is \"{name}\""),
+            "write \"auto\" (lost packets are sent again toward peers that can tell of them) or \"off\"",
+        )
+    })
 }
 
 /// The elements of `[[paths]]`, their keys known.
