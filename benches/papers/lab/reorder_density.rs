@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::Line;
 use crate::case::{Case, Outcome, Outcomes, cell, number, outcome};
-use crate::plot::{Chart, Mark, Series};
+use crate::plot::{self, Chart, Mark};
 use crate::report::{Output, Table};
 use crate::tcp::{Flows, Tcp};
 
@@ -23,10 +23,43 @@ const MEASURED_MS: [&str; 5] = ["0.25", "1.0", "1.2475", "2.0", "5.0"];
 /// Jitters that TCP is exposed to.
 const EXPOSED_MS: [&str; 5] = ["0.075", "0.25", "1.0", "2.0", "5.0"];
 const CONGESTION: [&str; 5] = ["cubic", "bic", "highspeed", "westwood", "yeah"];
-/// Of these, through a tunnel that restores order as well.
-const RESTORED_MS: [&str; 3] = ["0.25", "1.0", "5.0"];
-/// Tunnels that TCP goes through: reordering off, and on.
-const WINDOWS: [(&str, u32); 2] = [("off", 0), ("on", 2048)];
+/// What is measured of each congestion control: which TCP, over which jitters, and the tunnel's window.
+const SERIES: [Series; 4] = [
+    Series {
+        name: "dupthresh 3",
+        jitters_ms: &EXPOSED_MS,
+        tcp: |congestion| Tcp::classic(congestion, true, 3),
+        window: 0,
+    },
+    Series {
+        name: "adapting",
+        jitters_ms: &["1.0", "5.0"],
+        tcp: Tcp::before_rack,
+        window: 0,
+    },
+    Series {
+        name: "today",
+        jitters_ms: &["1.0", "5.0"],
+        tcp: Tcp::today,
+        window: 0,
+    },
+    Series {
+        name: "restored",
+        jitters_ms: &["0.25", "1.0", "5.0"],
+        tcp: |congestion| Tcp::classic(congestion, true, 3),
+        window: 2048,
+    },
+];
+
+/// One kind of TCP, over some jitters.
+struct Series {
+    name: &'static str,
+    jitters_ms: &'static [&'static str],
+    tcp: fn(&'static str) -> Tcp,
+    /// Of the tunnel, in packets; 0 leaves the order as it is.
+    window: u32,
+}
+
 const SECONDS: u32 = 7;
 /// Slow start over a round trip of 100 ms.
 const WARM_UP_S: u32 = 3;
@@ -40,12 +73,12 @@ pub(crate) fn cases() -> Vec<Case> {
         })
     });
     let exposed = CONGESTION.iter().flat_map(|&congestion| {
-        EXPOSED_MS.iter().flat_map(move |&jitter_ms| {
-            let restored = RESTORED_MS.contains(&jitter_ms);
-            let windows = WINDOWS[..if restored { 2 } else { 1 }].iter();
-            windows.map(move |&(name, window)| {
-                let case = format!("tcp/{congestion}/{jitter_ms}/{name}");
-                Case::new(case, 25, move || expose(congestion, jitter_ms, window))
+        SERIES.iter().flat_map(move |series| {
+            series.jitters_ms.iter().map(move |&jitter_ms| {
+                let case = format!("tcp/{congestion}/{jitter_ms}/{}", series.name);
+                Case::new(case.replace(' ', "-"), 25, move || {
+                    expose((series.tcp)(congestion), jitter_ms, series.window)
+                })
             })
         })
     });
@@ -94,7 +127,7 @@ fn ctl(host: &Namespace, words: &str) -> Process {
 }
 
 /// One TCP flow through a tunnel over the path.
-fn expose(congestion: &'static str, jitter_ms: &str, window: u32) -> Outcome {
+fn expose(tcp: Tcp, jitter_ms: &str, window: u32) -> Outcome {
     let line = Line::new(&Shape::mbps(100.0), &delay(jitter_ms), &Shape::unshaped());
     let settings = Settings::new()
         .tunnel("scheduler = \"weighted\"")
@@ -106,7 +139,7 @@ fn expose(congestion: &'static str, jitter_ms: &str, window: u32) -> Outcome {
         seconds: SECONDS,
         warm_up_s: WARM_UP_S,
     };
-    let mut outcome = flow.run(&tunnel.hosts, Tcp::today(congestion));
+    let mut outcome = flow.run(&tunnel.hosts, tcp);
     outcome.insert("limit".into(), tunnel.limit_mbps(net::Family::V4));
     outcome
 }
@@ -176,43 +209,47 @@ fn report_measured(
 }
 
 fn report_throughput(outcomes: &Outcomes, output: &Output, golden: &BTreeMap<String, (f64, f64)>) {
-    let mut heading = vec!["jitter ms".to_owned(), "entropy".to_owned()];
-    for congestion in CONGESTION {
-        heading.extend(WINDOWS.map(|(name, _)| format!("{congestion}, {name}")));
-    }
-    let heading: Vec<&str> = heading.iter().map(String::as_str).collect();
+    let mut heading = vec!["TCP", "jitter ms", "entropy"];
+    heading.extend(CONGESTION);
     let mut table = Table::new(&heading);
-    let share = |congestion: &str, jitter_ms: &str, name: &str| {
-        let case = format!("tcp/{congestion}/{jitter_ms}/{name}");
+    let share = |congestion: &str, jitter_ms: &str, series: &Series| {
+        let case = format!("tcp/{congestion}/{jitter_ms}/{}", series.name).replace(' ', "-");
         let limit = number(outcomes, &case, "limit")?;
         Some(100.0 * number(outcomes, &case, "mbps")? / limit)
     };
-    for jitter_ms in EXPOSED_MS {
-        let mut cells = vec![jitter_ms.to_owned(), format!("{:.2}", golden[jitter_ms].1)];
-        for congestion in CONGESTION {
-            cells.extend(WINDOWS.map(|(name, _)| cell(share(congestion, jitter_ms, name), 1)));
+    for series in &SERIES {
+        for jitter_ms in series.jitters_ms {
+            let entropy = golden[*jitter_ms].1;
+            let mut cells = vec![
+                series.name.to_owned(),
+                (*jitter_ms).to_owned(),
+                format!("{entropy:.2}"),
+            ];
+            cells.extend(CONGESTION.map(|name| cell(share(name, jitter_ms, series), 1)));
+            table.row(cells);
         }
-        table.row(cells);
     }
     output.table("lab_throughput", &table);
-    let series = WINDOWS.iter().flat_map(|&(name, window)| {
-        CONGESTION.map(|congestion| Series {
-            name: format!("{congestion}, reordering {name}"),
-            mark: if window == 0 { Mark::Line } else { Mark::Dots },
-            points: EXPOSED_MS
-                .iter()
-                .filter_map(|jitter_ms| {
-                    Some((golden[*jitter_ms].1, share(congestion, jitter_ms, name)?))
-                })
-                .collect(),
-        })
-    });
+    let line = |congestion: &str, series: &Series, mark| plot::Series {
+        name: format!("{congestion}, {}", series.name),
+        mark,
+        points: series
+            .jitters_ms
+            .iter()
+            .filter_map(|jitter_ms| {
+                Some((golden[*jitter_ms].1, share(congestion, jitter_ms, series)?))
+            })
+            .collect(),
+    };
+    let [exposed, .., restored] = &SERIES;
+    let exposed = CONGESTION.map(|name| line(name, exposed, Mark::Line));
+    let others = [&SERIES[1], &SERIES[2], restored].map(|series| line("cubic", series, Mark::Dots));
     let chart = Chart {
         title: "TCP against entropy, 100 Mbit/s, round trip 100 ms, normal jitter",
         x_label: "entropy of Reorder Density at 8,235 packets/s, nats",
         y_label: "throughput, % of the limit",
         x_log: false,
-        series: series.collect(),
+        series: exposed.into_iter().chain(others).collect(),
     };
     output.write("lab_throughput.svg", &chart.svg());
 }

@@ -123,6 +123,7 @@ fn measure(greatest: u32, streams: u32, spread_us: u32, window: u32) -> Outcome 
         sack: false,
         timestamps: true,
         dupthresh: Some((3, greatest)),
+        undo: false,
     };
     let mut numbers = flows.run(&tunnel.hosts, tcp);
     numbers.extend(outcome([("limit", tunnel.limit_mbps(Family::V4))]));

@@ -19,6 +19,8 @@ pub(crate) struct Tcp {
     /// Duplicate acknowledgements that a TCP takes for a loss, and how far it may raise that when it
     /// sees reordering. Given, it counts acknowledgements alone, as TCP did before RACK.
     pub(crate) dupthresh: Option<(u32, u32)>,
+    /// Takes back what it did by mistake, when D-SACK or F-RTO says so.
+    pub(crate) undo: bool,
 }
 
 impl Tcp {
@@ -29,6 +31,15 @@ impl Tcp {
             sack: true,
             timestamps: true,
             dupthresh: None,
+            undo: true,
+        }
+    }
+
+    /// As Linux was before RACK (4.4, 2016): it counts duplicate acknowledgements, and adapts.
+    pub(crate) fn before_rack(congestion: &'static str) -> Self {
+        Self {
+            dupthresh: Some((3, 300)),
+            ..Self::today(congestion)
         }
     }
 
@@ -39,6 +50,7 @@ impl Tcp {
             sack,
             timestamps: false,
             dupthresh: Some((dupthresh, dupthresh)),
+            undo: false,
         }
     }
 
@@ -54,8 +66,11 @@ impl Tcp {
         };
         set("tcp_reordering", first);
         set("tcp_max_reordering", greatest);
-        for modern in ["tcp_recovery", "tcp_early_retrans", "tcp_frto", "tcp_dsack"] {
-            set(modern, 0);
+        set("tcp_recovery", 0);
+        set("tcp_early_retrans", 0);
+        if !self.undo {
+            set("tcp_frto", 0);
+            set("tcp_dsack", 0);
         }
     }
 }

@@ -19,11 +19,11 @@ use crate::switching::Switching;
 use crate::tcp::{Flows, Tcp};
 
 const BETA_MS: f64 = 250.0;
-const ALPHAS: [&str; 4] = ["0.2", "0.6", "1.0", "2.0"];
+const ALPHAS: [&str; 3] = ["0.2", "1.0", "2.0"];
 /// Of the experiments over thresholds.
 const THRESHOLD_ALPHA: &str = "1.0";
-const THRESHOLDS: [u32; 5] = [3, 6, 10, 14, 18];
-const SECONDS: u32 = 90;
+const THRESHOLDS: [u32; 3] = [3, 10, 18];
+const SECONDS: u32 = 70;
 const WARM_UP_S: u32 = 10;
 const TUNNELS: [(&str, u32); 2] = [("off", 0), ("on", 2048)];
 /// Delays differ by half a second at α = 2, and packets wait as long for what was sent before them.
