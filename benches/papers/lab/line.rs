@@ -45,10 +45,16 @@ impl Line {
         Self { hosts }
     }
 
-    /// A tunnel over this path alone, its delay unchanged.
+    /// A tunnel over this path alone, with a reorder window of so many packets and a longest hold.
+    ///
+    /// It sends packet by packet: netem takes a train for one packet, and would let all of it go at
+    /// once into the jitter, which no link does.
     #[must_use]
-    pub fn tunnel(self, settings: &Settings) -> Tunnel {
-        self.hosts.tunnel(settings)
+    pub fn tunnel(self, window: u32, max_buffer_delay_ms: u32) -> Tunnel {
+        let settings = Settings::new()
+            .tunnel("scheduler = \"weighted\"\noffload = \"off\"")
+            .reorder(window, max_buffer_delay_ms);
+        self.hosts.tunnel(&settings)
     }
 
     /// Packets dropped by the queue before the rate.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use net::process::program;
 use net::settings::Side;
-use net::{Hosts, Namespace, Process, Settings, Shape, wait_for};
+use net::{Hosts, Namespace, Process, Shape, wait_for};
 use serde_json::Value;
 
 use crate::Line;
@@ -129,10 +129,7 @@ fn ctl(host: &Namespace, words: &str) -> Process {
 /// One TCP flow through a tunnel over the path.
 fn expose(tcp: Tcp, jitter_ms: &str, window: u32) -> Outcome {
     let line = Line::new(&Shape::mbps(100.0), &delay(jitter_ms), &Shape::unshaped());
-    let settings = Settings::new()
-        .tunnel("scheduler = \"weighted\"")
-        .reorder(window, 300);
-    let tunnel = line.tunnel(&settings);
+    let tunnel = line.tunnel(window, 300);
     let flow = Flows {
         target: Side::B.inner_v4(),
         count: 1,

@@ -7,7 +7,7 @@
 //! acknowledgement.
 
 use net::settings::Side;
-use net::{Family, Settings, Shape};
+use net::{Family, Shape};
 
 use crate::Line;
 use crate::case::{Case, Outcome, Outcomes, cell, number, outcome};
@@ -108,10 +108,7 @@ pub(crate) fn cases() -> Vec<Case> {
 fn measure(greatest: u32, streams: u32, spread_us: u32, window: u32) -> Outcome {
     let delay = format!("delay 2.5ms {spread_us}us distribution normal");
     let line = Line::new(&Shape::mbps(1000.0), &delay, &Shape::unshaped());
-    let settings = Settings::new()
-        .tunnel("scheduler = \"weighted\"")
-        .reorder(window, 300);
-    let tunnel = line.tunnel(&settings);
+    let tunnel = line.tunnel(window, 300);
     let flows = Flows {
         target: Side::B.inner_v4(),
         count: streams,

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use net::settings::Side;
-use net::{Family, Settings, Shape};
+use net::{Family, Shape};
 
 use crate::Line;
 use crate::case::{Case, Outcome, Outcomes, cell, number, outcome};
@@ -69,10 +69,7 @@ pub(crate) fn cases() -> Vec<Case> {
 fn measure(alpha: &str, tcp: Tcp, window: u32) -> Outcome {
     let rate = Shape::mbps(3.0).queue(300);
     let line = Line::new(&rate, "delay 50ms", &Shape::unshaped().delay_ms(50));
-    let settings = Settings::new()
-        .tunnel("scheduler = \"weighted\"")
-        .reorder(window, MAX_BUFFER_DELAY_MS);
-    let tunnel = line.tunnel(&settings);
+    let tunnel = line.tunnel(window, MAX_BUFFER_DELAY_MS);
     let path = Switching {
         alpha: alpha.parse().expect("a number"),
         beta_ms: BETA_MS,
