@@ -1,0 +1,5 @@
+//! Trust: keys.
+
+mod keys;
+
+pub use keys::{KEY_BYTES, KEY_CHARACTERS, KeyError, PresharedKey, PrivateKey, PublicKey};
