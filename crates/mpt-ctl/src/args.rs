@@ -1,4 +1,4 @@
-//! The command line: what may be asked, and how it becomes a [`Request`].
+//! The command line: what may be asked, and how it becomes an [`Errand`].
 //!
 //! Settings are given as `key=value` words. A word that cannot be understood ends the program
 //! before anything is sent, with a text that lists what would have been understood: a setting is
@@ -11,6 +11,8 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use mpt_core::control::{LatePolicy, Request};
+
+use crate::keys::KeyCommand;
 
 /// Seconds between refreshes where `--watch` names none.
 const DEFAULT_WATCH: &str = "2";
@@ -39,6 +41,8 @@ Examples:
   mpt-ctl path set lte weight=40  a share of 40 beside the other paths' weights
   mpt-ctl reorder set window=2048 max_buffer_delay=300ms
   mpt-ctl save                    keep the running settings; comments stay
+  (umask 077; mpt-ctl genkey > private.key); mpt-ctl pubkey < private.key
+                                  this end's key, and what the peer must know of it
 
 Colours appear on a terminal only, and not where NO_COLOR is set.";
 
@@ -100,6 +104,21 @@ enum Command {
     Reload,
     /// Write the running settings into the configuration file; comments stay
     Save,
+    /// Make a private key, for `private_key_file`
+    Genkey,
+    /// Work out the public key to the private key on standard input, for the peer's `peer_public_key`
+    Pubkey,
+    /// Make a preshared key, for `psk_file` at both ends
+    Genpsk,
+}
+
+/// What the program is to do.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Errand {
+    /// Ask the daemon.
+    Ask(Request),
+    /// Make a key, without a daemon.
+    Key(KeyCommand),
 }
 
 #[derive(Debug, Subcommand)]
@@ -138,26 +157,29 @@ enum ReorderCommand {
 
 impl Cli {
     /// Parses the program's arguments, or ends it with a text and exit code 2 (0 for `--help`).
-    pub(crate) fn from_arguments() -> (Self, Request) {
+    pub(crate) fn from_arguments() -> (Self, Errand) {
         Self::parse_words(std::env::args_os()).unwrap_or_else(|error| error.exit())
     }
 
     fn parse_words(
         words: impl IntoIterator<Item = OsString>,
-    ) -> Result<(Self, Request), clap::Error> {
+    ) -> Result<(Self, Errand), clap::Error> {
         let cli = Self::try_parse_from(bind_watch(words))?;
         let wrong = |text| Self::command().error(ErrorKind::ValueValidation, text);
-        let request = cli.command.request().map_err(wrong)?;
-        if cli.watch.is_some() && !is_view(&request) {
+        let errand = cli.command.errand().map_err(wrong)?;
+        if cli.watch.is_some() && !is_view(&errand) {
             return Err(wrong("--watch goes with status, paths and reorder".into()));
         }
-        Ok((cli, request))
+        Ok((cli, errand))
     }
 }
 
 impl Command {
-    fn request(&self) -> Result<Request, String> {
-        Ok(match self {
+    fn errand(&self) -> Result<Errand, String> {
+        Ok(Errand::Ask(match self {
+            Self::Genkey => return Ok(Errand::Key(KeyCommand::Generate)),
+            Self::Pubkey => return Ok(Errand::Key(KeyCommand::Public)),
+            Self::Genpsk => return Ok(Errand::Key(KeyCommand::GeneratePreshared)),
             Self::Status => Request::Status,
             Self::Paths => Request::Paths,
             Self::Reorder { change: None } => Request::Reorder,
@@ -205,13 +227,16 @@ impl Command {
             }
             Self::Reload => Request::Reload,
             Self::Save => Request::Save,
-        })
+        }))
     }
 }
 
-/// Whether the request only looks, so that it may be repeated by `--watch`.
-fn is_view(request: &Request) -> bool {
-    matches!(request, Request::Status | Request::Paths | Request::Reorder)
+/// Whether the errand only looks, so that it may be repeated by `--watch`.
+fn is_view(errand: &Errand) -> bool {
+    matches!(
+        errand,
+        Errand::Ask(Request::Status | Request::Paths | Request::Reorder)
+    )
 }
 
 /// Keeps `--watch status` from reading "status" as a number of seconds: a bare `--watch` gets its
@@ -308,7 +333,7 @@ fn late_policy(value: &str) -> Result<LatePolicy, String> {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<(Cli, Request), String> {
+    fn parse(line: &str) -> Result<(Cli, Errand), String> {
         let words = std::iter::once("mpt-ctl")
             .chain(line.split_whitespace())
             .map(OsString::from);
@@ -316,7 +341,10 @@ mod tests {
     }
 
     fn request(line: &str) -> Request {
-        parse(line).unwrap().1
+        match parse(line).unwrap().1 {
+            Errand::Ask(request) => request,
+            Errand::Key(command) => panic!("{line} is {command:?}"),
+        }
     }
 
     /// The first line of the error, which is the one that says what is wrong.
@@ -351,6 +379,18 @@ mod tests {
         );
         assert_eq!(request("reload"), Request::Reload);
         assert_eq!(request("save"), Request::Save);
+    }
+
+    #[test]
+    fn keys_ask_no_daemon() {
+        for (word, command) in [
+            ("genkey", KeyCommand::Generate),
+            ("pubkey", KeyCommand::Public),
+            ("genpsk", KeyCommand::GeneratePreshared),
+        ] {
+            assert_eq!(parse(word).unwrap().1, Errand::Key(command));
+        }
+        assert!(error("genkey --watch").contains("--watch goes with"));
     }
 
     #[test]

@@ -2,11 +2,12 @@
 //!
 //! One request, one answer: [`args`] turns the command line into a request, [`client`] finds the
 //! daemon and asks, [`render`] shows the answer to people, with [`diagnose`]'s sentence on what is
-//! wrong. `--json` prints the answer as it came.
+//! wrong. `--json` prints the answer as it came. [`keys`] alone asks nobody.
 
 mod args;
 mod client;
 mod diagnose;
+mod keys;
 mod render;
 mod table;
 mod units;
@@ -23,16 +24,21 @@ use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use args::Cli;
+use args::{Cli, Errand};
 use client::ClientError;
+use keys::KeyFailure;
 use table::Look;
 
 /// Moves the cursor home and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
 fn main() -> ExitCode {
-    let (cli, request) = Cli::from_arguments();
-    match run(&cli, &request) {
+    let (cli, errand) = Cli::from_arguments();
+    let done = match errand {
+        Errand::Ask(request) => run(&cli, &request),
+        Errand::Key(command) => keys::run(command).map_err(Failure::Key),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Client(error)) => {
             eprintln!("mpt-ctl: {error}");
@@ -46,6 +52,10 @@ fn main() -> ExitCode {
             eprintln!("mpt-ctl: cannot write the answer: {error}");
             ExitCode::FAILURE
         }
+        Err(Failure::Key(error)) => {
+            eprintln!("mpt-ctl: {error}");
+            ExitCode::FAILURE
+        }
     }
 }
 
@@ -53,6 +63,7 @@ fn main() -> ExitCode {
 enum Failure {
     Client(ClientError),
     Output(io::Error),
+    Key(KeyFailure),
 }
 
 impl From<ClientError> for Failure {
