@@ -32,7 +32,9 @@ pub(crate) enum KeyCommand {
 pub(crate) enum KeyFailure {
     #[error("no random numbers to be had: {0}")]
     Random(io::Error),
-    #[error("standard input cannot be read: {0}; give a private key, as in `mpt-ctl pubkey < private.key`")]
+    #[error(
+        "standard input cannot be read: {0}; give a private key, as in `mpt-ctl pubkey < private.key`"
+    )]
     Input(io::Error),
     #[error("standard input is not a private key: {0}; `mpt-ctl genkey` makes one")]
     NotAKey(KeyError),

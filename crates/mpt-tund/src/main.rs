@@ -111,6 +111,9 @@ fn main() -> ExitCode {
                 config.file.display(),
                 config.paths.len()
             );
+            for warning in config.crypto.iter().flat_map(config::Crypto::warnings) {
+                eprintln!("{}: warning: {warning}", config.file.display());
+            }
         }
     }
     for mistake in &loaded.mistakes {

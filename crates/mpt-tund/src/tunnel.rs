@@ -69,6 +69,7 @@ impl Tunnel {
         ended: &Ended,
     ) -> anyhow::Result<Tunnel> {
         let name = config.tunnel.name.clone();
+        announce_protection(&config)?;
         let sockets = config
             .paths
             .iter()
@@ -423,6 +424,24 @@ fn reorder_config(config: &Config) -> ReorderConfig {
         max_buffer_delay,
         late,
     }
+}
+
+/// Says what a tunnel without `[crypto]` is.
+fn announce_protection(config: &Config) -> anyhow::Result<()> {
+    let name = &config.tunnel.name;
+    let Some(crypto) = &config.crypto else {
+        tracing::warn!(
+            "tunnel {name} is not protected: anybody on the way can read and forge its packets; \
+             [crypto] in {} seals them",
+            config.file.display()
+        );
+        return Ok(());
+    };
+    for warning in crypto.warnings() {
+        tracing::warn!("tunnel {name}: {warning}");
+    }
+    // Until the lines seal and open, a tunnel that was to be sealed must not run in the clear.
+    anyhow::bail!("this version reads [crypto] and cannot seal packets yet; remove the section")
 }
 
 /// Random and not 0.

@@ -3,3 +3,6 @@
 mod keys;
 
 pub use keys::{KEY_BYTES, KEY_CHARACTERS, KeyError, PresharedKey, PrivateKey, PublicKey};
+
+/// Overhead.
+pub const DATA_OVERHEAD: usize = 30;

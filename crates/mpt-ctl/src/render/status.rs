@@ -1,6 +1,6 @@
 //! `mpt-ctl status`: the tunnel as a whole.
 
-use mpt_core::control::{PathStatus, Status};
+use mpt_core::control::{PathStatus, Protection, Status};
 
 use super::{endpoints, loss, measured, reorder, state};
 use crate::diagnose::diagnose;
@@ -154,6 +154,7 @@ fn settings(status: &Status, look: Look) -> String {
         ("mtu        ", &tunnel.mtu.to_string()),
         ("scheduler  ", &tunnel.scheduler),
         ("offload    ", &tunnel.offload),
+        ("protection ", &protection(tunnel.protection).to_owned()),
         ("session    ", &session),
         ("config     ", &tunnel.config),
     ] {
@@ -162,6 +163,15 @@ fn settings(status: &Status, look: Look) -> String {
         }
     }
     text
+}
+
+fn protection(protection: Protection) -> &'static str {
+    match protection {
+        Protection::None => "none: anybody on the way can read and forge packets",
+        Protection::Waiting => "waiting for the peer; nothing goes before its keys are agreed",
+        Protection::Aes256Gcm => "sealed with AES-256-GCM",
+        Protection::ChaCha20Poly1305 => "sealed with ChaCha20-Poly1305",
+    }
 }
 
 #[cfg(test)]
@@ -196,6 +206,7 @@ mod tests {
         mtu        1464
         scheduler  weighted
         offload    plain
+        protection none: anybody on the way can read and forge packets
         session    3f2a9c0d11e84b57, the peer's 77aa01b2c3d4e5f6
         config     /etc/mpt/mpt0.toml
         ");
@@ -223,6 +234,7 @@ mod tests {
         mtu        1464
         scheduler  weighted
         offload    plain
+        protection none: anybody on the way can read and forge packets
         session    3f2a9c0d11e84b57, the peer sends no probes
         config     /etc/mpt/mpt0.toml
         ");

@@ -14,6 +14,7 @@
 //! Every key works or is not there. A later part adds one by a field here, its name in a schema in
 //! `parse`, and a line in docs/configuration.md.
 
+mod crypto;
 mod difference;
 mod document;
 mod entry;
@@ -28,6 +29,7 @@ use std::time::Duration;
 
 use mpt_core::control::LatePolicy;
 
+pub(crate) use crypto::Crypto;
 #[allow(unused_imports, reason = "until the daemon uses all of it")]
 pub(crate) use difference::{Changes, PathChange, PrefixChanges, difference};
 pub(crate) use document::Mistake;
@@ -59,6 +61,8 @@ pub(crate) struct Config {
     pub(crate) tunnel: Tunnel,
     /// The receiving side's reorder window.
     pub(crate) reorder: Reorder,
+    /// The keys, when packets are sealed.
+    pub(crate) crypto: Option<Crypto>,
     /// The control socket.
     pub(crate) control: Control,
     /// The paths, in the order of the file: 1 to [`MAX_PATHS`], names and local sockets distinct.
@@ -187,15 +191,20 @@ impl Config {
     }
 
     /// MTU of the TUN interface in bytes: the one configured, else what fits 1500-byte paths. The
-    /// overhead is 20 (IPv4) or 40 (IPv6) + 8 (UDP) + 8 (GRE with sequence number) + 4 with a key.
+    /// overhead is 20 (IPv4) or 40 (IPv6) + 8 (UDP) + 8 (GRE with sequence number) + 4 with a key, or
+    /// + 22 when packets are sealed.
     pub(crate) fn mtu(&self) -> u16 {
         let outer = if self.paths.iter().all(|path| path.local.is_ipv4()) {
             20
         } else {
             40
         };
-        let key = if self.tunnel.key.is_some() { 4 } else { 0 };
-        self.tunnel.mtu.unwrap_or(1500 - outer - 8 - 8 - key)
+        let gre = match (&self.crypto, self.tunnel.key) {
+            (Some(_), _) => mpt_core::crypto::DATA_OVERHEAD as u16,
+            (None, Some(_)) => 12,
+            (None, None) => 8,
+        };
+        self.tunnel.mtu.unwrap_or(1500 - outer - 8 - gre)
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mpt_core::control::LatePolicy;
 
+use super::crypto::crypto;
 use super::document::{Mistake, Place, Schema, Section, Source};
 use super::entry::Entry;
 use super::values::{self, End, PrefixKind};
@@ -29,8 +30,8 @@ const DEAD_AFTER_RANGE: RangeInclusive<Duration> =
 
 const FILE: Schema = Schema {
     title: "",
-    keys: &["tunnel", "reorder", "control", "paths"],
-    planned: &["recovery", "crypto"],
+    keys: &["tunnel", "reorder", "crypto", "control", "paths"],
+    planned: &["recovery"],
 };
 const TUNNEL: Schema = Schema {
     title: "[tunnel]",
@@ -51,6 +52,11 @@ const REORDER: Schema = Schema {
     keys: &["window", "max_buffer_delay", "late"],
     planned: &["mode"],
 };
+const CRYPTO: Schema = Schema {
+    title: "[crypto]",
+    keys: &["private_key_file", "peer_public_key", "psk_file"],
+    planned: &[],
+};
 const CONTROL: Schema = Schema {
     title: "[control]",
     keys: &["socket"],
@@ -69,7 +75,7 @@ const PATHS: Schema = Schema {
     ],
     planned: &[],
 };
-const ALL: [Schema; 5] = [FILE, TUNNEL, REORDER, CONTROL, PATHS];
+const ALL: [Schema; 6] = [FILE, TUNNEL, REORDER, CRYPTO, CONTROL, PATHS];
 
 /// Where a file says what other files must not say too.
 #[derive(Debug, Clone)]
@@ -139,6 +145,10 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
         Some(section) => reorder(&section.section(REORDER, &ALL)?)?,
         None => Reorder::default(),
     };
+    let crypto = match root.get("crypto") {
+        Some(section) => Some(crypto(&section.section(CRYPTO, &ALL)?, source.file)?),
+        None => None,
+    };
     let mut control = Control {
         socket: format!("/run/mpt/{}.sock", tunnel.name).into(),
     };
@@ -157,10 +167,12 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
         file: source.file.to_owned(),
         tunnel,
         reorder,
+        crypto,
         control,
         paths,
     };
     validate::mtu(&config, &head)?;
+    validate::one_use_of_the_key_field(&config, &head)?;
     Ok((
         config,
         Places {

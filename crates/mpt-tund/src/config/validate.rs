@@ -25,6 +25,20 @@ pub(super) fn mtu(config: &Config, tunnel: &Section<'_>) -> Result<(), Mistake> 
     }
 }
 
+/// Sealed packets carry the receiver's session in the field of the GRE key.
+pub(super) fn one_use_of_the_key_field(
+    config: &Config,
+    tunnel: &Section<'_>,
+) -> Result<(), Mistake> {
+    match tunnel.get("key") {
+        Some(entry) if config.crypto.is_some() => Err(entry.mistake(
+            "`key` does not go with [crypto]: sealed packets use the key's field themselves",
+            "remove `key`; what tells tunnels apart is [crypto] then",
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// Not all weights are 0.
 pub(super) fn some_weight(paths: &[Section<'_>]) -> Result<(), Mistake> {
     let weights: Vec<Option<Entry<'_>>> = paths.iter().map(|path| path.get("weight")).collect();
