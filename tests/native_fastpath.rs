@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use net::settings::Side;
-use net::{Family, Hosts, Link, Namespace, Settings, Shape, Tunnel};
+use net::{Family, Hosts, Link, Namespace, Random, Settings, Shape, Tunnel};
 
 const PATHS: usize = 4;
 /// Bytes written and hashed at a time.
@@ -20,28 +20,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 const GIB: usize = 1 << 30;
 const MIB: usize = 1 << 20;
-
-/// A small, seeded generator (xorshift64*), so that a failure can be repeated.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    fn fill(&mut self, bytes: &mut [u8]) {
-        for word in bytes.chunks_exact_mut(8) {
-            word.copy_from_slice(&self.next().to_ne_bytes());
-        }
-    }
-}
 
 /// Writes so many random bytes, and returns their hash.
 fn write(mut stream: &TcpStream, seed: u64, bytes: usize) -> u64 {

@@ -12,7 +12,7 @@ use mpt_core::control::{PathState, Status};
 use net::inject::{Injector, read_capture};
 use net::settings::Side;
 use net::traffic::{Iperf, ping};
-use net::{Daemon, Hosts, Link, Meter, Settings, Shape, Tunnel, wait_for};
+use net::{Daemon, Hosts, Link, Meter, Random, Settings, Shape, Tunnel, wait_for};
 
 const TARGET: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 1, 0, 2), 4754);
 const PEER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 1, 0, 1), 4754);
@@ -38,22 +38,6 @@ fn besieged() -> (Tunnel, Injector) {
     let tunnel = Tunnel { a, b, hosts };
     tunnel.await_paths();
     (tunnel, injector)
-}
-
-/// A small, seeded generator (xorshift64*), so that a failure can be repeated.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
 }
 
 /// All that was dropped or put aside, for whatever reason.
@@ -84,7 +68,7 @@ fn a_million_hostile_datagrams_change_nothing() {
         let payload = if index % 2 == 0 {
             let length = random.below(noise.len());
             for byte in noise.iter_mut().take(length.min(64)) {
-                *byte = random.next() as u8;
+                *byte = random.next_u64() as u8;
             }
             &noise[..length]
         } else {

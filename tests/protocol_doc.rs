@@ -3,10 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends by a panic")]
 
+use arrayvec::ArrayVec;
 use mpt_core::checksum::Sum;
 use mpt_core::gre::{self, Header, Protocol};
 use mpt_core::ip::{Packet, Version};
 use mpt_core::probe::{Echo, MESSAGE_BYTES, Message};
+use mpt_core::report::{PathReport, Report};
 use mpt_core::seq::Seq;
 use mpt_core::time::Time;
 
@@ -143,11 +145,40 @@ fn byte_rows(heading: &str) -> Vec<(usize, usize)> {
 }
 
 #[test]
-fn the_table_of_the_control_message_leaves_no_byte_out() {
-    let mut next = 0;
-    for (from, to) in byte_rows("\n## Control messages\n") {
-        assert_eq!(from, next);
-        next = to + 1;
+fn the_tables_of_control_messages_leave_no_byte_out() {
+    let report = Report {
+        number: 1,
+        session: 1,
+        about: 1,
+        sent: Time::ZERO,
+        next: Seq::FIRST,
+        high: Seq::FIRST,
+        paths: ArrayVec::new(),
+        missing: ArrayVec::new(),
+        duplicates: ArrayVec::new(),
+    };
+    let head = report.buffer_len();
+    let path = PathReport {
+        path: 0,
+        edge: Seq::FIRST,
+        edge_arrived: Time::ZERO,
+        packets: 0,
+        bytes: 0,
+    };
+    let with_a_path = Report {
+        paths: std::iter::once(path).collect(),
+        ..report
+    };
+    for (heading, len) in [
+        ("\n## Control messages\n", MESSAGE_BYTES),
+        ("\n## Reports\n", head),
+        ("\nA path entry:\n", with_a_path.buffer_len() - head),
+    ] {
+        let mut next = 0;
+        for (from, to) in byte_rows(heading) {
+            assert_eq!(from, next, "{heading}");
+            next = to + 1;
+        }
+        assert_eq!(next, len, "{heading}");
     }
-    assert_eq!(next, MESSAGE_BYTES);
 }

@@ -15,6 +15,7 @@
 mod measure;
 mod options;
 mod profile;
+mod relay;
 mod report;
 mod results;
 mod system;
@@ -39,6 +40,7 @@ fn main() -> std::process::ExitCode {
         // These run within the namespaces of a measurement.
         Job::UdpSend { to, len, time } => udp::send(*to, *len, *time),
         Job::UdpReceive { at } => udp::receive(*at),
+        Job::Relay { tun, local, remote } => relay::run(tun, *local, *remote),
         Job::Profile { seconds } if has_namespace() => profile::run_for(*seconds),
         Job::Measure if has_namespace() => measure_all(&options),
         Job::Profile { .. } | Job::Measure => {
@@ -94,7 +96,15 @@ fn measure_one(options: &Options, results: &mut Results, run: usize, wire: Wire,
     let wanted = Measure::ALL
         .into_iter()
         .filter(|measure| options.wants_measure(&measure.to_string()))
-        .filter(|measure| measure.is_taken(wire, options.quick));
+        .filter(|measure| measure.is_taken(wire, options.quick))
+        // The relay is there for what a packet takes, not for how many it can do at once.
+        .filter(|measure| {
+            system.kind != Kind::Relay
+                || matches!(
+                    measure,
+                    Measure::OneFlow | Measure::Udp64 | Measure::PingIdle
+                )
+        });
     for measure in wanted {
         let sample = measure.take(system, options.time(measure));
         results.add(run, wire, measure, system.kind, sample);

@@ -213,7 +213,7 @@ fn ping(system: &System, time: Duration) -> Sample {
     }
 }
 
-fn start_self(host: &Namespace, words: &[&str]) -> Process {
+pub(crate) fn start_self(host: &Namespace, words: &[&str]) -> Process {
     let mut command = host.command(std::env::current_exe().expect("this program's own path"));
     command.args(words);
     Process::start(words[0], &command)

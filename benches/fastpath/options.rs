@@ -22,6 +22,12 @@ pub(crate) enum Job {
     },
     /// Count what comes.
     UdpReceive { at: SocketAddr },
+    /// Copy between a TUN and a socket.
+    Relay {
+        tun: String,
+        local: SocketAddr,
+        remote: SocketAddr,
+    },
 }
 
 /// Everything that can be said on the command line.
@@ -46,7 +52,7 @@ impl Options {
             quick: false,
             markdown: false,
             file: None,
-            limit: Duration::from_secs(700),
+            limit: Duration::from_secs(760),
             only: Vec::new(),
         };
         let mut words = words.peekable();
@@ -79,6 +85,13 @@ impl Options {
                 "udp-receive" => {
                     options.job = Job::UdpReceive {
                         at: number(words.next())?,
+                    };
+                }
+                "relay" => {
+                    options.job = Job::Relay {
+                        tun: words.next().ok_or("relay which TUN?")?,
+                        local: number(words.next())?,
+                        remote: number(words.next())?,
                     };
                 }
                 other => return Err(format!("no option {other}; see --help")),

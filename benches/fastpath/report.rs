@@ -172,7 +172,7 @@ struct Goal {
 
 /// What the tunnel is to reach.
 fn all_goals() -> Vec<Goal> {
-    use Kind::{Offload, Plain, Raw, Vxlan};
+    use Kind::{Offload, Plain, Raw, Relay, Vxlan};
     let goal = |name, wire, measure, pair, wanted| Goal {
         name,
         wire,
@@ -221,6 +221,17 @@ fn all_goals() -> Vec<Goal> {
                 Measure::PingIdle,
                 [two, Raw],
                 45.0,
+            )
+        },
+        Goal {
+            of: |one, relay| one.value - relay.value,
+            at_least: false,
+            ..goal(
+                "idle ping, two paths - bare relay, us",
+                Wire::Whole,
+                Measure::PingIdle,
+                [two, Relay],
+                20.0,
             )
         },
         goal(

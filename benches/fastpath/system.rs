@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use net::{Daemon, Namespace};
+use net::{Daemon, Namespace, Process};
 
 /// What carries the traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,6 +13,8 @@ pub(crate) enum Kind {
     RawGso,
     /// The kernel's VXLAN over one link.
     Vxlan,
+    /// The least that a userspace tunnel can do: two threads that copy between a TUN and a socket.
+    Relay,
     /// The tunnel without offloads over two paths.
     Plain,
     /// The tunnel with offloads over so many paths.
@@ -20,10 +22,11 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 7] = [
+    pub(crate) const ALL: [Kind; 8] = [
         Kind::Raw,
         Kind::RawGso,
         Kind::Vxlan,
+        Kind::Relay,
         Kind::Plain,
         Kind::Offload(1),
         Kind::Offload(2),
@@ -32,7 +35,7 @@ impl Kind {
 
     const fn links(self) -> usize {
         match self {
-            Kind::Raw | Kind::RawGso | Kind::Vxlan => 1,
+            Kind::Raw | Kind::RawGso | Kind::Vxlan | Kind::Relay => 1,
             Kind::Plain => 2,
             Kind::Offload(paths) => paths,
         }
@@ -45,6 +48,7 @@ impl fmt::Display for Kind {
             Kind::Raw => f.write_str("raw veth"),
             Kind::RawGso => f.write_str("raw veth, GSO"),
             Kind::Vxlan => f.write_str("kernel VXLAN"),
+            Kind::Relay => f.write_str("bare relay"),
             Kind::Plain => f.write_str("MPT plain, 2 paths"),
             Kind::Offload(1) => f.write_str("MPT, 1 path"),
             Kind::Offload(paths) => write!(f, "MPT, {paths} paths"),
@@ -78,6 +82,7 @@ impl fmt::Display for Wire {
 pub(crate) struct System {
     pub(crate) kind: Kind,
     pub(crate) daemons: Option<(Daemon, Daemon)>,
+    _relays: Vec<Process>,
     pub(crate) a: Namespace,
     pub(crate) b: Namespace,
 }
@@ -97,8 +102,13 @@ impl System {
                 host.run(&format!("ip link set path{link} up"));
             }
         }
+        let mut relays = Vec::new();
         let daemons = match kind {
             Kind::Raw | Kind::RawGso => None,
+            Kind::Relay => {
+                relays = vec![start_relay(&a, [1, 2]), start_relay(&b, [2, 1])];
+                None
+            }
             Kind::Vxlan => {
                 add_vxlan(&a, [1, 2]);
                 add_vxlan(&b, [2, 1]);
@@ -110,6 +120,7 @@ impl System {
         let system = System {
             kind,
             daemons,
+            _relays: relays,
             a,
             b,
         };
@@ -121,13 +132,17 @@ impl System {
     pub(crate) const fn target(&self) -> &'static str {
         match self.kind {
             Kind::Raw | Kind::RawGso => "10.1.0.2",
-            Kind::Vxlan | Kind::Plain | Kind::Offload(_) => "10.99.0.2",
+            Kind::Vxlan | Kind::Relay | Kind::Plain | Kind::Offload(_) => "10.99.0.2",
         }
     }
 
-    /// Whether it is another system over this wire than the others are.
+    /// Whether it has something of its own to show over this wire.
     pub(crate) fn runs_over(&self, wire: Wire) -> bool {
-        self.kind != Kind::RawGso || wire == Wire::PerPacket
+        match self.kind {
+            Kind::RawGso => wire == Wire::PerPacket,
+            Kind::Relay => wire == Wire::Whole,
+            Kind::Raw | Kind::Vxlan | Kind::Plain | Kind::Offload(_) => true,
+        }
     }
 
     /// Most memory that either daemon ever had resident, in bytes; `None` where there are none.
@@ -173,6 +188,14 @@ fn add_vxlan(host: &Namespace, [own, peer]: [u8; 2]) {
     ));
     host.run(&format!("ip addr add 10.99.0.{own}/30 dev vxlan0"));
     host.run("ip link set vxlan0 up");
+}
+
+fn start_relay(host: &Namespace, [own, peer]: [u8; 2]) -> Process {
+    host.run("ip tuntap add relay0 mode tun");
+    host.run(&format!("ip addr add 10.99.0.{own}/30 dev relay0"));
+    host.run("ip link set relay0 mtu 1472 up");
+    let (local, remote) = (format!("10.1.0.{own}:4755"), format!("10.1.0.{peer}:4755"));
+    crate::measure::start_self(host, &["relay", "relay0", &local, &remote])
 }
 
 fn start_daemons(a: &Namespace, b: &Namespace, offload: &str, paths: usize) -> (Daemon, Daemon) {

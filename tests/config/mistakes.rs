@@ -119,18 +119,10 @@ fn an_auto_delay() {
 }
 
 #[test]
-fn a_scheduler_that_is_not_built_yet() {
-    insta::assert_snapshot!(complaint(&edited(&[("name = \"mpt0\"", "name = \"mpt0\"\nscheduler = \"flow\"")])), @r#"
-    mpt0.toml:3:13: the scheduler "flow" is not built yet
-      help: write "weighted" (bytes by the paths' weights) or "adaptive" (so far the same)
-    "#);
-}
-
-#[test]
 fn an_unknown_scheduler() {
     insta::assert_snapshot!(complaint(&edited(&[("name = \"mpt0\"", "name = \"mpt0\"\nscheduler = \"fair\"")])), @r#"
     mpt0.toml:3:13: there is no scheduler "fair"
-      help: write "weighted" (bytes by the paths' weights) or "adaptive" (so far the same)
+      help: write "weighted" (bytes by the paths' weights), "redundant" (every packet on every path), "backup" (all on the path with the greatest weight that is up), "flow" (each flow on one path) or "adaptive" (so far as "weighted")
     "#);
 }
 

@@ -375,6 +375,40 @@ impl<T: Copy + Default> Reorder<T> {
         self.next
     }
 
+    /// One past the highest number that arrived or was given up.
+    #[must_use]
+    pub fn high(&self) -> Seq {
+        self.high
+    }
+
+    /// Numbers that every path had passed, in all.
+    #[must_use]
+    #[inline]
+    pub fn inferred(&self) -> u64 {
+        self.counters.gaps_inferred_lost
+    }
+
+    /// How long a path's packets may overtake each other, as far as is known.
+    #[must_use]
+    pub fn displacement(&self, _path: PathId) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Calls `each` with every run of missing numbers, its first and their count, oldest first, until
+    /// it returns `false`.
+    pub fn for_each_missing(&self, mut each: impl FnMut(Seq, u32) -> bool) {
+        let mut from = self.next;
+        while self.high.is_after(from) {
+            let left = self.high.distance_from(from).unsigned_abs();
+            let missing = self.slots.missing_from(from, left);
+            if missing > 0 && !each(from, missing) {
+                return;
+            }
+            let from_held = from.plus(missing);
+            from = from_held.plus(self.slots.held_from(from_held, left - missing));
+        }
+    }
+
     /// Packets held now.
     #[must_use]
     pub fn held(&self) -> u32 {

@@ -1,4 +1,4 @@
-//! Which path a packet takes.
+//! Which path a packet takes: by the tunnel's [`Policy`].
 //!
 //! The weighted scheduler shares *bytes*. Each packet of `L` bytes earns every usable path credit
 //! for its share of them, `L × weight / total`; the path with the most credit takes the packet and
@@ -15,8 +15,11 @@
 //! When the set of usable paths or a weight changes, all credit is forgotten: a path that went down
 //! gets nothing more, and one that returns has no arrears to burst.
 
+pub mod flow;
+
 use std::time::Duration;
 
+use crate::ip::Packet;
 use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::time::Time;
 
@@ -37,6 +40,15 @@ pub enum Policy {
 }
 
 impl Policy {
+    /// Every policy.
+    pub const ALL: [Policy; 5] = [
+        Policy::Adaptive,
+        Policy::Weighted,
+        Policy::Redundant,
+        Policy::Backup,
+        Policy::Flow,
+    ];
+
     /// The name in the configuration.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -47,6 +59,86 @@ impl Policy {
             Policy::Backup => "backup",
             Policy::Flow => "flow",
         }
+    }
+}
+
+/// The scheduler of a tunnel: the policy in force, and what it has to remember.
+#[derive(Debug, Clone, Default)]
+pub struct Scheduler {
+    policy: Policy,
+    weighted: Weighted,
+}
+
+impl Scheduler {
+    /// A scheduler without paths.
+    #[must_use]
+    pub fn new(policy: Policy) -> Scheduler {
+        Scheduler {
+            policy,
+            weighted: Weighted::default(),
+        }
+    }
+
+    /// The policy in force.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// Follows another policy from the next packet on.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+        self.weighted.begin(self.weighted.usable);
+    }
+
+    /// Gives a path the relative share `weight`, clamped to 1…[`MAX_WEIGHT`].
+    pub fn set_weight(&mut self, path: PathId, weight: u32) {
+        self.weighted.set_weight(path, weight);
+    }
+
+    /// Picks the path for the next packets of the flow that `packet` belongs to, of which `at_hand`
+    /// are there, each of `bytes` bytes: the path and how many it takes, at least one. Tell
+    /// [`Scheduler::took`] what it took. `None` when no path is usable.
+    ///
+    /// With [`Policy::Redundant`] it is the first of the usable paths; the others take copies.
+    #[inline]
+    pub fn pick(
+        &mut self,
+        usable: PathSet,
+        packet: &Packet<'_>,
+        bytes: usize,
+        at_hand: usize,
+    ) -> Option<(PathId, usize)> {
+        let path = match self.policy {
+            Policy::Adaptive | Policy::Weighted => {
+                return self.weighted.pick(usable, bytes, at_hand);
+            }
+            Policy::Redundant => usable.iter().next(),
+            Policy::Backup => self.first_in_rank(usable),
+            Policy::Flow => flow::path(flow::hash(packet), usable, &self.weighted.weights),
+        };
+        path.map(|path| (path, at_hand.max(1)))
+    }
+
+    /// The path that was picked took this many bytes.
+    #[inline]
+    pub fn took(&mut self, now: Time, path: PathId, bytes: usize) {
+        match self.policy {
+            Policy::Adaptive | Policy::Weighted => self.weighted.took(now, path, bytes),
+            Policy::Redundant | Policy::Backup | Policy::Flow => {}
+        }
+    }
+
+    /// The usable path with the greatest weight, and of equal ones the first.
+    fn first_in_rank(&self, usable: PathSet) -> Option<PathId> {
+        let weight = |path: PathId| self.weighted.weights[path.index()];
+        usable.iter().reduce(|best, path| {
+            if weight(path) > weight(best) {
+                path
+            } else {
+                best
+            }
+        })
     }
 }
 

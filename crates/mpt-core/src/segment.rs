@@ -205,8 +205,7 @@ impl<'a> Segments<'a> {
         };
         out[..start].copy_from_slice(&bytes[..start]);
         let sum = Sum::copy(&bytes[start..], &mut out[start..]);
-        // As the kernel does for every protocol: only UDP minds, and it minds zero.
-        put_u16(out, start + offset, sum.udp_checksum());
+        put_u16(out, start + offset, vnet::completed(sum, offset));
     }
 
     fn tcp(

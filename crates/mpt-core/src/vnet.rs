@@ -17,6 +17,7 @@ use std::num::NonZeroU16;
 
 use crate::checksum::Sum;
 use crate::ip::put_u16;
+use crate::transport::udp;
 
 /// Length of the header, in bytes: what `TUNSETVNETHDRSZ` is set to.
 pub const LEN: usize = 10;
@@ -184,10 +185,20 @@ impl VnetHeader {
         if let Checksum::Partial { start, offset } = self.checksum {
             check_place(start, offset, packet.len())?;
             let covered = &mut packet[usize::from(start)..];
-            let checksum = Sum::of(covered).udp_checksum();
+            let checksum = completed(Sum::of(covered), usize::from(offset));
             put_u16(covered, usize::from(offset), checksum);
         }
         Ok(())
+    }
+}
+
+/// The checksum as it is stored at `offset` of a transport header. Only UDP writes zero as ones: there
+/// zero means that there is no checksum. It is told by the offset, the one thing that a partial
+/// checksum says of its protocol: 6 in UDP, 16 in TCP, 2 in ICMPv6.
+pub(crate) fn completed(sum: Sum, offset: usize) -> u16 {
+    match offset {
+        udp::CHECKSUM => sum.udp_checksum(),
+        _ => sum.checksum(),
     }
 }
 

@@ -18,6 +18,8 @@ pub struct Inner {
     pub tos: u8,
     /// IPv4's DF bit.
     pub dont_fragment: bool,
+    /// UDP source port: what tells flows apart.
+    pub source_port: u16,
 }
 
 impl Default for Inner {
@@ -28,6 +30,7 @@ impl Default for Inner {
             len: 1000,
             tos: 0,
             dont_fragment: true,
+            source_port: 4000,
         }
     }
 }
@@ -57,7 +60,7 @@ impl Inner {
             Version::V6 => self.write_v6(&mut packet, udp_len),
         }
         let udp = &mut packet[header_len..];
-        udp[0..2].copy_from_slice(&4000u16.to_be_bytes());
+        udp[0..2].copy_from_slice(&self.source_port.to_be_bytes());
         udp[2..4].copy_from_slice(&5000u16.to_be_bytes());
         udp[4..6].copy_from_slice(&udp_len.to_be_bytes());
         udp[8..16].copy_from_slice(&id.to_be_bytes());

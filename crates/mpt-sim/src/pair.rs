@@ -21,6 +21,7 @@ use mpt_core::coalesce::Accepts;
 use mpt_core::control::LatePolicy;
 use mpt_core::path::{PathConfig, PathId, Unreachable};
 use mpt_core::reorder::ReorderConfig;
+use mpt_core::report::Report;
 use mpt_core::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{Event, Inbound, TunnelConfig};
@@ -97,6 +98,10 @@ pub struct PairConfig {
     pub paths: Vec<PathSpec>,
     /// Both ends' reorder window.
     pub reorder: ReorderConfig,
+    /// How both ends share packets.
+    pub policy: Policy,
+    /// Both ends send lost packets again.
+    pub recovery: bool,
     /// Both ends' MTU.
     pub mtu: u16,
     /// Both ends' GRE key.
@@ -125,6 +130,8 @@ impl PairConfig {
                 max_buffer_delay: Duration::from_millis(300),
                 late: LatePolicy::Deliver,
             },
+            policy: Policy::Weighted,
+            recovery: false,
             mtu: 1464,
             key: None,
             trains: false,
@@ -143,8 +150,8 @@ impl PairConfig {
             key: self.key,
             mtu: self.mtu,
             reorder: self.reorder,
-            policy: Policy::Weighted,
-            recovery: false,
+            policy: self.policy,
+            recovery: self.recovery,
             accepts: Accepts::NONE,
             receives_trains: self.trains,
         };
@@ -361,6 +368,11 @@ impl Pair {
     /// What `side` reported since the last call, with the time.
     pub fn events(&mut self, side: Side) -> Vec<(Time, Event)> {
         std::mem::take(&mut self.ends[side.index()].events)
+    }
+
+    /// The peer's reports that `side` believed since the last call, with the time.
+    pub fn reports(&mut self, side: Side) -> Vec<(Time, Report)> {
+        std::mem::take(&mut self.ends[side.index()].reports)
     }
 
     /// Lets time pass.

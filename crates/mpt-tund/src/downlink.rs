@@ -12,6 +12,8 @@ use mpt_core::buffer::Buffer;
 use mpt_core::control::{PathState, PathStatus, ReorderStatus, TunnelStatus};
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId, Unreachable};
 use mpt_core::reorder::ReorderConfig;
+use mpt_core::report;
+use mpt_core::time::Time;
 use mpt_core::tunnel::{Datagram, Event, Inbound};
 use tokio::io::Ready;
 use tokio::io::unix::AsyncFd;
@@ -73,6 +75,7 @@ pub(crate) async fn run(
     inbound: Inbound,
     tun: Arc<Tun>,
     receives_trains: bool,
+    reports: mpsc::Sender<(Time, report::Report)>,
     mut commands: mpsc::Receiver<Command>,
 ) -> io::Result<()> {
     let mut timer = Timer::new()?;
@@ -80,6 +83,7 @@ pub(crate) async fn run(
     let downlink = Rc::new(RefCell::new(Downlink {
         inbound,
         tun,
+        reports,
         paths: Default::default(),
         buffers: Vec::with_capacity(BATCH),
         metas: vec![RecvMeta::default(); BATCH],
@@ -107,6 +111,8 @@ pub(crate) async fn run(
 struct Downlink {
     inbound: Inbound,
     tun: Arc<Tun>,
+    /// To the line out: what the peer reports.
+    reports: mpsc::Sender<(Time, report::Report)>,
     paths: [Option<Attached>; MAX_PATHS],
     /// Buffers in hand for the next batch.
     buffers: Vec<Buffer>,
@@ -278,8 +284,15 @@ impl Downlink {
     }
 
     /// Takes everything that the core has ready; returns when it wants to be called again.
-    fn flush(&mut self) -> Option<mpt_core::time::Time> {
+    fn flush(&mut self) -> Option<Time> {
         self.write_tun();
+        // While the other line has no time, reports wait in the core, which lets the oldest go.
+        while let Ok(room) = self.reports.try_reserve() {
+            match self.inbound.poll_report() {
+                Some(report) => room.send(report),
+                None => break,
+            }
+        }
         while let Some(message) = self.inbound.poll_transmit() {
             if let Some(attached) = &self.paths[message.path.index()] {
                 // A probe that was not sent is one that gets no answer.

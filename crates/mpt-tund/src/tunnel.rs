@@ -29,6 +29,8 @@ use crate::{clock, downlink, uplink};
 
 /// Commands that may wait for a thread.
 const MAX_COMMANDS: usize = 64;
+/// Reports of the peer that may wait on their way from the line in to the line out.
+const MAX_REPORTS: usize = 16;
 
 /// A running tunnel. [`Tunnel::stop`] ends it; its interface and sockets go with it.
 pub(crate) struct Tunnel {
@@ -93,20 +95,21 @@ impl Tunnel {
             key: config.tunnel.key,
             mtu: config.mtu(),
             reorder: reorder_config(&config),
-            policy: Policy::Weighted,
+            policy: in_force(config.tunnel.scheduler),
             recovery: false,
             accepts: tun.accepts(),
             receives_trains,
         });
+        let (reports, reported) = mpsc::channel(MAX_REPORTS);
         let (uplink, uplink_commands) = mpsc::channel(MAX_COMMANDS);
         let (downlink, downlink_commands) = mpsc::channel(MAX_COMMANDS);
         let threads = vec![
             spawn(&format!("{name}-out"), &name, ended, {
                 let tun = tun.clone();
-                || uplink::run(outbound, tun, uplink_commands)
+                || uplink::run(outbound, tun, reported, uplink_commands)
             })?,
             spawn(&format!("{name}-in"), &name, ended, move || {
-                downlink::run(inbound, tun, receives_trains, downlink_commands)
+                downlink::run(inbound, tun, receives_trains, reports, downlink_commands)
             })?,
         ];
         let mut this = Tunnel {
@@ -260,6 +263,10 @@ impl Tunnel {
                 .send(downlink::Command::SetKey(new.tunnel.key))
                 .await?;
         }
+        if let Some(scheduler) = changes.scheduler {
+            let command = uplink::Command::SetPolicy(in_force(scheduler));
+            self.uplink.send(command).await?;
+        }
         if let Some(reorder) = changes.reorder {
             self.set_reorder(reorder).await?;
         }
@@ -411,6 +418,14 @@ fn open_socket(path: &config::Path, offload: Offload) -> anyhow::Result<PathSock
         );
     }
     Ok(socket)
+}
+
+/// What a configured policy amounts to: nothing adapts yet.
+fn in_force(configured: Policy) -> Policy {
+    match configured {
+        Policy::Adaptive => Policy::Weighted,
+        policy @ (Policy::Weighted | Policy::Redundant | Policy::Backup | Policy::Flow) => policy,
+    }
 }
 
 fn reorder_config(config: &Config) -> ReorderConfig {

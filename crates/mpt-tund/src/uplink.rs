@@ -8,12 +8,14 @@ use std::sync::Arc;
 use mpt_core::control::TunnelStatus;
 use mpt_core::drops::Drop;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
+use mpt_core::report;
+use mpt_core::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{Outbound, Transmit};
 use mpt_core::vnet::VnetHeader;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::clock;
+use crate::clock::{self, Timer};
 use crate::tun::{self, Tun};
 use crate::udp::{PathSocket, Sent};
 
@@ -30,6 +32,8 @@ pub(crate) enum Command {
     RemovePath(PathId),
     /// Number packets, or stop.
     SetNumbered(bool),
+    /// Share packets in another way.
+    SetPolicy(Policy),
     /// Use another GRE key.
     SetKey(Option<u32>),
     /// Fill in this half of the status.
@@ -39,12 +43,14 @@ pub(crate) enum Command {
 /// Runs until `commands` is closed or the TUN fails.
 ///
 /// # Errors
-/// When the TUN is gone or cannot be watched.
+/// When the TUN is gone or cannot be watched, or there is no descriptor for the timer.
 pub(crate) async fn run(
     outbound: Outbound,
     tun: Arc<Tun>,
+    mut reports: mpsc::Receiver<(Time, report::Report)>,
     mut commands: mpsc::Receiver<Command>,
 ) -> std::io::Result<()> {
+    let mut timer = Timer::new()?;
     let readable = tun.clone().register()?;
     let mut uplink = Uplink {
         outbound,
@@ -59,6 +65,8 @@ pub(crate) async fn run(
                 Some(command) => uplink.obey(command),
                 None => return Ok(()),
             },
+            () = timer.elapsed() => uplink.outbound.handle_timeout(clock::now()),
+            Some((at, report)) = reports.recv() => uplink.outbound.handle_report(at, &report),
             ready = readable.readable() => {
                 let mut ready = ready?;
                 if uplink.take_batch(&mut bytes)? == Batch::Emptied {
@@ -67,6 +75,7 @@ pub(crate) async fn run(
             }
         }
         uplink.send();
+        timer.wake_by(uplink.outbound.poll_timeout());
     }
 }
 
@@ -98,6 +107,7 @@ impl Uplink {
                 self.sockets[id.index()] = None;
             }
             Command::SetNumbered(numbered) => self.outbound.set_numbered(numbered),
+            Command::SetPolicy(policy) => self.outbound.set_policy(policy),
             Command::SetKey(key) => self.outbound.set_key(key),
             Command::Report(mut status, reply) => {
                 self.outbound.report(&mut status);

@@ -24,6 +24,7 @@ pub mod link;
 pub mod meter;
 pub mod namespace;
 pub mod process;
+pub mod random;
 pub mod settings;
 pub mod topology;
 pub mod traffic;
@@ -37,6 +38,7 @@ pub use link::{Family, Link, Shape};
 pub use meter::Meter;
 pub use namespace::Namespace;
 pub use process::Process;
+pub use random::Random;
 pub use settings::Settings;
 pub use topology::{Hosts, Tunnel};
 

@@ -88,6 +88,11 @@ impl Settings {
             "[tunnel]\nname = \"{name}\"\naddresses = [\"{v4}/30\", \"{v6}/64\"]\n{}",
             self.tunnel
         );
+        if let Some(offload) = back_end()
+            && !self.tunnel.contains("offload")
+        {
+            let _ = writeln!(text, "offload = \"{offload}\"");
+        }
         if !self.reorder.is_empty() {
             let _ = write!(text, "\n[reorder]\n{}", self.reorder);
         }
@@ -108,4 +113,10 @@ impl Settings {
         }
         text
     }
+}
+
+/// The TUN's back end for tests that do not ask for one: `MPT_TEST_OFFLOAD`, which `./test` sets to
+/// run each test with either.
+fn back_end() -> Option<String> {
+    std::env::var("MPT_TEST_OFFLOAD").ok()
 }

@@ -66,7 +66,22 @@ impl<T: Copy + Default> Slots<T> {
         Some((slot.item, slot.arrived))
     }
 
-    /// How many numbers from `seq`, the first of the window, are not held; at most `limit`.
+    /// How many numbers from `seq` on are held in a row; at most `limit`, up to the end of the window.
+    pub(super) fn held_from(&self, seq: Seq, limit: u32) -> u32 {
+        let mut held = 0;
+        while held < limit {
+            let index = self.index(seq.plus(held));
+            let here = (!self.taken[index / 64] >> (index % 64)).trailing_zeros();
+            let whole = 64 - (index % 64) as u32;
+            held += here.min(whole);
+            if here < whole {
+                break;
+            }
+        }
+        held.min(limit)
+    }
+
+    /// How many numbers from `seq`, in the window, are not held; at most `limit`, up to its end.
     pub(super) fn missing_from(&self, seq: Seq, limit: u32) -> u32 {
         if self.held == 0 {
             return limit;

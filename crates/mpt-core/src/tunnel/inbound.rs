@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::probing::MAX_MESSAGES_QUEUED;
+use super::reporting::Reporting;
 use super::session::{Jump, Peer, Where};
 use super::{Shared, TunnelConfig};
 use crate::buffer::{Buffer, Packer, Pool, Stored};
@@ -19,6 +20,7 @@ use crate::ip::{Packet, PacketMut, Version};
 use crate::path::{DownReason, MAX_PATHS, Path, PathConfig, PathId, PathState, Unreachable};
 use crate::probe::{MESSAGE_BYTES, Message};
 use crate::reorder::{MAX_DISTANCE, Reorder, ReorderConfig, ReorderCounters, Verdict};
+use crate::report::{KIND_REPORT, MAX_REPORT_BYTES, Report};
 use crate::scheduler::Policy;
 use crate::seq::Seq;
 use crate::time::Time;
@@ -114,6 +116,7 @@ pub struct Inbound {
     coalescer: Coalescer,
     pub(super) messages: VecDeque<(PathId, ControlDatagram)>,
     pub(super) leaving: Option<ControlDatagram>,
+    pub(super) reporting: Reporting,
     pub(super) events: VecDeque<Event>,
     pub(super) drops: Drops,
     pub(super) rx_packets: u64,
@@ -128,8 +131,23 @@ pub struct Inbound {
 
 #[derive(Clone, Copy)]
 pub(super) struct ControlDatagram {
-    pub(super) bytes: [u8; gre::MAX_SENT_BYTES + MESSAGE_BYTES],
+    pub(super) bytes: [u8; gre::MAX_SENT_BYTES + LONGEST_CONTROL],
     pub(super) len: usize,
+}
+
+const LONGEST_CONTROL: usize = if MAX_REPORT_BYTES > MESSAGE_BYTES {
+    MAX_REPORT_BYTES
+} else {
+    MESSAGE_BYTES
+};
+
+impl ControlDatagram {
+    pub(super) fn new(len: usize) -> ControlDatagram {
+        ControlDatagram {
+            bytes: [0; gre::MAX_SENT_BYTES + LONGEST_CONTROL],
+            len,
+        }
+    }
 }
 
 impl Inbound {
@@ -152,6 +170,7 @@ impl Inbound {
             coalescer: Coalescer::new(config.accepts),
             messages: VecDeque::with_capacity(MAX_MESSAGES_QUEUED),
             leaving: None,
+            reporting: Reporting::default(),
             events: VecDeque::with_capacity(MAX_EVENTS_QUEUED),
             drops: Drops::default(),
             rx_packets: 0,
@@ -169,7 +188,10 @@ impl Inbound {
     pub fn set_path(&mut self, now: Time, path: PathId, config: PathConfig) {
         match &mut self.paths[path.index()] {
             Some(known) if known.config.remote == config.remote => known.config = config,
-            slot => *slot = Some(Path::new(config, now)),
+            slot => {
+                *slot = Some(Path::new(config, now));
+                self.reporting.forget_path(path);
+            }
         }
         self.settle(now);
     }
@@ -178,6 +200,7 @@ impl Inbound {
     pub fn remove_path(&mut self, now: Time, path: PathId) {
         self.paths[path.index()] = None;
         self.path_mtu[path.index()] = None;
+        self.reporting.forget_path(path);
         self.settle(now);
         self.publish_mtu();
     }
@@ -293,9 +316,17 @@ impl Inbound {
         };
         path.rx_packets += 1;
         path.rx_bytes += place.len() as u64;
+        let datagram_len = place.len();
         match look_at(&mut self.pool.bytes_mut(buffer)[place], self.key, tos) {
             Err(why) => self.drops.count(why, 1),
             Ok(Content::Control(message)) => self.handle_message(now, id, &message),
+            Ok(Content::Report { offset }) => {
+                let bytes = &self.pool.bytes_mut(buffer)[start + offset..start + datagram_len];
+                match Report::parse(bytes) {
+                    Ok(report) => self.handle_report(now, report),
+                    Err(_) => self.drops.count(Drop::BadControl, 1),
+                }
+            }
             Ok(Content::Packet {
                 sequence,
                 offset,
@@ -312,7 +343,7 @@ impl Inbound {
                     start: (start + offset) as u16,
                     len: len as u16,
                 };
-                self.handle_packet(now, id, sequence, packet);
+                self.handle_packet(now, id, sequence, packet, datagram_len);
             }
         }
     }
@@ -324,16 +355,24 @@ impl Inbound {
         }
     }
 
-    fn handle_packet(&mut self, now: Time, path: PathId, sequence: Option<Seq>, packet: Stored) {
+    fn handle_packet(
+        &mut self,
+        now: Time,
+        path: PathId,
+        sequence: Option<Seq>,
+        packet: Stored,
+        datagram_len: usize,
+    ) {
         self.pool.retain(packet.buffer);
         let Some(seq) = sequence else {
             self.ready.push_back(packet);
             return;
         };
-        let out = &mut |packet| self.ready.push_back(packet);
         if self.peer.is_first() && seq.value() >= self.reorder.config().window {
             self.reorder.begin_at(seq);
         }
+        let missing_before = self.reorder.counters().gaps_seen;
+        let out = &mut |packet| self.ready.push_back(packet);
         let mut verdict = self.reorder.insert(now, path, seq, packet, out);
         if let Some(whither) = whither(seq, self.reorder.next_expected(), verdict)
             && self.peer.consider_jump(now, path, seq, whither) == Jump::Believed
@@ -344,6 +383,7 @@ impl Inbound {
             }
             verdict = self.reorder.insert(now, path, seq, packet, out);
         }
+        self.note_arrival(now, path, seq, datagram_len, verdict, missing_before);
         let why = match verdict {
             Verdict::Taken => {
                 self.peer.fits(path);
@@ -480,6 +520,10 @@ impl Inbound {
 
 enum Content {
     Control(Message),
+    Report {
+        /// Where it begins, in bytes.
+        offset: usize,
+    },
     Packet {
         sequence: Option<Seq>,
         /// Where the inner packet begins, and its length, in bytes.
@@ -496,6 +540,9 @@ fn look_at(bytes: &mut [u8], key: Option<u32>, tos: u8) -> Result<Content, Drop>
     let version = match header.protocol {
         Protocol::Ipv4 => Version::V4,
         Protocol::Ipv6 => Version::V6,
+        Protocol::Control if payload.first() == Some(&KIND_REPORT) => {
+            return Ok(Content::Report { offset });
+        }
         Protocol::Control => {
             let message = Message::parse(payload).map_err(|_| Drop::BadControl)?;
             return Ok(Content::Control(message));

@@ -9,12 +9,14 @@
 //!
 //! Neither half does I/O or reads a clock. After any `handle_*` call, take everything that the
 //! half's `poll_*` functions have, until they return `None`. [`Inbound::poll_timeout`] says when to
-//! call [`Inbound::handle_timeout`] at the latest; it may change with any call. [`Outbound`] waits
-//! for nothing by itself.
+//! call [`Inbound::handle_timeout`] at the latest, [`Outbound::poll_timeout`] the same of
+//! [`Outbound::handle_timeout`]; it may change with any call. What [`Inbound::poll_report`] has goes to
+//! [`Outbound::handle_report`] of the same end.
 
 mod inbound;
 mod outbound;
 mod probing;
+mod reporting;
 mod session;
 mod status;
 

@@ -13,8 +13,9 @@ use crate::fragment;
 use crate::gre::{Header, Protocol};
 use crate::icmp;
 use crate::ip::{Packet, Version};
-use crate::path::{MAX_PATHS, PathConfig, PathId};
-use crate::scheduler::Weighted;
+use crate::path::{MAX_PATHS, PathConfig, PathId, PathSet};
+use crate::report::Report;
+use crate::scheduler::{Policy, Scheduler};
 use crate::segment::{SegmentError, Segments};
 use crate::seq::Seq;
 use crate::time::Time;
@@ -33,9 +34,10 @@ const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0
 pub struct Outbound {
     shared: Arc<Shared>,
     key: Option<u32>,
-    numbered: bool,
+    /// The peer has a reorder window, by our own configuration.
+    reordered: bool,
     next_seq: Seq,
-    scheduler: Weighted,
+    scheduler: Scheduler,
     /// Where each path's peer is; unspecified where there is no path.
     remotes: [SocketAddr; MAX_PATHS],
     /// The train that each path's packets join.
@@ -61,9 +63,9 @@ impl Outbound {
         Outbound {
             shared,
             key: config.key,
-            numbered: config.reorder.window != 0,
+            reordered: config.reorder.window != 0,
             next_seq: Seq::FIRST,
-            scheduler: Weighted::default(),
+            scheduler: Scheduler::new(config.policy),
             remotes: [NOWHERE; MAX_PATHS],
             open: Default::default(),
             ready: VecDeque::new(),
@@ -98,7 +100,21 @@ impl Outbound {
 
     /// Numbers packets from now on, or stops: reordering was switched on or off.
     pub fn set_numbered(&mut self, numbered: bool) {
-        self.numbered = numbered;
+        self.reordered = numbered;
+    }
+
+    /// Follows another policy from the next packet on.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.scheduler.set_policy(policy);
+    }
+
+    /// Copies are told by their numbers; the packets of a flow that stays on a path need none.
+    fn is_numbered(&self) -> bool {
+        match self.scheduler.policy() {
+            Policy::Redundant => true,
+            Policy::Flow => false,
+            Policy::Adaptive | Policy::Weighted | Policy::Backup => self.reordered,
+        }
     }
 
     /// Uses another GRE key from now on.
@@ -129,13 +145,32 @@ impl Outbound {
         self.drops.count(Drop::BadOffload, 1);
     }
 
+    /// Takes what the peer reports on what this end sent, which came at `now`.
+    pub fn handle_report(&mut self, now: Time, report: &Report) {
+        let _ = (now, report);
+    }
+
+    /// When [`Outbound::handle_timeout`] is to be called at the latest.
+    #[must_use]
+    pub fn poll_timeout(&mut self) -> Option<Time> {
+        None
+    }
+
+    /// Does what is due. Afterwards, poll everything.
+    pub fn handle_timeout(&mut self, now: Time) {
+        let _ = now;
+    }
+
     /// Shares the packets among the paths, in runs.
     fn stripe(&mut self, now: Time, mut segments: Segments<'_>) {
         let packet = segments.packet();
         let (version, tos) = (packet.version(), ecn::outer_tos(packet.tos()));
+        if self.scheduler.policy() == Policy::Redundant {
+            return self.copy_to_all(version, tos, &segments);
+        }
         while segments.remaining() > 0 {
             let first = segments.segments() - segments.remaining();
-            let run = self.pick(segments.segment_len(first), segments.remaining());
+            let run = self.pick(&packet, segments.segment_len(first), segments.remaining());
             let Some((path, run)) = run else {
                 self.drops.count(Drop::NoPath, segments.remaining() as u64);
                 return;
@@ -143,11 +178,29 @@ impl Outbound {
             let mut bytes = 0;
             for index in first..first + run {
                 let inner_len = segments.segment_len(index);
-                let (out, len) = self.append(path, version, tos, inner_len);
+                let header = self.next_header(version, inner_len);
+                let (out, len) = self.append(path, &header, tos, inner_len);
                 segments.write_next(out);
                 bytes += len;
             }
             self.scheduler.took(now, path, bytes);
+        }
+    }
+
+    /// Sends every packet over every usable path, with the same number.
+    fn copy_to_all(&mut self, version: Version, tos: u8, segments: &Segments<'_>) {
+        let usable = self.shared.usable();
+        if usable == PathSet::EMPTY {
+            let packets = segments.segments() as u64;
+            return self.drops.count(Drop::NoPath, packets);
+        }
+        for index in 0..segments.segments() {
+            let inner_len = segments.segment_len(index);
+            let header = self.next_header(version, inner_len);
+            for path in usable.iter() {
+                let (out, _) = self.append(path, &header, tos, inner_len);
+                segments.write(index, out);
+            }
         }
     }
 
@@ -177,10 +230,9 @@ impl Outbound {
             self.drops.count(Drop::NotIp, 1);
             return;
         };
-        let tos = ecn::outer_tos(packet.tos());
         if packet.version() == Version::V4 && !packet.dont_fragment() {
             let fragmented = fragment::fragment(&packet, usize::from(mtu), |header, payload| {
-                self.send_fragment(now, tos, header, payload);
+                self.send_fragment(now, &packet, header, payload);
             });
             if fragmented.is_err() {
                 self.drops.count(Drop::TooBig, 1);
@@ -199,40 +251,61 @@ impl Outbound {
         }
     }
 
-    fn send_fragment(&mut self, now: Time, tos: u8, header: &[u8], payload: &[u8]) {
-        let inner_len = header.len() + payload.len();
-        let Some((path, _)) = self.pick(inner_len, 1) else {
+    /// Sends a fragment of `packet`.
+    fn send_fragment(&mut self, now: Time, packet: &Packet<'_>, head: &[u8], payload: &[u8]) {
+        let (tos, inner_len) = (ecn::outer_tos(packet.tos()), head.len() + payload.len());
+        let Some((picked, _)) = self.pick(packet, inner_len, 1) else {
             self.drops.count(Drop::NoPath, 1);
             return;
         };
-        let (out, len) = self.append(path, Version::V4, tos, inner_len);
-        out[..header.len()].copy_from_slice(header);
-        out[header.len()..].copy_from_slice(payload);
-        self.scheduler.took(now, path, len);
+        let paths = match self.scheduler.policy() {
+            Policy::Redundant => self.shared.usable(),
+            Policy::Adaptive | Policy::Weighted | Policy::Backup | Policy::Flow => {
+                PathSet::only(picked)
+            }
+        };
+        let header = self.next_header(Version::V4, inner_len);
+        for path in paths.iter() {
+            let (out, len) = self.append(path, &header, tos, inner_len);
+            out[..head.len()].copy_from_slice(head);
+            out[head.len()..].copy_from_slice(payload);
+            self.scheduler.took(now, path, len);
+        }
     }
 
-    fn pick(&mut self, inner_len: usize, at_hand: usize) -> Option<(PathId, usize)> {
+    fn pick(
+        &mut self,
+        packet: &Packet<'_>,
+        inner_len: usize,
+        at_hand: usize,
+    ) -> Option<(PathId, usize)> {
         let len = inner_len + self.header(Version::V4).buffer_len();
-        self.scheduler.pick(self.shared.usable(), len, at_hand)
+        let usable = self.shared.usable();
+        self.scheduler.pick(usable, packet, len, at_hand)
     }
 
-    /// Appends a datagram with the next number to the path's train. Returns where its inner packet
-    /// of `inner_len` bytes is to be written, and the datagram's length.
+    /// Counts a packet of `inner_len` bytes, and makes its header with the next number.
+    fn next_header(&mut self, version: Version, inner_len: usize) -> Header {
+        let header = self.header(version);
+        self.tx_packets += 1;
+        self.tx_bytes += inner_len as u64;
+        if header.sequence.is_some() {
+            self.next_seq = self.next_seq.next();
+        }
+        header
+    }
+
+    /// Appends a datagram to the path's train. Returns where its inner packet of `inner_len` bytes is
+    /// to be written, and the datagram's length.
     fn append(
         &mut self,
         path: PathId,
-        version: Version,
+        header: &Header,
         tos: u8,
         inner_len: usize,
     ) -> (&mut [u8], usize) {
-        let header = self.header(version);
         let header_len = header.buffer_len();
         let len = header_len + inner_len;
-        self.tx_packets += 1;
-        self.tx_bytes += inner_len as u64;
-        if self.numbered {
-            self.next_seq = self.next_seq.next();
-        }
         let (head, inner) = self
             .train_for(path, tos, len)
             .append(tos, len)
@@ -244,7 +317,7 @@ impl Outbound {
     fn header(&self, version: Version) -> Header {
         Header {
             key: self.key,
-            sequence: self.numbered.then_some(self.next_seq),
+            sequence: self.is_numbered().then_some(self.next_seq),
             protocol: match version {
                 Version::V4 => Protocol::Ipv4,
                 Version::V6 => Protocol::Ipv6,

@@ -52,6 +52,7 @@ impl Inbound {
         let doubtful = echo_sent.is_none() && known.is_news(now, message);
         if let Some(echo_sent) = echo_sent {
             known.learn(now, message, echo_sent);
+            self.reporting.learn(path, message);
             self.follow_watermark(now, path, message.next_seq);
         }
         if message.reply_wanted {
@@ -81,6 +82,7 @@ impl Inbound {
         for path in self.paths.iter_mut().flatten() {
             path.forget_peer();
         }
+        self.reporting.begin_session(restarted);
         self.begin_numbering(now, message.next_seq, restarted);
         self.event(Event::PeerSession {
             session: message.session,
@@ -112,6 +114,7 @@ impl Inbound {
         {
             self.reorder.resync(now, watermark, out);
         }
+        self.note_losses(now);
     }
 
     /// When [`Inbound::handle_timeout`] is to be called at the latest.
@@ -122,17 +125,20 @@ impl Inbound {
             .flatten()
             .map(|path| path.next_probe)
             .min();
+        let probes = earliest(probes, self.reporting.due());
         earliest(
             earliest(probes, self.next_settle),
             self.reorder.poll_timeout(),
         )
     }
 
-    /// Does what is due: probes, changes of state, the end of hold times.
+    /// Does what is due: probes, reports, changes of state, the end of hold times.
     pub fn handle_timeout(&mut self, now: Time) {
         let out = &mut |packet| self.ready.push_back(packet);
         self.reorder.handle_timeout(now, out);
         self.settle(now);
+        self.note_losses(now);
+        self.report_if_due(now);
         for path in (0..MAX_PATHS).filter_map(PathId::new) {
             let due = self.paths[path.index()]
                 .as_ref()
@@ -196,7 +202,7 @@ impl Inbound {
             rx_bytes: path.rx_bytes,
             loss_ppm: path.loss.ppm(),
         };
-        let mut datagram = ControlDatagram { bytes: [0; _], len };
+        let mut datagram = ControlDatagram::new(len);
         let start = header.emit(&mut datagram.bytes);
         let mut body = [0; MESSAGE_BYTES];
         message.emit(&mut body);
@@ -259,6 +265,7 @@ impl Inbound {
             .store(u32::from(usable.bits()), Ordering::Relaxed);
         let out = &mut |packet| self.ready.push_back(packet);
         self.reorder.wait_for(now, waited_for, out);
+        self.note_losses(now);
     }
 
     fn sample_rates(&mut self, now: Time, id: PathId) {

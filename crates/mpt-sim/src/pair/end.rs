@@ -6,7 +6,8 @@ use std::time::Duration;
 use mpt_core::control::{PathStatus, ReorderStatus, TunnelStatus};
 use mpt_core::drops::Drop;
 use mpt_core::path::{PathConfig, PathId, PathState};
-use mpt_core::time::Time;
+use mpt_core::report::Report;
+use mpt_core::time::{Time, earliest};
 use mpt_core::tunnel::{Datagram, Event, Inbound, Outbound, Transmit, TunnelConfig, tunnel};
 use mpt_core::vnet::VnetHeader;
 
@@ -41,6 +42,7 @@ pub struct End {
     pub(super) delivered: Vec<(Time, Vec<u8>)>,
     pub(super) refused: Vec<Vec<u8>>,
     pub(super) events: Vec<(Time, Event)>,
+    pub(super) reports: Vec<(Time, Report)>,
     handed_in: u64,
     received: u64,
     starved: u64,
@@ -63,6 +65,7 @@ impl End {
             delivered: Vec::new(),
             refused: Vec::new(),
             events: Vec::new(),
+            reports: Vec::new(),
             handed_in: 0,
             received: 0,
             starved: 0,
@@ -191,21 +194,29 @@ impl End {
         if self.inbound.poll_timeout().is_some_and(|at| at <= local) {
             self.inbound.handle_timeout(local);
         }
+        if self.outbound.poll_timeout().is_some_and(|at| at <= local) {
+            self.outbound.handle_timeout(local);
+        }
     }
 
     /// When this end wants to be called, in the simulation's time.
     pub(super) fn next_timeout(&mut self) -> Option<Time> {
         let clock = self.clock;
-        self.inbound.poll_timeout().map(|local| local - clock)
+        earliest(self.inbound.poll_timeout(), self.outbound.poll_timeout())
+            .map(|local| local - clock)
     }
 
-    /// Polls everything that is not sent: packets for the TUN and events.
+    /// Polls everything that is not sent: packets for the TUN, reports for the line out, and events.
     pub(super) fn poll(&mut self, now: Time) {
         self.in_batch = 0;
         self.inbound.drain_tun(|_, packet| {
             self.delivered.push((now, packet.to_vec()));
             true
         });
+        while let Some((at, report)) = self.inbound.poll_report() {
+            self.outbound.handle_report(at, &report);
+            self.reports.push((now, report));
+        }
         while let Some(message) = self.outbound.poll_tun() {
             self.refused.push(message.to_vec());
         }
@@ -231,6 +242,7 @@ impl End {
         self.delivered.append(&mut former.delivered);
         self.refused.append(&mut former.refused);
         self.events.append(&mut former.events);
+        self.reports.append(&mut former.reports);
     }
 }
 

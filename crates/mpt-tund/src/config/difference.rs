@@ -8,7 +8,9 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use super::{Config, Path, Reorder, Scheduler};
+use mpt_core::scheduler::Policy;
+
+use super::{Config, Path, Reorder};
 
 /// What changes from one configuration to the next; empty when nothing does.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -24,7 +26,7 @@ pub(crate) struct Changes {
     /// The GRE key is another one, came or went; the new one stands in the new configuration.
     pub(crate) key: bool,
     /// New scheduler.
-    pub(crate) scheduler: Option<Scheduler>,
+    pub(crate) scheduler: Option<Policy>,
     /// New settings of the reorder window.
     pub(crate) reorder: Option<Reorder>,
     /// Paths that are new, in the order of the file.
@@ -244,7 +246,7 @@ mod tests {
         };
         assert_eq!(change.path.name, "lte");
         assert!(change.weight && !change.socket && !change.remote && !change.probing);
-        assert_eq!(changes.scheduler, Some(Scheduler::Weighted));
+        assert_eq!(changes.scheduler, Some(Policy::Weighted));
     }
 
     #[test]

@@ -28,6 +28,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
 use mpt_core::control::LatePolicy;
+use mpt_core::scheduler::Policy;
 
 pub(crate) use crypto::Crypto;
 #[allow(unused_imports, reason = "until the daemon uses all of it")]
@@ -85,28 +86,9 @@ pub(crate) struct Tunnel {
     /// GRE key, sent and expected when given (RFC 2890 §2.1).
     pub(crate) key: Option<u32>,
     /// How packets are shared among paths.
-    pub(crate) scheduler: Scheduler,
+    pub(crate) scheduler: Policy,
     /// Whether super-packets and trains are used.
     pub(crate) offload: Offload,
-}
-
-/// How packets are shared among paths.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scheduler {
-    /// Bytes in proportion to the paths' weights.
-    Weighted,
-    /// By what each path turns out to carry; so far by weight.
-    Adaptive,
-}
-
-impl Scheduler {
-    /// The name in the configuration.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Scheduler::Weighted => "weighted",
-            Scheduler::Adaptive => "adaptive",
-        }
-    }
 }
 
 /// Whether many packets cross a system call at a time: super-packets to and from the TUN, trains to

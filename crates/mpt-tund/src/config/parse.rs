@@ -6,6 +6,7 @@ use std::path::Path as FilePath;
 use std::time::Duration;
 
 use mpt_core::control::LatePolicy;
+use mpt_core::scheduler::Policy;
 
 use super::crypto::crypto;
 use super::document::{Mistake, Place, Schema, Section, Source};
@@ -13,7 +14,7 @@ use super::entry::Entry;
 use super::values::{self, End, PrefixKind};
 use super::{
     Config, Control, DEFAULT_PORT, DEFAULT_WEIGHT, MAX_FILE_BYTES, MAX_PATHS, MAX_WEIGHT,
-    MAX_WINDOW, Offload, Path, Reorder, Scheduler, Tunnel, validate,
+    MAX_WINDOW, Offload, Path, Reorder, Tunnel, validate,
 };
 
 /// Most addresses, and most routes, of a tunnel.
@@ -192,7 +193,7 @@ fn tunnel(section: &Section<'_>) -> Result<(Tunnel, Place), Mistake> {
         mtu: number(section, "mtu", MTU_RANGE, "bytes")?,
         port: number(section, "port", 1..=u64::from(u16::MAX), "")?.unwrap_or(DEFAULT_PORT),
         key: number(section, "key", 0..=u64::from(u32::MAX), "")?,
-        scheduler: Scheduler::Adaptive,
+        scheduler: Policy::Adaptive,
         offload: section
             .get("offload")
             .map_or(Ok(Offload::default()), offload)?,
@@ -240,26 +241,25 @@ fn prefixes(
     Ok(prefixes)
 }
 
-fn scheduler(tunnel: &Section<'_>, paths: &[Section<'_>]) -> Result<Scheduler, Mistake> {
+fn scheduler(tunnel: &Section<'_>, paths: &[Section<'_>]) -> Result<Policy, Mistake> {
     let Some(entry) = tunnel.get("scheduler") else {
         let weighted = paths.iter().any(|path| path.get("weight").is_some());
         return Ok(if weighted {
-            Scheduler::Weighted
+            Policy::Weighted
         } else {
-            Scheduler::Adaptive
+            Policy::Adaptive
         });
     };
-    let remedy =
-        "write \"weighted\" (bytes by the paths' weights) or \"adaptive\" (so far the same)";
-    match entry.text("weighted")? {
-        "weighted" => Ok(Scheduler::Weighted),
-        "adaptive" => Ok(Scheduler::Adaptive),
-        name @ ("redundant" | "backup" | "flow") => {
-            let what = format!("the scheduler \"{name}\" is not built yet");
-            Err(entry.mistake(what, remedy))
-        }
-        name => Err(entry.mistake(format!("there is no scheduler \"{name}\""), remedy)),
-    }
+    let name = entry.text("weighted")?;
+    let found = Policy::ALL.into_iter().find(|policy| policy.name() == name);
+    found.ok_or_else(|| {
+        entry.mistake(
+            format!("there is no scheduler \"{name}\""),
+            "write \"weighted\" (bytes by the paths' weights), \"redundant\" (every packet on every path), \
+             \"backup\" (all on the path with the greatest weight that is up), \"flow\" (each flow on one \
+             path) or \"adaptive\" (so far as \"weighted\")",
+        )
+    })
 }
 
 fn offload(entry: Entry<'_>) -> Result<Offload, Mistake> {

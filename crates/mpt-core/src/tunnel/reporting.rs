@@ -1,0 +1,451 @@
+//! Receiver reports: when they are sent, what is in them, and which of the peer's are believed.
+//!
+//! A peer that asks for reports learns what arrives every few milliseconds while data come, and once
+//! more when they cease: a report is a state, and the last one has nothing behind it to make its
+//! loss good. A gap that has just opened brings the next report forward; one that every path has
+//! passed does so the more.
+//!
+//! Reports cost the direction that they go in. For each byte that arrives the peer is owed a
+//! hundredth of a byte of reports ([`Budget`]). What is saved up suffices for a burst; the last
+//! quarter is kept for news of losses ([`Occasion`]). So a trickle of data is reported on seldom, and
+//! its losses at once.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use arrayvec::ArrayVec;
+
+use super::inbound::{ControlDatagram, Inbound};
+use super::probing::MAX_MESSAGES_QUEUED;
+use crate::drops::Drop;
+use crate::gre::{Header, Protocol};
+use crate::path::{MAX_PATHS, PathId, PathState};
+use crate::probe::Message;
+use crate::reorder::{Reorder, Verdict};
+use crate::report::{MAX_DUPLICATES, Missing, PathReport, Report};
+use crate::seq::Seq;
+use crate::time::{Time, earliest};
+
+/// Time between reports while data come.
+pub(super) const REPORT_INTERVAL: Duration = Duration::from_millis(5);
+/// Least time between two reports, whatever happens.
+const LEAST_INTERVAL: Duration = Duration::from_millis(1);
+/// Of so many bytes that arrive, one may be answered by a byte of reports.
+const BYTES_PER_REPORT_BYTE: u64 = 100;
+/// Bytes of reports that may be saved up: twenty reports on two paths with a few gaps.
+const BURST_BYTES: u64 = 20 * 140;
+/// In how many reports a duplicate stands, so that one may be lost.
+const DUPLICATE_TOLD: u8 = 2;
+/// Most of the peer's reports that wait for the other half.
+const MAX_REPORTS_QUEUED: usize = 16;
+
+/// What there is to report, and what the peer reported.
+#[derive(Debug, Default)]
+pub(super) struct Reporting {
+    /// The peer's newest probe asked for reports.
+    wanted: bool,
+    /// The peer's index of each of our paths.
+    peer_index: [Option<u8>; MAX_PATHS],
+    arrived: [Arrived; MAX_PATHS],
+    duplicates: ArrayVec<(Seq, u8), MAX_DUPLICATES>,
+    /// Number of the last report sent.
+    number: u32,
+    last_sent: Option<Time>,
+    /// When the next report is due.
+    due: Option<Time>,
+    /// Something has arrived since the last report.
+    news: bool,
+    last_arrived: Time,
+    /// The next report tells of a loss.
+    urgent: bool,
+    /// Numbers that every path had passed, of which the last report told or the next one will.
+    lost: u64,
+    budget: Budget,
+    /// Number of the peer's newest report.
+    heard: Option<u32>,
+    /// The peer's reports for the other half of this end, with their time of arrival.
+    queue: VecDeque<(Time, Report)>,
+}
+
+/// What arrived on a path with a sequence number.
+#[derive(Debug, Clone, Copy, Default)]
+struct Arrived {
+    edge: Seq,
+    edge_arrived: Time,
+    packets: u64,
+    bytes: u64,
+}
+
+/// Why a report is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Occasion {
+    /// Every path has passed a missing number.
+    Loss,
+    /// Nothing comes any more.
+    Pause,
+    /// Data come.
+    Routine,
+}
+
+/// How many bytes of reports may be sent, in hundredths of a byte.
+#[derive(Debug)]
+struct Budget(u64);
+
+impl Default for Budget {
+    fn default() -> Self {
+        Budget(BURST_BYTES * BYTES_PER_REPORT_BYTE)
+    }
+}
+
+impl Budget {
+    fn earn(&mut self, bytes: u64) {
+        self.0 = (self.0 + bytes).min(BURST_BYTES * BYTES_PER_REPORT_BYTE);
+    }
+
+    /// Pays for a report, if it can and the occasion does not leave the rest for a better one.
+    fn pay(&mut self, bytes: usize, occasion: Occasion) -> bool {
+        let reserve = match occasion {
+            Occasion::Loss => 0,
+            Occasion::Pause => BURST_BYTES / 4,
+            Occasion::Routine => BURST_BYTES / 2,
+        };
+        let cost = bytes as u64 * BYTES_PER_REPORT_BYTE;
+        let affordable = self.0 >= cost + reserve * BYTES_PER_REPORT_BYTE;
+        if affordable {
+            self.0 -= cost;
+        }
+        affordable
+    }
+}
+
+impl Reporting {
+    /// The peer began anew: what it counts begins at nothing.
+    pub(super) fn begin_session(&mut self, restarted: bool) {
+        if restarted {
+            self.arrived = Default::default();
+            self.duplicates.clear();
+        }
+        self.peer_index = Default::default();
+        self.wanted = false;
+        self.due = None;
+        self.heard = None;
+        self.queue.clear();
+    }
+
+    /// Forgets a path that was taken away.
+    pub(super) fn forget_path(&mut self, path: PathId) {
+        self.peer_index[path.index()] = None;
+        self.arrived[path.index()] = Arrived::default();
+    }
+
+    /// A believed message says whether reports are wanted, and what the peer calls the path.
+    pub(super) fn learn(&mut self, path: PathId, message: &Message) {
+        self.peer_index[path.index()] = Some(message.path);
+        self.wanted = message.reports_wanted;
+        if !self.wanted {
+            self.due = None;
+        }
+    }
+
+    /// A believed data packet of `bytes` bytes arrived.
+    #[inline]
+    pub(super) fn arrived(&mut self, now: Time, path: PathId, seq: Seq, bytes: usize) {
+        let arrived = &mut self.arrived[path.index()];
+        if arrived.packets == 0 || seq.is_after(arrived.edge) {
+            arrived.edge = seq;
+            arrived.edge_arrived = now;
+        }
+        arrived.packets += 1;
+        arrived.bytes += bytes as u64;
+        if self.wanted {
+            self.budget.earn(bytes as u64);
+            self.news = true;
+            self.last_arrived = now;
+            if self.due.is_none() {
+                self.due = Some(now + REPORT_INTERVAL);
+            }
+        }
+    }
+
+    /// A packet arrived again.
+    fn arrived_again(&mut self, seq: Seq) {
+        if self.duplicates.is_full() {
+            self.duplicates.remove(0);
+        }
+        self.duplicates.push((seq, DUPLICATE_TOLD));
+    }
+
+    /// Numbers are missing that were not before. They may still come until `at`.
+    fn hurry(&mut self, at: Time) {
+        if self.wanted {
+            let soonest = self.last_sent.map_or(at, |sent| sent + LEAST_INTERVAL);
+            self.due = earliest(self.due, Some(at.max(soonest)));
+        }
+    }
+
+    fn occasion(&self, now: Time) -> Occasion {
+        if self.urgent {
+            Occasion::Loss
+        } else if now.since(self.last_arrived) >= REPORT_INTERVAL {
+            Occasion::Pause
+        } else {
+            Occasion::Routine
+        }
+    }
+
+    pub(super) fn due(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// The report that would be sent now.
+    fn report<T: Copy + Default>(
+        &self,
+        now: Time,
+        session: u64,
+        about: u64,
+        reorder: &Reorder<T>,
+    ) -> Report {
+        let paths = self.arrived.iter().zip(self.peer_index);
+        let mut report = Report {
+            number: self.number.wrapping_add(1).max(1),
+            session,
+            about,
+            sent: now,
+            next: reorder.next_expected(),
+            high: reorder.high(),
+            paths: paths
+                .filter(|(arrived, _)| arrived.packets > 0)
+                .filter_map(|(arrived, path)| Some(arrived.report(path?)))
+                .collect(),
+            missing: ArrayVec::new(),
+            duplicates: self.duplicates.iter().map(|&(seq, _)| seq).collect(),
+        };
+        reorder.for_each_missing(|first, count| {
+            report.missing.push(Missing { first, count });
+            !report.missing.is_full()
+        });
+        report
+    }
+
+    fn sent(&mut self, now: Time, number: u32) {
+        self.number = number;
+        self.last_sent = Some(now);
+        for (_, told) in &mut self.duplicates {
+            *told -= 1;
+        }
+        self.duplicates.retain(|&mut (_, told)| told > 0);
+    }
+}
+
+impl Arrived {
+    fn report(&self, path: u8) -> PathReport {
+        PathReport {
+            path,
+            edge: self.edge,
+            edge_arrived: self.edge_arrived,
+            packets: self.packets,
+            bytes: self.bytes,
+        }
+    }
+}
+
+impl Inbound {
+    /// Notes for the next report what the reorder window made of a packet. `missing_before`:
+    /// the numbers that were ever missing before it came.
+    #[inline]
+    pub(super) fn note_arrival(
+        &mut self,
+        now: Time,
+        path: PathId,
+        seq: Seq,
+        bytes: usize,
+        verdict: Verdict,
+        missing_before: u64,
+    ) {
+        if verdict == Verdict::Unbelievable {
+            return;
+        }
+        self.reporting.arrived(now, path, seq, bytes);
+        if verdict == Verdict::Duplicate {
+            self.reporting.arrived_again(seq);
+        }
+        if self.reorder.counters().gaps_seen != missing_before {
+            self.reporting.hurry(now + self.reorder.displacement(path));
+        }
+        self.note_losses(now);
+    }
+
+    /// When every path has passed a number since the last call, the peer is told without delay.
+    #[inline]
+    pub(super) fn note_losses(&mut self, now: Time) {
+        let lost = self.reorder.inferred();
+        if std::mem::replace(&mut self.reporting.lost, lost) != lost {
+            self.reporting.hurry(now);
+            self.reporting.urgent = true;
+        }
+    }
+
+    /// Sends the report that is due.
+    pub(super) fn report_if_due(&mut self, now: Time) {
+        if self.reporting.due.is_none_or(|due| due > now) {
+            return;
+        }
+        self.reporting.due = None;
+        let (Some(about), Some(path)) = (self.peer.session(), self.quickest_path()) else {
+            return;
+        };
+        let report = self
+            .reporting
+            .report(now, self.session, about, &self.reorder);
+        let header = Header {
+            key: self.key,
+            sequence: None,
+            protocol: Protocol::Control,
+        };
+        let len = header.buffer_len() + report.buffer_len();
+        let occasion = self.reporting.occasion(now);
+        let affordable = self.reporting.budget.pay(len, occasion);
+        if !affordable || self.messages.len() >= MAX_MESSAGES_QUEUED {
+            // Once there is a pause, more may be spent. Else the next packet sets the time again.
+            if occasion == Occasion::Routine {
+                self.reporting.due = Some(self.reporting.last_arrived + REPORT_INTERVAL);
+            }
+            return;
+        }
+        let mut datagram = ControlDatagram::new(len);
+        let start = header.emit(&mut datagram.bytes);
+        report.emit(&mut datagram.bytes[start..]);
+        self.shared.count_sent(path, 1, len as u64);
+        self.messages.push_back((path, datagram));
+        self.reporting.sent(now, report.number);
+        self.reporting.urgent = false;
+        // After the last data, one more.
+        if std::mem::take(&mut self.reporting.news) {
+            self.reporting.due = Some(now + REPORT_INTERVAL);
+        }
+    }
+
+    /// The path that is up and answers first.
+    fn quickest_path(&self) -> Option<PathId> {
+        (0..MAX_PATHS)
+            .filter_map(PathId::new)
+            .filter_map(|id| {
+                let path = self.paths[id.index()].as_ref()?;
+                let rtt = path.rtt.smoothed().unwrap_or(Duration::MAX);
+                (path.state == PathState::Up).then_some((rtt, id))
+            })
+            .min()
+            .map(|(_, id)| id)
+    }
+
+    /// Takes a report of the path's peer, for [`Inbound::poll_report`]. It is believed when it is of
+    /// the peer's session, about ours, and newer than the last.
+    pub(super) fn handle_report(&mut self, now: Time, report: Report) {
+        let is_newer = self
+            .reporting
+            .heard
+            .is_none_or(|heard| report.number.wrapping_sub(heard) as i32 > 0);
+        if self.peer.session() != Some(report.session) || report.about != self.session || !is_newer
+        {
+            self.drops.count(Drop::StaleControl, 1);
+            return;
+        }
+        self.reporting.heard = Some(report.number);
+        self.control_packets += 1;
+        if self.reporting.queue.len() >= MAX_REPORTS_QUEUED {
+            // Newer ones say more.
+            self.reporting.queue.pop_front();
+            self.control_packets -= 1;
+            self.drops.count(Drop::StaleControl, 1);
+        }
+        self.reporting.queue.push_back((now, report));
+    }
+
+    /// The next of the peer's reports on what this end sent, and when it came: for
+    /// [`super::Outbound::handle_report`]. A few wait; when they are not fetched, the oldest go.
+    pub fn poll_report(&mut self) -> Option<(Time, Report)> {
+        self.reporting.queue.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::from_nanos(ms * 1_000_000)
+    }
+
+    fn asked() -> Reporting {
+        Reporting {
+            wanted: true,
+            ..Reporting::default()
+        }
+    }
+
+    fn path(index: usize) -> PathId {
+        PathId::new(index).unwrap()
+    }
+
+    #[test]
+    fn a_burst_is_saved_up_and_a_part_of_it_kept_for_losses() {
+        let mut budget = Budget::default();
+        let mut sent = 0;
+        for (occasion, so_far) in [
+            (Occasion::Routine, 10),
+            (Occasion::Pause, 15),
+            (Occasion::Loss, 20),
+        ] {
+            while budget.pay(140, occasion) {
+                sent += 1;
+            }
+            assert_eq!(sent, so_far);
+        }
+        budget.earn(14_000);
+        assert!(budget.pay(140, Occasion::Loss) && !budget.pay(140, Occasion::Loss));
+    }
+
+    #[test]
+    fn the_edge_is_the_highest_number_and_not_the_last() {
+        let mut reporting = asked();
+        for (ms, seq) in [(1, u32::MAX), (2, 3), (3, 1)] {
+            reporting.arrived(at(ms), path(0), Seq::new(seq), 100);
+        }
+        let arrived = reporting.arrived[0];
+        assert_eq!((arrived.edge, arrived.edge_arrived), (Seq::new(3), at(2)));
+        assert_eq!((arrived.packets, arrived.bytes), (3, 300));
+    }
+
+    #[test]
+    fn a_loss_is_told_at_once_but_a_millisecond_after_the_last_report() {
+        let mut reporting = asked();
+        reporting.arrived(at(10), path(0), Seq::new(0), 100);
+        assert_eq!(reporting.due(), Some(at(15)));
+        reporting.hurry(at(13));
+        assert_eq!(reporting.due(), Some(at(13)));
+        reporting.hurry(at(11));
+        assert_eq!(reporting.due(), Some(at(11)));
+        reporting.sent(at(11), 1);
+        reporting.due = None;
+        reporting.hurry(at(11));
+        assert_eq!(reporting.due(), Some(at(12)));
+        reporting.wanted = false;
+        reporting.due = None;
+        reporting.hurry(at(20));
+        assert_eq!(reporting.due(), None);
+    }
+
+    #[test]
+    fn a_duplicate_stands_in_two_reports() {
+        let mut reporting = asked();
+        for seq in 0..20 {
+            reporting.arrived_again(Seq::new(seq));
+        }
+        assert_eq!(reporting.duplicates.len(), MAX_DUPLICATES);
+        assert_eq!(reporting.duplicates[0].0, Seq::new(4));
+        reporting.sent(at(0), 1);
+        assert_eq!(reporting.duplicates.len(), MAX_DUPLICATES);
+        reporting.sent(at(0), 2);
+        assert!(reporting.duplicates.is_empty());
+    }
+}
