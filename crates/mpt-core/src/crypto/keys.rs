@@ -74,6 +74,12 @@ impl PrivateKey {
     pub(super) fn bytes(&self) -> &[u8; KEY_BYTES] {
         &self.0
     }
+
+    /// The key of the vectors.
+    #[cfg(test)]
+    pub(super) fn from_bytes(bytes: Zeroizing<[u8; KEY_BYTES]>) -> PrivateKey {
+        PrivateKey(bytes)
+    }
 }
 
 impl PresharedKey {

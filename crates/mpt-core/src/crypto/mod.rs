@@ -28,6 +28,8 @@ mod noise;
 mod packet;
 mod replay;
 mod sessions;
+#[cfg(test)]
+mod vectors;
 mod wire;
 
 use std::time::Duration;
