@@ -94,14 +94,14 @@ fn secret<K>(
         })
         .map_err(|error| {
             let what = format!("{} cannot be read: {error}", file.display());
-            match error.kind() {
-                std::io::ErrorKind::NotFound => entry.mistake(what, &make),
-                std::io::ErrorKind::PermissionDenied => entry.mistake(
-                    what,
-                    "make it readable for the user that runs mpt-tund, and for nobody else",
-                ),
-                _ => entry.mistake(what, "name a file that holds a key, and nothing else"),
-            }
+            let remedy = if error.kind() == std::io::ErrorKind::NotFound {
+                &*make
+            } else if error.kind() == std::io::ErrorKind::PermissionDenied {
+                "make it readable for the user that runs mpt-tund, and for nobody else"
+            } else {
+                "name a file that holds a key, and nothing else"
+            };
+            entry.mistake(what, remedy)
         })?;
     if mode & WORLD_ACCESS != 0 {
         exposed.push(file.clone());
