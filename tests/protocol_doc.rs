@@ -175,7 +175,7 @@ fn the_tables_of_control_messages_leave_no_byte_out() {
         ("\n## Reports\n", head),
         ("\nA path entry:\n", with_a_path.buffer_len() - head),
         ("\n#### Initiation\n", INITIATION_BYTES),
-        ("\nIts payload:\n", 28),
+        ("\nIts payload:\n", 36),
         ("\n#### Response\n", RESPONSE_BYTES),
         ("\n#### Cookie reply\n", COOKIE_REPLY_BYTES),
     ] {

@@ -114,13 +114,14 @@ def main():
     psk = bytes(range(0x40, 0x60))
     e_initiator = bytes(range(0x60, 0x80))
     e_responder = bytes(range(0x80, 0xA0))
-    initiator_index, responder_index = 0x01020304, 0x0A0B0C0D
+    initiator_index, responder_index = 0x01020304, 0x0A0B0C0E
+    initiator_session, responder_session = 0x1122334455667788, 0x99AABBCCDDEEFF00
     seconds, nanoseconds = 1_700_000_000, 123_456_789
     initiator_next, responder_next = 0, 0x1_0000_0005
 
     offer = struct.pack(">QI", (1 << 62) + seconds, nanoseconds)
-    offer += struct.pack(">IQB3x", initiator_index, initiator_next, 1)
-    accept = struct.pack(">IQB3x", responder_index, responder_next, 1)
+    offer += struct.pack(">IQQB3x", initiator_index, initiator_next, initiator_session, 1)
+    accept = struct.pack(">IQQB3x", responder_index, responder_next, responder_session, 1)
     first, second, to_responder, to_initiator = handshake(
         initiator, responder, psk, e_initiator, e_responder, offer, accept
     )
@@ -141,10 +142,15 @@ def main():
     )
     data, control = [], []
     for cipher in ["aes-256-gcm", "chacha20-poly1305"]:
-        for number in [0, 0x1_0000_0005]:
-            gre = struct.pack(">HHII", 0x3000, 0x88B6, responder_index, number & 0xFFFF_FFFF)
-            sealed = seal(cipher, to_responder, 0, number, gre, struct.pack(">H", 0x0800) + packet)
-            data.append({"cipher": cipher, "number": number, "datagram": (gre + sealed).hex()})
+        for ordered, number in [(True, 0), (True, 0x1_0000_0005), (False, 0)]:
+            key = responder_index | (0 if ordered else 1)
+            gre = struct.pack(">HHII", 0x3000, 0x88B6, key, number & 0xFFFF_FFFF)
+            space, plaintext = (0 if ordered else 2), struct.pack(">H", 0x0800) + packet
+            sealed = seal(cipher, to_responder, space, number, gre, plaintext)
+            datagram = (gre + sealed).hex()
+            data.append(
+                {"cipher": cipher, "ordered": ordered, "number": number, "datagram": datagram}
+            )
         gre = struct.pack(">HHIQ", 0x2000, 0x88B6, responder_index, 7)
         sealed = seal(cipher, to_responder, 1, 7, gre, b"a control message")
         control.append({"cipher": cipher, "number": 7, "datagram": (gre + sealed).hex()})
@@ -159,6 +165,7 @@ def main():
             "nanoseconds": nanoseconds,
             "index": initiator_index,
             "next_number": initiator_next,
+            "session": initiator_session,
             "hardware_aes": True,
             "message": (initiation + bytes(16)).hex(),
         },
@@ -166,6 +173,7 @@ def main():
             "ephemeral": e_responder.hex(),
             "index": responder_index,
             "next_number": responder_next,
+            "session": responder_session,
             "hardware_aes": True,
             "message": response.hex(),
         },

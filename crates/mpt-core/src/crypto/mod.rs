@@ -25,8 +25,10 @@ mod handshake;
 mod keys;
 mod mac;
 mod noise;
+mod opener;
 mod packet;
 mod replay;
+mod sealer;
 mod sessions;
 #[cfg(test)]
 mod vectors;
@@ -37,11 +39,12 @@ use std::time::Duration;
 pub use aead::{Cipher, TAG_BYTES, has_hardware_aes};
 pub use handshake::{HandshakeTransmit, Refused, Sender};
 pub use keys::{KEY_BYTES, KEY_CHARACTERS, KeyError, PresharedKey, PrivateKey, PublicKey};
+pub use opener::{DATA_WINDOW, OpenError, Opened};
 pub use packet::{
-    CONTROL_HEAD_BYTES, CONTROL_OVERHEAD, DATA_HEAD_BYTES, DATA_OVERHEAD, DATA_WINDOW, DataSealer,
-    OpenError, Opened, SealError, restore,
+    CONTROL_HEAD_BYTES, CONTROL_OVERHEAD, DATA_HEAD_BYTES, DATA_OVERHEAD, lay_out, restore,
 };
 pub use replay::ReplayWindow;
+pub use sealer::{DataSealer, SealError};
 pub use sessions::{KeyChange, OLD_KEYS_KEPT, REJECT_AFTER, REKEY_AFTER, SessionEvent, Sessions};
 pub use wire::{
     COOKIE_REPLY_BYTES, INITIATION_BYTES, KIND_COOKIE_REPLY, KIND_INITIATION, KIND_RESPONSE,
@@ -61,6 +64,9 @@ pub struct CryptoConfig {
     pub peer_public_key: PublicKey,
     /// A secret of both; [`PresharedKey::none`] where there is none.
     pub psk: PresharedKey,
+    /// This end's session: random, new at each start, not 0. The peer tells by it that it has to do with
+    /// one that has begun anew.
+    pub session: u64,
     /// This end has AES in hardware: [`has_hardware_aes`].
     pub hardware_aes: bool,
     /// So long without a packet of the peer, though it should send some, and a new handshake begins:

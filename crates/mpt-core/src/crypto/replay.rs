@@ -39,7 +39,14 @@ impl<const BLOCKS: usize> ReplayWindow<BLOCKS> {
         if number >= self.next {
             return number < u64::MAX;
         }
-        self.next - number <= Self::WINDOW && self.blocks[block(number, BLOCKS)] & bit(number) == 0
+        self.is_remembered(number) && self.blocks[block(number, BLOCKS)] & bit(number) == 0
+    }
+
+    /// Whether the number is one of those whose fate is remembered.
+    #[must_use]
+    #[inline]
+    pub fn is_remembered(&self, number: u64) -> bool {
+        number < self.next && self.next - number <= Self::WINDOW
     }
 
     /// Takes a number. Returns whether it was new; if not, nothing changes.

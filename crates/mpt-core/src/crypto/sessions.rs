@@ -6,7 +6,7 @@
 //! session before. So no packet is sealed that the other end cannot open, and rekeying loses none.
 //!
 //! Both ends may initiate at once: then there are two sessions, each end perhaps sending in another one, and
-//! both are good. A session that was replaced is kept as long as the peer still sends in it and five
+//! both are good. A packet of a former life of the peer, which comes late, makes this end send in no session of that life. A session that was replaced is kept as long as the peer still sends in it and five
 //! seconds more, for what is under way; three minutes after its handshake any session ends. So a recording
 //! can be opened by nobody, the two ends included, after that time.
 //!
@@ -20,8 +20,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::handshake::{Agreed, Handshake, HandshakeTransmit, Refused, Sender};
-use super::packet::{ControlSealer, Opener, REKEY_AFTER_PACKETS, SealedHeader};
-use super::wire::End;
+use super::opener::Opener;
+use super::packet::{SealedHeader, UNORDERED};
+use super::sealer::{ControlSealer, REKEY_AFTER_PACKETS};
+use super::wire::{End, is_index};
 use super::{Cipher, CryptoConfig, DataSealer, Entropy, OpenError, Opened};
 use crate::control::Protection;
 use crate::path::PathSet;
@@ -67,7 +69,9 @@ pub enum SessionEvent {
         cipher: Cipher,
         /// This end began it.
         initiated: bool,
-        /// Numbers of the peer's data packets go on about here.
+        /// The peer's session: another one than before when the peer has begun anew.
+        peer_session: u64,
+        /// The number that the peer's next data packet had when it agreed.
         peer_next_number: u64,
     },
     /// The last session has ended.
@@ -78,6 +82,7 @@ pub enum SessionEvent {
 pub struct Sessions {
     handshake: Handshake,
     silence: Duration,
+    own_session: u64,
     hardware_aes: bool,
     paths: PathSet,
     /// The number of the next data packet, or a little less.
@@ -129,6 +134,7 @@ impl Sessions {
     ) -> Sessions {
         Sessions {
             silence: config.silence,
+            own_session: config.session,
             hardware_aes: config.hardware_aes,
             handshake: Handshake::new(config, now, since_1970, entropy),
             paths: PathSet::EMPTY,
@@ -168,12 +174,10 @@ impl Sessions {
         sender: Sender,
         message: &[u8],
     ) -> Result<(), Refused> {
-        let (next_number, hardware_aes) = (self.next_number, self.hardware_aes);
-        let taken = self.indices();
+        let (taken, known) = (self.indices(), self.own_end());
         let own = |entropy: &mut Entropy| End {
             index: fresh_index(entropy, &taken),
-            next_number,
-            hardware_aes,
+            ..known
         };
         match self.handshake.handle_message(now, sender, message, own) {
             Ok(None) => Ok(()),
@@ -207,6 +211,10 @@ impl Sessions {
             .filter(|session| now < session.created + REJECT_AFTER)
             .ok_or(OpenError::UnknownSession)?;
         let opened = session.opener.open(header, datagram)?;
+        // Anybody can repeat a packet: it shows neither that the peer lives nor that it has keys.
+        if matches!(opened, Opened::Copy { .. }) {
+            return Ok(opened);
+        }
         session.last_heard = now;
         self.last_heard = now;
         if !session.confirmed {
@@ -294,6 +302,16 @@ impl Sessions {
         Some(due.max(not_before))
     }
 
+    /// What this end says of itself, but for the index.
+    fn own_end(&self) -> End {
+        End {
+            index: 0,
+            next_number: self.next_number,
+            session: self.own_session,
+            hardware_aes: self.hardware_aes,
+        }
+    }
+
     fn is_used_up(&self, session: &Session) -> bool {
         self.next_number.saturating_sub(session.own.next_number) >= REKEY_AFTER_PACKETS
     }
@@ -303,8 +321,7 @@ impl Sessions {
         let taken = self.indices();
         let own = End {
             index: fresh_index(self.handshake.entropy(), &taken),
-            next_number: self.next_number,
-            hardware_aes: self.hardware_aes,
+            ..self.own_end()
         };
         self.handshake.initiate(now, self.paths, own);
         if !self.handshake.is_pending() {
@@ -377,6 +394,15 @@ impl Sessions {
 
     /// The peer has this session's keys: it is the one to send in.
     fn confirm(&mut self, now: Time, number: u64) {
+        if self.is_of_former_life(number) {
+            let mut sessions = self.sessions.iter_mut().flatten();
+            if let Some(session) = sessions.find(|session| session.number == number) {
+                session.confirmed = true;
+                session.data = None;
+                session.replaced = Some(now);
+            }
+            return;
+        }
         let before = self.sending.replace(number);
         for session in self.sessions.iter_mut().flatten() {
             if Some(session.number) == before {
@@ -388,6 +414,7 @@ impl Sessions {
                     session: number,
                     cipher: session.cipher,
                     initiated: session.initiated,
+                    peer_session: session.peer.session,
                     peer_next_number: session.peer.next_number,
                 };
                 if self.events.len() < MAX_EVENTS_QUEUED {
@@ -399,8 +426,19 @@ impl Sessions {
         self.handshake.abandon();
     }
 
+    /// Whether the peer began anew after it agreed to this session.
+    fn is_of_former_life(&self, number: u64) -> bool {
+        let (sending, session) = (self.sending(), self.session(number));
+        sending.zip(session).is_some_and(|(sending, session)| {
+            number < sending.number && session.peer.session != sending.peer.session
+        })
+    }
+
     fn sending(&self) -> Option<&Session> {
-        let number = self.sending?;
+        self.session(self.sending?)
+    }
+
+    fn session(&self, number: u64) -> Option<&Session> {
         let mut sessions = self.sessions.iter().flatten();
         let found = sessions.find(|session| session.number == number);
         found.map(Box::as_ref)
@@ -441,13 +479,13 @@ impl Session {
     }
 }
 
-/// A random index that is not in use, and not 0.
+/// A random index that is not in use.
 fn fresh_index(entropy: &mut Entropy, taken: &[Option<u32>]) -> u32 {
     let mut bytes = [0; 4];
     entropy(&mut bytes);
-    let mut index = u32::from_ne_bytes(bytes);
-    while index == 0 || taken.contains(&Some(index)) {
-        index = index.wrapping_add(1);
+    let mut index = u32::from_ne_bytes(bytes) & !UNORDERED;
+    while !is_index(index) || taken.contains(&Some(index)) {
+        index = index.wrapping_add(UNORDERED + 1);
     }
     index
 }

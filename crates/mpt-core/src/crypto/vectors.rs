@@ -8,13 +8,16 @@ use zeroize::Zeroizing;
 
 use super::mac::Addressee;
 use super::noise::{Identity, Initiator, Keys, Responder};
-use super::packet::{ControlSealer, Opener, SealedHeader};
+use super::opener::Opener;
+use super::packet::{SealedHeader, lay_out};
+use super::sealer::ControlSealer;
 use super::wire::{self, End, Message, Offer, Timestamp};
 use super::{
     CONTROL_OVERHEAD, Cipher, DATA_HEAD_BYTES, DATA_OVERHEAD, DataSealer, INITIATION_BYTES,
     KEY_BYTES, Opened, PresharedKey, PrivateKey, PublicKey,
 };
 use crate::gre::Protocol;
+use crate::seq::Seq;
 
 type Secret = Zeroizing<[u8; KEY_BYTES]>;
 
@@ -49,6 +52,7 @@ struct Sent {
     nanoseconds: u32,
     index: u32,
     next_number: u64,
+    session: u64,
     hardware_aes: bool,
     message: Hex,
 }
@@ -71,6 +75,8 @@ struct Cookie {
 struct Sealed {
     cipher: String,
     number: u64,
+    #[serde(default)]
+    ordered: bool,
     datagram: Hex,
 }
 
@@ -115,6 +121,7 @@ impl Sent {
         End {
             index: self.index,
             next_number: self.next_number,
+            session: self.session,
             hardware_aes: self.hardware_aes,
         }
     }
@@ -248,20 +255,20 @@ fn packets_are_sealed_and_opened_as_in_the_vectors() {
     let opener = |sealed: &Sealed| Opener::new(1, sealed.cipher(), &key, sealed.number);
     for sealed in &file.data {
         let mut datagram = vec![0; DATA_OVERHEAD + file.packet.0.len()];
+        let sequence = sealed.ordered.then_some(Seq::new(sealed.number as u32));
+        lay_out(sequence, Protocol::Ipv4, &mut datagram);
         datagram[DATA_HEAD_BYTES..][..file.packet.0.len()].copy_from_slice(&file.packet.0);
-        let sealer = DataSealer::new(sealed.cipher(), &key, index, 0);
-        sealer
-            .seal(sealed.number, Protocol::Ipv4, &mut datagram)
-            .unwrap();
+        let mut sealer = DataSealer::new(sealed.cipher(), &key, index, 0);
+        sealer.seal(sealed.number, &mut datagram).unwrap();
         assert_eq!(datagram, sealed.datagram.0);
 
         let header = SealedHeader::parse(&datagram).unwrap();
         match opener(sealed).open(header, &mut datagram).unwrap() {
             Opened::Data { number, packet, .. } => {
-                assert_eq!(number, sealed.number);
+                assert_eq!(number, sealed.ordered.then_some(sealed.number));
                 assert_eq!(datagram[packet], file.packet.0);
             }
-            Opened::Control { .. } => panic!("data"),
+            Opened::Control { .. } | Opened::Copy { .. } => panic!("data"),
         }
     }
     for sealed in &file.control {
@@ -277,7 +284,7 @@ fn packets_are_sealed_and_opened_as_in_the_vectors() {
             Opened::Control { message, .. } => {
                 assert_eq!(datagram[message], file.control_message.0);
             }
-            Opened::Data { .. } => panic!("a control message"),
+            Opened::Data { .. } | Opened::Copy { .. } => panic!("a control message"),
         }
     }
 }

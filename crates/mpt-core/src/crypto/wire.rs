@@ -1,7 +1,7 @@
 //! The three handshake messages, in network byte order, behind a GRE header without key and sequence
 //! number whose Protocol Type is [`crate::gre::CONTROL_ETHERTYPE`].
 //!
-//! The initiation, 160 bytes:
+//! The initiation, 168 bytes:
 //!
 //! | bytes | field |
 //! |---|---|
@@ -9,9 +9,9 @@
 //! | 1–3 | zero |
 //! | 4–35 | initiator's ephemeral public key |
 //! | 36–83 | initiator's static public key, encrypted |
-//! | 84–127 | payload of 28 bytes, encrypted |
-//! | 128–143 | mac1 over bytes 0–127 |
-//! | 144–159 | mac2 over bytes 0–143, or zeros |
+//! | 84–135 | payload of 36 bytes, encrypted |
+//! | 136–151 | mac1 over bytes 0–135 |
+//! | 152–167 | mac2 over bytes 0–151, or zeros |
 //!
 //! Its payload:
 //!
@@ -19,12 +19,13 @@
 //! |---|---|
 //! | 0–7 | time of the initiation: seconds since 1970, plus 2^62 |
 //! | 8–11 | … and nanoseconds: as a whole greater than in any initiation before |
-//! | 12–15 | the initiator's index: what the responder puts into K |
+//! | 12–15 | the initiator's index, even and not 0: what the responder puts into K |
 //! | 16–23 | the number that the initiator's next data packet will have, or one before it |
-//! | 24 | 1 where the initiator has AES-256-GCM in hardware, else 0 |
-//! | 25–27 | zero |
+//! | 24–31 | the initiator's session: random, new at each start |
+//! | 32 | 1 where the initiator has AES-256-GCM in hardware, else 0 |
+//! | 33–35 | zero |
 //!
-//! The response, 88 bytes:
+//! The response, 96 bytes:
 //!
 //! | bytes | field |
 //! |---|---|
@@ -32,17 +33,10 @@
 //! | 1–3 | zero |
 //! | 4–7 | the initiator's index |
 //! | 8–39 | responder's ephemeral public key |
-//! | 40–71 | payload of 16 bytes, encrypted |
-//! | 72–87 | mac1 over bytes 0–71 |
+//! | 40–79 | payload of 24 bytes, encrypted |
+//! | 80–95 | mac1 over bytes 0–79 |
 //!
-//! Its payload:
-//!
-//! | bytes | field |
-//! |---|---|
-//! | 0–3 | the responder's index: what the initiator puts into K |
-//! | 4–11 | the number that the responder's next data packet will have, or one before it |
-//! | 12 | 1 where the responder has AES-256-GCM in hardware, else 0 |
-//! | 13–15 | zero |
+//! Its payload is the last 24 bytes of the initiation's, told by the responder.
 //!
 //! The cookie reply, 60 bytes:
 //!
@@ -60,6 +54,7 @@ use std::time::Duration;
 
 use super::mac::{COOKIE_NONCE_BYTES, MAC_BYTES, SEALED_COOKIE_BYTES, Tag};
 use super::noise::{FIRST_BYTES, SECOND_BYTES};
+use super::packet::UNORDERED;
 
 /// First byte of an initiation.
 pub const KIND_INITIATION: u8 = 3;
@@ -75,8 +70,8 @@ pub const RESPONSE_BYTES: usize = 8 + SECOND_BYTES + ACCEPT_BYTES + MAC_BYTES;
 /// Length of a cookie reply without its GRE header, in bytes.
 pub const COOKIE_REPLY_BYTES: usize = 4 + COOKIE_NONCE_BYTES + SEALED_COOKIE_BYTES;
 
-const OFFER_BYTES: usize = 28;
-const ACCEPT_BYTES: usize = 16;
+const OFFER_BYTES: usize = 36;
+const ACCEPT_BYTES: usize = 24;
 const INITIATION_NOISE: std::ops::Range<usize> = 4..INITIATION_BYTES - 2 * MAC_BYTES;
 const INITIATION_MAC1: usize = INITIATION_BYTES - 2 * MAC_BYTES;
 const INITIATION_MAC2: usize = INITIATION_BYTES - MAC_BYTES;
@@ -197,6 +192,7 @@ pub(super) struct Offer {
 pub(super) struct End {
     pub(super) index: u32,
     pub(super) next_number: u64,
+    pub(super) session: u64,
     pub(super) hardware_aes: bool,
 }
 
@@ -225,21 +221,30 @@ impl End {
         let mut bytes = Self::EMPTY;
         bytes[..4].copy_from_slice(&self.index.to_be_bytes());
         bytes[4..12].copy_from_slice(&self.next_number.to_be_bytes());
-        bytes[12] = u8::from(self.hardware_aes);
+        bytes[12..20].copy_from_slice(&self.session.to_be_bytes());
+        bytes[20] = u8::from(self.hardware_aes);
         bytes
     }
 
-    /// `None` for index 0, which no end uses. What else is not known is for later versions.
+    /// `None` for an index or a session that no end has. What else is not known is for later versions.
     pub(super) fn parse(bytes: &[u8; ACCEPT_BYTES]) -> Option<End> {
         let (index, rest) = bytes.split_first_chunk()?;
         let (next_number, rest) = rest.split_first_chunk()?;
+        let (session, rest) = rest.split_first_chunk()?;
         let index = u32::from_be_bytes(*index);
-        (index != 0).then_some(End {
+        let session = u64::from_be_bytes(*session);
+        (is_index(index) && session != 0).then_some(End {
             index,
             next_number: u64::from_be_bytes(*next_number),
+            session,
             hardware_aes: rest[0] & 1 == 1,
         })
     }
+}
+
+/// Whether this can be an end's index: not 0, and with room for the bit of packets without order.
+pub(super) const fn is_index(index: u32) -> bool {
+    index != 0 && index & UNORDERED == 0
 }
 
 /// Writes an initiation without its MACs, by `noise`, which gets the place of the Noise message.
@@ -310,7 +315,7 @@ mod tests {
     fn no_answer_is_longer_than_its_question() {
         assert_eq!(
             (INITIATION_BYTES, RESPONSE_BYTES, COOKIE_REPLY_BYTES),
-            (160, 88, 60)
+            (168, 96, 60)
         );
     }
 
@@ -324,8 +329,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn payloads_survive(index in 1..=u32::MAX, next_number: u64, hardware_aes: bool, ns: u64) {
-            let end = End { index, next_number, hardware_aes };
+        fn payloads_survive(
+            index in 1..=u32::MAX / 2,
+            next_number: u64,
+            session in 1..u64::MAX,
+            hardware_aes: bool,
+            ns: u64,
+        ) {
+            let end = End { index: 2 * index, next_number, session, hardware_aes };
             prop_assert_eq!(End::parse(&end.emit()), Some(end));
             let offer = Offer { timestamp: Timestamp::at(Duration::from_nanos(ns)), end };
             prop_assert_eq!(Offer::parse(&offer.emit()), Some(offer));
@@ -342,7 +353,7 @@ mod tests {
             bytes.extend(rest);
             if let Some(Message::Initiation(initiation)) = Message::parse(&bytes) {
                 prop_assert_eq!(bytes.len(), INITIATION_BYTES);
-                prop_assert_eq!(initiation.noise().len(), 124);
+                prop_assert_eq!(initiation.noise().len(), 132);
             }
         }
     }

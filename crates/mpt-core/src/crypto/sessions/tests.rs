@@ -8,10 +8,11 @@ use super::*;
 use crate::crypto::mac::Addressee;
 use crate::crypto::{
     CONTROL_OVERHEAD, DATA_HEAD_BYTES, DATA_OVERHEAD, INITIATION_BYTES, KEY_BYTES, PresharedKey,
-    PrivateKey,
+    PrivateKey, lay_out,
 };
 use crate::gre::Protocol;
 use crate::path::PathId;
+use crate::seq::Seq;
 
 const SILENCE: Duration = Duration::from_millis(600);
 const WALL: Duration = Duration::from_secs(1_700_000_000);
@@ -39,6 +40,7 @@ fn config(end: usize) -> CryptoConfig {
         private_key: private(end),
         peer_public_key: private(1 - end).public_key(),
         psk: PresharedKey::from_random([9; KEY_BYTES]),
+        session: end as u64 + 1,
         hardware_aes: true,
         silence: SILENCE,
     }
@@ -112,12 +114,12 @@ impl Peer {
         if let Some(len) = self.sessions.seal_control(b"probe", &mut out) {
             sent.push(out[..len].to_vec());
         }
-        if let Some(sealer) = &self.data {
+        if let Some(sealer) = &mut self.data {
             let mut out = vec![0; DATA_OVERHEAD + 4];
-            out[DATA_HEAD_BYTES..][..4].copy_from_slice(&(self.next_number as u32).to_be_bytes());
-            sealer
-                .seal(self.next_number, Protocol::Ipv4, &mut out)
-                .unwrap();
+            let low = self.next_number as u32;
+            lay_out(Some(Seq::new(low)), Protocol::Ipv4, &mut out);
+            out[DATA_HEAD_BYTES..][..4].copy_from_slice(&low.to_be_bytes());
+            sealer.seal(self.next_number, &mut out).unwrap();
             self.next_number += 1;
             self.sessions.set_next_number(self.next_number);
             sent.push(out);
@@ -138,13 +140,14 @@ impl Peer {
             Ok(Opened::Control { session, .. }) => self.opened.push((now, session)),
             Ok(Opened::Data {
                 session,
-                number,
+                number: Some(number),
                 packet,
                 ..
             }) => {
                 assert_eq!(bytes[packet], (number as u32).to_be_bytes());
                 self.opened.push((now, session));
             }
+            Ok(other @ (Opened::Data { .. } | Opened::Copy { .. })) => panic!("{other:?}"),
             Err(why) => self.refused.push(why),
         }
     }
@@ -494,8 +497,8 @@ fn false_responses_cost_little_and_change_nothing() {
     let to = Addressee::new(&config(0).private_key.public_key());
     let mut forged = response.clone();
     forged[50] ^= 1;
-    let tag = to.mac1(&forged[..72]);
-    forged[72..].copy_from_slice(&tag);
+    let tag = to.mac1(&forged[..80]);
+    forged[80..].copy_from_slice(&tag);
     for _ in 0..10 {
         let refused = a.handle_message(Time::ZERO, sender(1), &forged);
         assert_eq!(refused, Err(Refused::NotOpened));
@@ -531,8 +534,8 @@ fn flood(to: &Addressee, n: u32) -> Vec<u8> {
     bytes[0] = super::super::KIND_INITIATION;
     bytes[4..8].copy_from_slice(&n.to_be_bytes());
     bytes[8] = 1;
-    let tag = to.mac1(&bytes[..128]);
-    bytes[128..144].copy_from_slice(&tag);
+    let tag = to.mac1(&bytes[..136]);
+    bytes[136..152].copy_from_slice(&tag);
     bytes
 }
 
@@ -654,7 +657,7 @@ proptest! {
         kind in 0..8u8,
         head in 0..3usize,
         bytes in prop::collection::vec(any::<u8>(), 0..200),
-        length in prop::sample::select(vec![0, 60, 88, 160, 500]),
+        length in prop::sample::select(vec![0, 60, 96, 168, 500]),
     ) {
         let ([mut a, mut b], ..) = exchange();
         let mut message = vec![kind, 0, 0, 0];
@@ -690,4 +693,32 @@ proptest! {
             prop_assert!(b.open(Time::ZERO, &mut copy).is_err());
         }
     }
+}
+
+#[test]
+fn a_late_packet_of_a_former_life_leads_nowhere() {
+    let ([mut a, mut b], _, response) = exchange();
+    a.handle_message(Time::ZERO, sender(1), &response).unwrap();
+    let mut late = [0; 64];
+    let len = a.seal_control(b"late", &mut late).unwrap();
+
+    let now = Time::ZERO + Duration::from_millis(100);
+    let anew = CryptoConfig {
+        session: 77,
+        ..config(0)
+    };
+    let mut a = Sessions::new(anew, now, WALL, entropy(9));
+    b.set_paths(PathSet::only(path(0)));
+    b.initiate(now);
+    let initiation = b.poll_transmit().unwrap().contents[4..].to_vec();
+    a.handle_message(now, sender(1), &initiation).unwrap();
+    let response = a.poll_transmit().unwrap().contents[4..].to_vec();
+    b.handle_message(now, sender(0), &response).unwrap();
+    assert_eq!(b.sending, Some(2));
+
+    b.open(now, &mut late[..len]).unwrap();
+    assert_eq!(b.sending, Some(2));
+    assert_eq!(b.sessions.iter().flatten().count(), 2);
+    b.handle_timeout(now + OLD_KEYS_KEPT);
+    assert_eq!(b.sessions.iter().flatten().count(), 1);
 }
