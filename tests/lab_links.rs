@@ -3,7 +3,7 @@
 use net::limit::raw_limit_mbps;
 use net::settings::Side;
 use net::traffic::{Iperf, ping};
-use net::{Family, Hosts, Shape, kernel_gre};
+use net::{Family, Hosts, Place, Shape, kernel_gre};
 
 /// A link of 100 Mbit/s carries 95.6 of TCP payload, whatever else the machine does.
 #[test]
@@ -40,6 +40,29 @@ fn a_link_delays_and_breaks() {
     assert_eq!(ping(&hosts.a, target(0), 3, 100, "").received, 0);
     hosts.links[0].up(&hosts.a);
     assert_eq!(ping(&hosts.a, target(0), 3, 100, "").received, 3);
+}
+
+/// Netem behind the wire delays and loses as netem on the sender's egress does, and counts it.
+#[test]
+fn a_link_can_be_shaped_at_either_place() {
+    let Some(_turn) = net::turn() else { return };
+    for place in [Place::Near, Place::Far] {
+        let there = Shape::mbps(20.0).delay_ms(20).burst_loss(10.0, 4.0);
+        let back = Shape::mbps(10.0).delay_ms(30).normal_jitter_ms(2);
+        let hosts = Hosts::with_directions(&[[there, back]], place);
+        let link = &hosts.links[0];
+        let seen = ping(&hosts.a, &link.address_b, 400, 10, "");
+        println!("{place:?}: {seen:?}");
+        assert!((seen.mean_ms - 50.0).abs() < 2.0 && seen.max_ms - seen.min_ms > 4.0);
+        let (lost, dropped) = (seen.sent - seen.received, link.counters(&hosts.a).dropped);
+        assert!((3..160).contains(&lost), "{lost} lost");
+        // Besides pings neighbours ask for each other's addresses, and may be asked twice.
+        assert!(
+            dropped.abs_diff(u64::from(lost)) <= 3,
+            "{dropped} dropped, {lost} lost"
+        );
+        assert_eq!(link.counters(&hosts.b).dropped, 0);
+    }
 }
 
 /// The kernel's GRE over FOU at both ends, as a check of the peer that lab_interop gives MPT.

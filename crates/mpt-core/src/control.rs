@@ -125,6 +125,15 @@ pub struct TunnelStatus {
     /// Scheduler in use.
     #[serde(default)]
     pub scheduler: String,
+    /// Packets that wait until a path can take them.
+    #[serde(default)]
+    pub queue_packets: u64,
+    /// Their bytes.
+    #[serde(default)]
+    pub queue_bytes: u64,
+    /// Packets marked "congestion experienced" since start because they had waited too long.
+    #[serde(default)]
+    pub queue_marked: u64,
     /// TUN back end in use and why: "plain" or "offload (…)".
     #[serde(default)]
     pub offload: String,
@@ -193,6 +202,21 @@ pub struct PathStatus {
     /// Bits a second received here, mean of the last seconds.
     #[serde(default)]
     pub rx_bps: u64,
+    /// How the adaptive scheduler treats it.
+    #[serde(default)]
+    pub tx_phase: PathPhase,
+    /// What the adaptive scheduler gives it at most, in bits a second; absent while that is unlimited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tx_limit_bps: Option<u64>,
+    /// What it delivered of late, by the peer's reports.
+    #[serde(default)]
+    pub tx_delivered_bps: u64,
+    /// Queue on the way, as delay.
+    #[serde(default)]
+    pub tx_queue_us: u64,
+    /// Share of packets that it loses at any rate, 0 to 1.
+    #[serde(default)]
+    pub tx_usual_loss: f64,
     /// Largest inner packet that fits this path, in bytes.
     #[serde(default)]
     pub mtu: u32,
@@ -205,6 +229,21 @@ pub struct PathStatus {
     /// Receive buffer asked for, in bytes.
     #[serde(default)]
     pub receive_buffer_wanted_bytes: u64,
+}
+
+/// How the adaptive scheduler treats a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PathPhase {
+    /// It takes whatever there is: its limit was not found yet, or another scheduler is in force.
+    #[default]
+    Open,
+    /// It is paced at what it delivers.
+    Limited,
+    /// It is paced below what it delivers for a moment, to measure its delay without a queue.
+    Draining,
+    /// Others fill its queue: it takes whatever there is, and the inner flows compete.
+    Competing,
 }
 
 /// What a path is doing.

@@ -34,6 +34,10 @@ reasons! {
     NotIp = "not_ip",
     /// Out: the TUN's header does not describe its packet.
     BadOffload = "bad_offload",
+    /// Out: waited too long for a path, so that its flow slows down (CoDel, RFC 8289).
+    QueueAqm = "queue_aqm",
+    /// Out: the queue for the paths was full.
+    QueueFull = "queue_full",
     /// Out: the socket's send buffer was full.
     SendFull = "send_full",
     /// Out: the interface's queue was full (`ENOBUFS`).

@@ -28,12 +28,14 @@ pub mod ip;
 pub mod metrics;
 pub mod path;
 pub mod probe;
+mod queue;
 pub mod reorder;
 pub mod report;
 #[cfg(test)]
 mod sample;
 pub mod scheduler;
 pub mod segment;
+mod sent;
 pub mod seq;
 pub mod time;
 pub mod train;

@@ -15,7 +15,9 @@
 //! When the set of usable paths or a weight changes, all credit is forgotten: a path that went down
 //! gets nothing more, and one that returns has no arrears to burst.
 
+pub(crate) mod adaptive;
 pub mod flow;
+pub(crate) mod pace;
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The command line: what may be asked, and how it becomes an [`Errand`].
+//! The command line: what may be asked, and how it becomes a [`Task`].
 //!
 //! Settings are given as `key=value` words. A word that cannot be understood ends the program
 //! before anything is sent, with a text that lists what would have been understood: a setting is
@@ -13,6 +13,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use mpt_core::control::{LatePolicy, Request};
 
 use crate::keys::KeyCommand;
+use crate::measure::{self, MeasureCommand};
 
 /// Seconds between refreshes where `--watch` names none.
 const DEFAULT_WATCH: &str = "2";
@@ -32,6 +33,7 @@ Exit codes:
   2  the command line is wrong, or several tunnels run and none was chosen
   3  the daemon cannot be reached: not running, no permission, no answer
   4  the daemon's answer cannot be understood
+  `measure` asks no daemon: 0 something was measured, 1 nothing was; the text says why
 
 Examples:
   mpt-ctl status                  how the tunnel does, and what is wrong with it
@@ -43,6 +45,7 @@ Examples:
   mpt-ctl save                    keep the running settings; comments stay
   (umask 077; mpt-ctl genkey > private.key); mpt-ctl pubkey < private.key
                                   this end's key, and what the peer must know of it
+  mpt-ctl measure receive         how far a path is from order (`measure --help`)
 
 Colours appear on a terminal only, and not where NO_COLOR is set.";
 
@@ -110,13 +113,18 @@ enum Command {
     Pubkey,
     /// Make a preshared key, for `psk_file` at both ends
     Genpsk,
+    /// Measure the order of packets over any path, or in a capture file; needs no daemon
+    #[command(subcommand, after_help = measure::AFTER_HELP)]
+    Measure(MeasureCommand),
 }
 
-/// What the program is to do.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Errand {
-    /// Ask the daemon.
+/// What the command line wants done.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// Ask a daemon.
     Ask(Request),
+    /// Measure.
+    Measure(MeasureCommand),
     /// Make a key, without a daemon.
     Key(KeyCommand),
 }
@@ -157,29 +165,34 @@ enum ReorderCommand {
 
 impl Cli {
     /// Parses the program's arguments, or ends it with a text and exit code 2 (0 for `--help`).
-    pub(crate) fn from_arguments() -> (Self, Errand) {
+    pub(crate) fn from_arguments() -> (Self, Task) {
         Self::parse_words(std::env::args_os()).unwrap_or_else(|error| error.exit())
     }
 
-    fn parse_words(
-        words: impl IntoIterator<Item = OsString>,
-    ) -> Result<(Self, Errand), clap::Error> {
+    fn parse_words(words: impl IntoIterator<Item = OsString>) -> Result<(Self, Task), clap::Error> {
         let cli = Self::try_parse_from(bind_watch(words))?;
         let wrong = |text| Self::command().error(ErrorKind::ValueValidation, text);
-        let errand = cli.command.errand().map_err(wrong)?;
-        if cli.watch.is_some() && !is_view(&errand) {
+        let task = cli.command.task().map_err(wrong)?;
+        let measures = matches!(&task, Task::Measure(_));
+        if measures && (cli.socket.is_some() || cli.tunnel.is_some()) {
+            return Err(wrong(
+                "measure asks no daemon: no --socket, no --tunnel".into(),
+            ));
+        }
+        let views = matches!(&task, Task::Ask(request) if is_view(request));
+        if cli.watch.is_some() && !views {
             return Err(wrong("--watch goes with status, paths and reorder".into()));
         }
-        Ok((cli, errand))
+        Ok((cli, task))
     }
 }
 
 impl Command {
-    fn errand(&self) -> Result<Errand, String> {
-        Ok(Errand::Ask(match self {
-            Self::Genkey => return Ok(Errand::Key(KeyCommand::Generate)),
-            Self::Pubkey => return Ok(Errand::Key(KeyCommand::Public)),
-            Self::Genpsk => return Ok(Errand::Key(KeyCommand::GeneratePreshared)),
+    fn task(&self) -> Result<Task, String> {
+        Ok(Task::Ask(match self {
+            Self::Genkey => return Ok(Task::Key(KeyCommand::Generate)),
+            Self::Pubkey => return Ok(Task::Key(KeyCommand::Public)),
+            Self::Genpsk => return Ok(Task::Key(KeyCommand::GeneratePreshared)),
             Self::Status => Request::Status,
             Self::Paths => Request::Paths,
             Self::Reorder { change: None } => Request::Reorder,
@@ -227,16 +240,17 @@ impl Command {
             }
             Self::Reload => Request::Reload,
             Self::Save => Request::Save,
+            Self::Measure(measure) => {
+                measure.check()?;
+                return Ok(Task::Measure(measure.clone()));
+            }
         }))
     }
 }
 
-/// Whether the errand only looks, so that it may be repeated by `--watch`.
-fn is_view(errand: &Errand) -> bool {
-    matches!(
-        errand,
-        Errand::Ask(Request::Status | Request::Paths | Request::Reorder)
-    )
+/// Whether the request only looks, so that it may be repeated by `--watch`.
+fn is_view(request: &Request) -> bool {
+    matches!(request, Request::Status | Request::Paths | Request::Reorder)
 }
 
 /// Keeps `--watch status` from reading "status" as a number of seconds: a bare `--watch` gets its
@@ -333,7 +347,7 @@ fn late_policy(value: &str) -> Result<LatePolicy, String> {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<(Cli, Errand), String> {
+    fn parse(line: &str) -> Result<(Cli, Task), String> {
         let words = std::iter::once("mpt-ctl")
             .chain(line.split_whitespace())
             .map(OsString::from);
@@ -342,8 +356,9 @@ mod tests {
 
     fn request(line: &str) -> Request {
         match parse(line).unwrap().1 {
-            Errand::Ask(request) => request,
-            Errand::Key(command) => panic!("{line} is {command:?}"),
+            Task::Ask(request) => request,
+            Task::Measure(measure) => panic!("{measure:?}"),
+            Task::Key(command) => panic!("{line} is {command:?}"),
         }
     }
 
@@ -388,7 +403,7 @@ mod tests {
             ("pubkey", KeyCommand::Public),
             ("genpsk", KeyCommand::GeneratePreshared),
         ] {
-            assert_eq!(parse(word).unwrap().1, Errand::Key(command));
+            assert_eq!(parse(word).unwrap().1, Task::Key(command));
         }
         assert!(error("genkey --watch").contains("--watch goes with"));
     }
@@ -446,6 +461,13 @@ mod tests {
                 "path up lte --watch",
                 "status --watch 0",
                 "status --tunnel ../x",
+                "measure send 10.0.0.1 --size 80",
+                "measure send 10.0.0.1 --from ::1",
+                "measure send 10.0.0.1 --plot x.svg",
+                "measure send 10.0.0.1 --rate 0",
+                "measure send 10.0.0.1:x",
+                "measure receive --idle 5",
+                "measure receive --tunnel mpt0",
             ]
             .map(|line| format!("{line}\n    {}", error(line)))
             .join("\n"),
@@ -474,6 +496,20 @@ mod tests {
                 error: invalid value '0' for '--watch [<SECONDS>]': give a number of seconds from 0.1 to 86400
             status --tunnel ../x
                 error: invalid value '../x' for '--tunnel <NAME>': a tunnel's name is that of its interface, such as mpt0
+            measure send 10.0.0.1 --size 80
+                error: --size 80: a frame is at least 82 bytes here, for the headers and what is measured
+            measure send 10.0.0.1 --from ::1
+                error: --from ::1 and 10.0.0.1 are of different families
+            measure send 10.0.0.1 --plot x.svg
+                error: the following required arguments were not provided:
+            measure send 10.0.0.1 --rate 0
+                error: invalid value '0' for '--rate <PPS>': 0 is not in 1..=10000000
+            measure send 10.0.0.1:x
+                error: invalid value '10.0.0.1:x' for '<HOST[:PORT]>': invalid port value; give an address or name, with a port such as 192.0.2.1:5236 or [2001:db8::1]:5236
+            measure receive --idle 5
+                error: invalid value '5' for '--idle <TIME>': give a time with its unit, such as 10s, at most 1day
+            measure receive --tunnel mpt0
+                error: measure asks no daemon: no --socket, no --tunnel
             "#
         );
     }

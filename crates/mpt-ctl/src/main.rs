@@ -2,12 +2,16 @@
 //!
 //! One request, one answer: [`args`] turns the command line into a request, [`client`] finds the
 //! daemon and asks, [`render`] shows the answer to people, with [`diagnose`]'s sentence on what is
-//! wrong. `--json` prints the answer as it came. [`keys`] alone asks nobody.
+//! wrong. `--json` prints the answer as it came.
+//!
+//! [`mod@measure`] is a tool of its own, which asks no daemon; neither does [`keys`].
 
 mod args;
 mod client;
 mod diagnose;
 mod keys;
+mod measure;
+mod order;
 mod render;
 mod table;
 mod units;
@@ -24,22 +28,29 @@ use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use args::{Cli, Errand};
+use args::{Cli, Task};
 use client::ClientError;
 use keys::KeyFailure;
+use measure::{MeasureCommand, MeasureError};
 use table::Look;
 
 /// Moves the cursor home and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
 fn main() -> ExitCode {
-    let (cli, errand) = Cli::from_arguments();
-    let done = match errand {
-        Errand::Ask(request) => run(&cli, &request),
-        Errand::Key(command) => keys::run(command).map_err(Failure::Key),
+    let (cli, task) = Cli::from_arguments();
+    let done = match &task {
+        Task::Ask(request) => run(&cli, request).map(|()| true),
+        Task::Measure(command) => measure(&cli, command),
+        Task::Key(command) => keys::run(*command).map(|()| true).map_err(Failure::Key),
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(Failure::Measure(error)) => {
+            eprintln!("mpt-ctl: {error}");
+            ExitCode::FAILURE
+        }
         Err(Failure::Client(error)) => {
             eprintln!("mpt-ctl: {error}");
             ExitCode::from(error.exit_code())
@@ -62,6 +73,7 @@ fn main() -> ExitCode {
 /// Why the program ends without having shown the answer.
 enum Failure {
     Client(ClientError),
+    Measure(MeasureError),
     Output(io::Error),
     Key(KeyFailure),
 }
@@ -84,12 +96,7 @@ fn run(cli: &Cli, request: &Request) -> Result<(), Failure> {
         cli.tunnel.as_deref(),
         Path::new(client::RUN_DIR),
     )?;
-    let terminal = io::stdout().is_terminal();
-    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let look = Look {
-        colour: terminal && !no_colour,
-        wrap: terminal,
-    };
+    let look = look();
     if let Some(interval) = cli.watch {
         return watch(&socket, request, interval, cli.json, look);
     }
@@ -101,6 +108,23 @@ fn run(cli: &Cli, request: &Request) -> Result<(), Failure> {
     };
     print(&text)?;
     Ok(())
+}
+
+/// Measures and shows the report; `false` when nothing was measured.
+fn measure(cli: &Cli, command: &MeasureCommand) -> Result<bool, Failure> {
+    let outcome = measure::run(command, cli.json, look()).map_err(Failure::Measure)?;
+    print(&outcome.text)?;
+    Ok(outcome.found)
+}
+
+/// How the standard output is to look.
+fn look() -> Look {
+    let terminal = io::stdout().is_terminal();
+    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    Look {
+        colour: terminal && !no_colour,
+        wrap: terminal,
+    }
 }
 
 /// Shows the answer again and again until Ctrl-C. A daemon that goes away ends it, unless someone

@@ -68,7 +68,7 @@ fn endpoints(path: &PathStatus) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mpt_core::control::{HoldTimes, Protection, ReorderStatus, Status, TunnelStatus};
+    use mpt_core::control::{HoldTimes, ReorderStatus, Status, TunnelStatus};
 
     pub(super) const PLAIN: Look = Look {
         colour: false,
@@ -135,7 +135,7 @@ mod tests {
                 config: "/etc/mpt/mpt0.toml".into(),
                 scheduler: "weighted".into(),
                 offload: "plain".into(),
-                protection: Protection::None,
+                ..TunnelStatus::default()
             },
             paths: vec![path, satellite],
             reorder: ReorderStatus {

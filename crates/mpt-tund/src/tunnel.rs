@@ -95,7 +95,7 @@ impl Tunnel {
             key: config.tunnel.key,
             mtu: config.mtu(),
             reorder: reorder_config(&config),
-            policy: in_force(config.tunnel.scheduler),
+            policy: config.tunnel.scheduler,
             recovery: false,
             accepts: tun.accepts(),
             receives_trains,
@@ -192,10 +192,11 @@ impl Tunnel {
         let report = *answer.await?;
         let (reply, answer) = oneshot::channel();
         self.uplink
-            .send(uplink::Command::Report(Box::new(report.tunnel), reply))
+            .send(uplink::Command::Report(Box::new(report), reply))
             .await?;
+        let report = *answer.await?;
         Ok(Status {
-            tunnel: *answer.await?,
+            tunnel: report.tunnel,
             paths: report.paths.into_iter().map(|(_, path)| path).collect(),
             reorder: report.reorder,
         })
@@ -264,7 +265,7 @@ impl Tunnel {
                 .await?;
         }
         if let Some(scheduler) = changes.scheduler {
-            let command = uplink::Command::SetPolicy(in_force(scheduler));
+            let command = uplink::Command::SetPolicy(scheduler);
             self.uplink.send(command).await?;
         }
         if let Some(reorder) = changes.reorder {
@@ -418,14 +419,6 @@ fn open_socket(path: &config::Path, offload: Offload) -> anyhow::Result<PathSock
         );
     }
     Ok(socket)
-}
-
-/// What a configured policy amounts to: nothing adapts yet.
-fn in_force(configured: Policy) -> Policy {
-    match configured {
-        Policy::Adaptive => Policy::Weighted,
-        policy @ (Policy::Weighted | Policy::Redundant | Policy::Backup | Policy::Flow) => policy,
-    }
 }
 
 fn reorder_config(config: &Config) -> ReorderConfig {

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use mpt_core::control::TunnelStatus;
 use mpt_core::drops::Drop;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
 use mpt_core::report;
@@ -16,6 +15,7 @@ use mpt_core::vnet::VnetHeader;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::{self, Timer};
+use crate::downlink;
 use crate::tun::{self, Tun};
 use crate::udp::{PathSocket, Sent};
 
@@ -37,7 +37,7 @@ pub(crate) enum Command {
     /// Use another GRE key.
     SetKey(Option<u32>),
     /// Fill in this half of the status.
-    Report(Box<TunnelStatus>, oneshot::Sender<Box<TunnelStatus>>),
+    Report(Box<downlink::Report>, oneshot::Sender<Box<downlink::Report>>),
 }
 
 /// Runs until `commands` is closed or the TUN fails.
@@ -110,7 +110,10 @@ impl Uplink {
             Command::SetPolicy(policy) => self.outbound.set_policy(policy),
             Command::SetKey(key) => self.outbound.set_key(key),
             Command::Report(mut status, reply) => {
-                self.outbound.report(&mut status);
+                self.outbound.report(&mut status.tunnel);
+                for (id, path) in &mut status.paths {
+                    self.outbound.report_path(*id, path);
+                }
                 // Whoever asked may have gone.
                 let _ = reply.send(status);
             }

@@ -23,9 +23,13 @@ pub mod limit;
 pub mod link;
 pub mod meter;
 pub mod namespace;
+pub mod ping;
 pub mod process;
+pub mod profile;
 pub mod random;
 pub mod settings;
+pub mod shape;
+pub mod stream;
 pub mod topology;
 pub mod traffic;
 
@@ -34,12 +38,13 @@ use std::time::{Duration, Instant};
 
 pub use daemon::Daemon;
 pub use limit::goodput_limit_mbps;
-pub use link::{Family, Link, Shape};
+pub use link::{Family, Link, Place};
 pub use meter::Meter;
 pub use namespace::Namespace;
 pub use process::Process;
 pub use random::Random;
 pub use settings::Settings;
+pub use shape::Shape;
 pub use topology::{Hosts, Tunnel};
 
 static TURN: Mutex<()> = Mutex::new(());

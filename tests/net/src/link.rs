@@ -1,9 +1,15 @@
-//! A link between two hosts, and how its two directions behave.
-
-use std::fmt::Write as _;
-use std::time::Duration;
+//! A link between two hosts: a veth pair, each direction with a [`Shape`] of its own.
+//!
+//! Where netem stands makes a difference. *Near*, on the egress of the sending host, is the usual
+//! place: the sender's kernel tells the sender at once when the queue is full, and a train that the
+//! tunnel hands over whole (`UDP_SEGMENT`) is one packet to netem, queued, dropped and counted as one.
+//! *Far*, behind the wire, on what the receiving host takes in (an `ifb` device), packets come one by
+//! one, as at the modem or the router that is the bottleneck of a real link, and the sender learns of
+//! a drop only by what does not arrive.
 
 use crate::namespace::Namespace;
+use crate::process;
+use crate::shape::Shape;
 
 /// Address family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,133 +31,14 @@ impl Family {
     }
 }
 
-/// What happens to packets in one direction of a link.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Shape {
-    rate_mbps: Option<f64>,
-    delay: Duration,
-    jitter: Duration,
-    loss_percent: f64,
-    queue_packets: u32,
-    more: String,
-}
-
-impl Shape {
-    /// As fast as the machine.
-    #[must_use]
-    pub fn unshaped() -> Self {
-        Self {
-            rate_mbps: None,
-            delay: Duration::ZERO,
-            jitter: Duration::ZERO,
-            loss_percent: 0.0,
-            queue_packets: 1000,
-            more: String::new(),
-        }
-    }
-
-    /// This many Mbit/s (packets counted with 14 bytes of Ethernet header), netem's queue of 1000.
-    #[must_use]
-    pub fn mbps(rate: f64) -> Self {
-        Self {
-            rate_mbps: Some(rate),
-            ..Self::unshaped()
-        }
-    }
-
-    /// Delay in milliseconds, each way.
-    #[must_use]
-    pub fn delay_ms(mut self, delay: u64) -> Self {
-        self.delay = Duration::from_millis(delay);
-        self
-    }
-
-    /// Jitter in milliseconds: uniform within ± this much.
-    #[must_use]
-    pub fn jitter_ms(mut self, jitter: u64) -> Self {
-        self.jitter = Duration::from_millis(jitter);
-        self
-    }
-
-    /// Random loss in percent.
-    #[must_use]
-    pub fn loss(mut self, percent: f64) -> Self {
-        self.loss_percent = percent;
-        self
-    }
-
-    /// Packets that the queue holds, those under way included.
-    #[must_use]
-    pub fn queue(mut self, packets: u32) -> Self {
-        self.queue_packets = packets;
-        self
-    }
-
-    /// Further words for netem, as in tc-netem(8): `duplicate 1%`, `distribution normal`.
-    #[must_use]
-    pub fn netem(mut self, words: &str) -> Self {
-        words.clone_into(&mut self.more);
-        self
-    }
-
-    /// The rate in Mbit/s, when there is one.
-    #[must_use]
-    pub fn rate_mbps(&self) -> Option<f64> {
-        self.rate_mbps
-    }
-
-    fn is_rate_alone(&self) -> bool {
-        self.delay.is_zero() && self.loss_percent == 0.0 && self.more.is_empty()
-    }
-
-    fn netem_words(&self) -> String {
-        let mut words = format!("netem limit {}", self.queue_packets);
-        if !self.delay.is_zero() {
-            let _ = write!(words, " delay {}us", self.delay.as_micros());
-            if !self.jitter.is_zero() {
-                let _ = write!(words, " {}us", self.jitter.as_micros());
-            }
-        }
-        if self.loss_percent > 0.0 {
-            let _ = write!(words, " loss {}%", self.loss_percent);
-        }
-        if let Some(rate) = self.rate_mbps {
-            let _ = write!(words, " rate {}kbit", (rate * 1000.0).round());
-        }
-        format!("{words} {}", self.more)
-    }
-
-    /// Puts this shape on the egress of `device`, also in place of another, in mid-run.
-    fn apply(&self, host: &Namespace, device: &str) {
-        if self.rate_mbps.is_none() && self.is_rate_alone() {
-            let _ = host.output(&format!("tc qdisc del dev {device} root"));
-            return;
-        }
-        // `change` keeps what is queued; it works once a netem is there.
-        let netem = self.netem_words();
-        let change = host.output(&format!("tc qdisc change dev {device} root {netem}"));
-        if change.status.success() {
-            return;
-        }
-        let replace = host.output(&format!("tc qdisc replace dev {device} root {netem}"));
-        if replace.status.success() {
-            return;
-        }
-        let error = String::from_utf8_lossy(&replace.stderr).into_owned();
-        match self.rate_mbps {
-            Some(rate) if self.is_rate_alone() && error.contains("kind is unknown") => {
-                // A kernel without netem can still limit a rate; bursts of ten packets.
-                let bytes = self.queue_packets * 1514;
-                host.run(&format!(
-                    "tc qdisc replace dev {device} root tbf rate {}kbit burst 15140 limit {bytes}",
-                    (rate * 1000.0).round()
-                ));
-            }
-            Some(_) | None => {
-                panic!("tc {netem} on {device}: {error}(./test runs this in the lab)")
-            }
-        }
-    }
+/// Where a link's netem stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Place {
+    /// On the egress of the host that sends.
+    #[default]
+    Near,
+    /// On the ingress of the host that receives, packet by packet.
+    Far,
 }
 
 /// One veth pair between hosts A and B, named `path<index>` at both ends.
@@ -167,6 +54,8 @@ pub struct Link {
     pub address_b: String,
     /// Shape of the direction from A to B.
     pub shape: Shape,
+    place: Place,
+    hosts: [String; 2],
 }
 
 impl Link {
@@ -174,6 +63,19 @@ impl Link {
     /// shaped alike.
     #[must_use]
     pub fn lay(a: &Namespace, b: &Namespace, index: usize, family: Family, shape: &Shape) -> Self {
+        Self::lay_with(a, b, index, family, [shape, shape], Place::Near)
+    }
+
+    /// Lays a link whose direction from A to B has the first shape and the other the second.
+    #[must_use]
+    pub fn lay_with(
+        a: &Namespace,
+        b: &Namespace,
+        index: usize,
+        family: Family,
+        shapes: [&Shape; 2],
+        place: Place,
+    ) -> Self {
         let device = format!("path{index}");
         let (address_a, address_b, prefix) = match family {
             Family::V4 => (format!("10.1.{index}.1"), format!("10.1.{index}.2"), 30),
@@ -198,22 +100,48 @@ impl Link {
                 "ip addr add {address}/{prefix} dev {device} {dad}"
             ));
             host.run(&format!("ip link set {device} up"));
+            if place == Place::Far {
+                take_in_through_ifb(host, &device);
+            }
         }
         let link = Self {
             device,
             family,
             address_a,
             address_b,
-            shape: shape.clone(),
+            shape: shapes[0].clone(),
+            place,
+            hosts: [a.name().to_owned(), b.name().to_owned()],
         };
-        link.reshape(a, shape);
-        link.reshape(b, shape);
+        link.reshape(a, shapes[0]);
+        link.reshape(b, shapes[1]);
         link
     }
 
     /// Changes what happens to packets that leave `host` on this link.
     pub fn reshape(&self, host: &Namespace, shape: &Shape) {
-        shape.apply(host, &self.device);
+        let (name, device) = self.bottleneck(host);
+        shape.apply(name, &device);
+    }
+
+    /// Packets that this link has taken and dropped on the way from `host`, for whatever reason.
+    #[must_use]
+    pub fn counters(&self, host: &Namespace) -> Counters {
+        let (name, device) = self.bottleneck(host);
+        let mut tc = Namespace::command_in(name, "tc");
+        let text = process::run(tc.args(["-s", "qdisc", "show", "dev", &device, "root"]));
+        Counters::read(&text).unwrap_or_default()
+    }
+
+    /// Namespace and device of the netem that what leaves `host` goes through.
+    fn bottleneck<'a>(&'a self, host: &'a Namespace) -> (&'a str, String) {
+        match self.place {
+            Place::Near => (host.name(), self.device.clone()),
+            Place::Far => {
+                let other = usize::from(self.hosts[0] == host.name());
+                (&self.hosts[other], ifb(&self.device))
+            }
+        }
     }
 
     /// Sets the device of `host` down: the other end loses its carrier.
@@ -224,5 +152,68 @@ impl Link {
     /// Sets the device of `host` up again.
     pub fn up(&self, host: &Namespace) {
         host.run(&format!("ip link set {} up", self.device));
+    }
+}
+
+/// What a link's queueing discipline has counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Packets that left it.
+    pub sent_packets: u64,
+    /// Their bytes, Ethernet headers included.
+    pub sent_bytes: u64,
+    /// Packets dropped, by loss or by a full queue. A train counts as one.
+    pub dropped: u64,
+}
+
+impl Counters {
+    /// Reads `Sent 303816 bytes 210 pkt (dropped 3, overlimits 0 requeues 0)`.
+    fn read(text: &str) -> Option<Self> {
+        let mut words = text.split("Sent ").nth(1)?.split_whitespace();
+        let mut number = |skip: usize| -> Option<u64> {
+            words.nth(skip)?.trim_matches([',', '(', ')']).parse().ok()
+        };
+        Some(Self {
+            sent_bytes: number(0)?,
+            sent_packets: number(1)?,
+            dropped: number(2)?,
+        })
+    }
+}
+
+/// The device that what `device` takes in is led through.
+fn ifb(device: &str) -> String {
+    format!("in-{device}")
+}
+
+/// Leads everything that `device` takes in through a device of its own, which can have a queue.
+fn take_in_through_ifb(host: &Namespace, device: &str) {
+    let through = ifb(device);
+    for line in [
+        format!("ip link add {through} type ifb"),
+        format!("ip link set {through} up"),
+        format!("tc qdisc add dev {device} handle ffff: ingress"),
+        format!(
+            "tc filter add dev {device} parent ffff: matchall \
+             action mirred egress redirect dev {through}"
+        ),
+    ] {
+        host.run(&line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_tc_counted() {
+        let text = "qdisc netem 8001: root refcnt 2 limit 1000 rate 50Mbit\n \
+            Sent 303816 bytes 210 pkt (dropped 3, overlimits 0 requeues 0) \n backlog 0b 0p requeues 0\n";
+        let counters = Counters::read(text).unwrap();
+        assert_eq!(
+            (counters.sent_bytes, counters.sent_packets, counters.dropped),
+            (303_816, 210, 3)
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -210,12 +210,18 @@ pub fn output(command: &mut Command) -> Output {
         .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"))
 }
 
-/// A program of this workspace, beside the folder of the test binary that runs.
+/// A program of this workspace, beside the folder of the test binary that runs; or of another build,
+/// in the folder that `MPT_TEST_PROGRAMS` names.
 ///
 /// # Panics
 /// When it has not been built.
 #[must_use]
 pub fn program(name: &str) -> OsString {
+    if let Some(folder) = std::env::var_os("MPT_TEST_PROGRAMS") {
+        let path = Path::new(&folder).join(name);
+        assert!(path.is_file(), "no {}", path.display());
+        return path.into();
+    }
     let test = std::env::current_exe().expect("this program's own path");
     let path = test
         .ancestors()

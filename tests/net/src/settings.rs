@@ -38,6 +38,7 @@ impl Side {
 pub struct Settings {
     tunnel: String,
     reorder: String,
+    recovery: String,
     weights: Vec<u32>,
     path: String,
 }
@@ -63,6 +64,20 @@ impl Settings {
             self.reorder,
             "window = {window}\nmax_buffer_delay = \"{max_buffer_delay_ms}ms\"\n"
         );
+        self
+    }
+
+    /// Further lines for `[reorder]`.
+    #[must_use]
+    pub fn reorder_lines(mut self, lines: &str) -> Self {
+        let _ = writeln!(self.reorder, "{lines}");
+        self
+    }
+
+    /// Lines for `[recovery]`.
+    #[must_use]
+    pub fn recovery(mut self, lines: &str) -> Self {
+        let _ = writeln!(self.recovery, "{lines}");
         self
     }
 
@@ -95,6 +110,9 @@ impl Settings {
         }
         if !self.reorder.is_empty() {
             let _ = write!(text, "\n[reorder]\n{}", self.reorder);
+        }
+        if !self.recovery.is_empty() {
+            let _ = write!(text, "\n[recovery]\n{}", self.recovery);
         }
         let _ = write!(text, "\n[control]\nsocket = \"{socket}\"\n");
         for (index, link) in links.iter().enumerate() {

@@ -6,9 +6,10 @@ use mpt_core::control::PathState;
 
 use crate::daemon::Daemon;
 use crate::limit::goodput_limit_mbps;
-use crate::link::{Family, Link, Shape};
+use crate::link::{Family, Link, Place};
 use crate::namespace::Namespace;
 use crate::settings::{Settings, Side};
+use crate::shape::Shape;
 use crate::wait_for;
 
 /// Name of the TUN interface at both ends.
@@ -44,6 +45,20 @@ impl Hosts {
             .iter()
             .enumerate()
             .map(|(index, (family, shape))| Link::lay(&a, &b, index, *family, shape))
+            .collect();
+        Self { links, a, b }
+    }
+
+    /// Two hosts and a link of each pair of shapes, there and back, with netem at this place.
+    #[must_use]
+    pub fn with_directions(links: &[[Shape; 2]], place: Place) -> Self {
+        let (a, b) = (Namespace::new("a"), Namespace::new("b"));
+        let links = links
+            .iter()
+            .enumerate()
+            .map(|(index, [there, back])| {
+                Link::lay_with(&a, &b, index, Family::V4, [there, back], place)
+            })
             .collect();
         Self { links, a, b }
     }

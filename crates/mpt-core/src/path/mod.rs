@@ -90,6 +90,11 @@ impl PathSet {
         self.0 |= 1 << path.0;
     }
 
+    /// Takes a path out.
+    pub const fn remove(&mut self, path: PathId) {
+        self.0 &= !(1 << path.0);
+    }
+
     /// Whether the path is in the set.
     #[must_use]
     pub const fn contains(self, path: PathId) -> bool {
@@ -197,6 +202,8 @@ pub(crate) struct Path {
     pub(crate) loss: Loss,
     pub(crate) loss_at_peer_ppm: u32,
     pub(crate) one_way: SmoothedDelay,
+    /// One-way delay of our own newest probe that was answered, with the clocks' offset, ns.
+    pub(crate) forward: Option<i64>,
     pub(crate) rx_packets: u64,
     pub(crate) rx_bytes: u64,
     pub(crate) tx_rate: Rate,
@@ -226,6 +233,7 @@ impl Path {
             loss: Loss::default(),
             loss_at_peer_ppm: 0,
             one_way: SmoothedDelay::default(),
+            forward: None,
             rx_packets: 0,
             rx_bytes: 0,
             tx_rate: Rate::default(),
@@ -373,6 +381,8 @@ impl Path {
             if let Some(rtt) = now.since(echo_sent).checked_sub(peer_held) {
                 self.rtt.sample(now, rtt);
             }
+            let received = echo.received.as_nanos();
+            self.forward = Some(received.wrapping_sub(echo_sent.as_nanos()) as i64);
         }
         let unreachable = self.unreachable.take();
         if unreachable.is_some_and(|(at, _)| now.since(at) < FALSE_ALARM_WITHIN) {
@@ -392,6 +402,7 @@ impl Path {
         self.newest = None;
         self.loss = Loss::default();
         self.one_way = SmoothedDelay::default();
+        self.forward = None;
         self.out_of_service_at_peer = false;
     }
 }

@@ -13,6 +13,7 @@
 //! [`Outbound::handle_timeout`]; it may change with any call. What [`Inbound::poll_report`] has goes to
 //! [`Outbound::handle_report`] of the same end.
 
+mod adapting;
 mod inbound;
 mod outbound;
 mod probing;
@@ -22,7 +23,8 @@ mod status;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 pub use inbound::{Datagram, Event, Inbound};
 pub use outbound::Outbound;
@@ -91,6 +93,28 @@ struct Shared {
     /// Everything below this has been sent; written by the line out, after the fact.
     next_seq: AtomicU32,
     sent: [Sent; MAX_PATHS],
+    /// The peer's session is known: it answers probes, and reports when it is asked.
+    peer_known: AtomicBool,
+    /// How many probes were answered; after it changes, [`Shared::probed`] has news.
+    answers: AtomicU32,
+    probed: [Probed; MAX_PATHS],
+}
+
+/// What the answers to our probes tell of one path; written by the line in.
+#[derive(Debug, Default)]
+struct Probed {
+    /// How many were answered.
+    answers: AtomicU32,
+    rtt_ns: AtomicU64,
+    /// One-way delay of the last, with the clocks' offset.
+    forward_ns: AtomicI64,
+}
+
+/// [`Probed`] as it was read.
+struct Answered {
+    answers: u32,
+    rtt: Duration,
+    forward_ns: i64,
 }
 
 /// What was sent on one path; both lines add to it.
@@ -107,7 +131,38 @@ impl Shared {
             mtu: AtomicU32::new(u32::from(mtu)),
             next_seq: AtomicU32::new(Seq::FIRST.value()),
             sent: Default::default(),
+            peer_known: AtomicBool::new(false),
+            answers: AtomicU32::new(0),
+            probed: Default::default(),
         }
+    }
+
+    /// Tells the line out of a path's answered probe.
+    fn tell_probed(&self, path: PathId, rtt: Duration, forward_ns: i64) {
+        let probed = &self.probed[path.index()];
+        let rtt_ns = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
+        probed.rtt_ns.store(rtt_ns, Ordering::Relaxed);
+        probed.forward_ns.store(forward_ns, Ordering::Relaxed);
+        probed.answers.fetch_add(1, Ordering::Release);
+        self.answers.fetch_add(1, Ordering::Release);
+    }
+
+    /// See [`Shared::answers`].
+    fn answers(&self) -> u32 {
+        self.answers.load(Ordering::Acquire)
+    }
+
+    fn probed(&self, path: PathId) -> Answered {
+        let probed = &self.probed[path.index()];
+        Answered {
+            answers: probed.answers.load(Ordering::Acquire),
+            rtt: Duration::from_nanos(probed.rtt_ns.load(Ordering::Relaxed)),
+            forward_ns: probed.forward_ns.load(Ordering::Relaxed),
+        }
+    }
+
+    fn peer_is_known(&self) -> bool {
+        self.peer_known.load(Ordering::Relaxed)
     }
 
     fn usable(&self) -> PathSet {

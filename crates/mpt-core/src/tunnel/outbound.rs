@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::adapting::Adapting;
 use super::{Shared, Transmit, TunnelConfig};
 use crate::drops::{Drop, Drops};
 use crate::ecn;
@@ -14,7 +15,6 @@ use crate::gre::{Header, Protocol};
 use crate::icmp;
 use crate::ip::{Packet, Version};
 use crate::path::{MAX_PATHS, PathConfig, PathId, PathSet};
-use crate::report::Report;
 use crate::scheduler::{Policy, Scheduler};
 use crate::segment::{SegmentError, Segments};
 use crate::seq::Seq;
@@ -32,12 +32,13 @@ const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0
 
 /// The sending half of a tunnel.
 pub struct Outbound {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     key: Option<u32>,
     /// The peer has a reorder window, by our own configuration.
     reordered: bool,
-    next_seq: Seq,
-    scheduler: Scheduler,
+    pub(super) next_seq: Seq,
+    pub(super) scheduler: Scheduler,
+    pub(super) adapting: Adapting,
     /// Where each path's peer is; unspecified where there is no path.
     remotes: [SocketAddr; MAX_PATHS],
     /// The train that each path's packets join.
@@ -51,7 +52,7 @@ pub struct Outbound {
     icmp: VecDeque<Vec<u8>>,
     icmp_written: Vec<u8>,
     next_icmp: Time,
-    drops: Drops,
+    pub(super) drops: Drops,
     tx_packets: u64,
     tx_bytes: u64,
     /// Sent since [`Shared`] was last told.
@@ -66,6 +67,7 @@ impl Outbound {
             reordered: config.reorder.window != 0,
             next_seq: Seq::FIRST,
             scheduler: Scheduler::new(config.policy),
+            adapting: Adapting::new(),
             remotes: [NOWHERE; MAX_PATHS],
             open: Default::default(),
             ready: VecDeque::new(),
@@ -95,6 +97,7 @@ impl Outbound {
             self.drops.count(Drop::NoPath, train.datagrams as u64);
         }
         self.remotes[path.index()] = NOWHERE;
+        self.adapting.forget_path(path);
         self.shared.forget_sent(path);
     }
 
@@ -109,7 +112,7 @@ impl Outbound {
     }
 
     /// Copies are told by their numbers; the packets of a flow that stays on a path need none.
-    fn is_numbered(&self) -> bool {
+    pub(super) fn is_numbered(&self) -> bool {
         match self.scheduler.policy() {
             Policy::Redundant => true,
             Policy::Flow => false,
@@ -145,28 +148,15 @@ impl Outbound {
         self.drops.count(Drop::BadOffload, 1);
     }
 
-    /// Takes what the peer reports on what this end sent, which came at `now`.
-    pub fn handle_report(&mut self, now: Time, report: &Report) {
-        let _ = (now, report);
-    }
-
-    /// When [`Outbound::handle_timeout`] is to be called at the latest.
-    #[must_use]
-    pub fn poll_timeout(&mut self) -> Option<Time> {
-        None
-    }
-
-    /// Does what is due. Afterwards, poll everything.
-    pub fn handle_timeout(&mut self, now: Time) {
-        let _ = now;
-    }
-
     /// Shares the packets among the paths, in runs.
     fn stripe(&mut self, now: Time, mut segments: Segments<'_>) {
         let packet = segments.packet();
         let (version, tos) = (packet.version(), ecn::outer_tos(packet.tos()));
         if self.scheduler.policy() == Policy::Redundant {
             return self.copy_to_all(version, tos, &segments);
+        }
+        if self.adapts(now) {
+            return self.adapt(now, segments);
         }
         while segments.remaining() > 0 {
             let first = segments.segments() - segments.remaining();
@@ -285,19 +275,32 @@ impl Outbound {
     }
 
     /// Counts a packet of `inner_len` bytes, and makes its header with the next number.
-    fn next_header(&mut self, version: Version, inner_len: usize) -> Header {
+    pub(super) fn next_header(&mut self, version: Version, inner_len: usize) -> Header {
         let header = self.header(version);
-        self.tx_packets += 1;
-        self.tx_bytes += inner_len as u64;
+        self.count_out(inner_len);
         if header.sequence.is_some() {
             self.next_seq = self.next_seq.next();
         }
         header
     }
 
+    /// Counts a packet of `inner_len` bytes, and makes its header without a number.
+    pub(super) fn unnumbered_header(&mut self, version: Version, inner_len: usize) -> Header {
+        self.count_out(inner_len);
+        Header {
+            sequence: None,
+            ..self.header(version)
+        }
+    }
+
+    fn count_out(&mut self, inner_len: usize) {
+        self.tx_packets += 1;
+        self.tx_bytes += inner_len as u64;
+    }
+
     /// Appends a datagram to the path's train. Returns where its inner packet of `inner_len` bytes is
     /// to be written, and the datagram's length.
-    fn append(
+    pub(super) fn append(
         &mut self,
         path: PathId,
         header: &Header,
@@ -314,7 +317,7 @@ impl Outbound {
         (inner, len)
     }
 
-    fn header(&self, version: Version) -> Header {
+    pub(super) fn header(&self, version: Version) -> Header {
         Header {
             key: self.key,
             sequence: self.is_numbered().then_some(self.next_seq),

@@ -52,6 +52,9 @@ impl Inbound {
         let doubtful = echo_sent.is_none() && known.is_news(now, message);
         if let Some(echo_sent) = echo_sent {
             known.learn(now, message, echo_sent);
+            if let (Some(rtt), Some(forward)) = (known.rtt.smoothed(), known.forward) {
+                self.shared.tell_probed(path, rtt, forward);
+            }
             self.reporting.learn(path, message);
             self.follow_watermark(now, path, message.next_seq);
         }
@@ -259,6 +262,7 @@ impl Inbound {
             next = earliest(next, path.state_deadline(now));
         }
         self.next_settle = next;
+        self.shared.peer_known.store(peer_probes, Ordering::Relaxed);
         self.unsettled = false;
         self.shared
             .usable

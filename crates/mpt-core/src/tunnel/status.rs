@@ -16,6 +16,15 @@ impl Outbound {
     pub fn report(&self, status: &mut TunnelStatus) {
         (status.tx_packets, status.tx_bytes) = self.sent();
         self.drops().add_to(&mut status.drops);
+        let queue = &self.adapting.queue;
+        status.queue_packets = queue.packets() as u64;
+        status.queue_bytes = queue.bytes() as u64;
+        status.queue_marked = queue.losses().marked;
+    }
+
+    /// Fills in what this half knows of a path.
+    pub fn report_path(&self, id: PathId, status: &mut PathStatus) {
+        self.adapting.paths.pace(id).report(status);
     }
 }
 

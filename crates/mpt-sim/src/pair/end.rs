@@ -123,6 +123,7 @@ impl End {
         let mut status = PathStatus::default();
         if let Some(path) = PathId::new(path) {
             self.inbound.report_path(path, &mut status);
+            self.outbound.report_path(path, &mut status);
         }
         status
     }

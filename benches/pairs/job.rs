@@ -1,0 +1,147 @@
+//! One measurement.
+
+use std::str::FromStr;
+
+use net::profile::figure::{self, Figure};
+use net::profile::measure::{self, Variant};
+use net::profile::{Line, Profile, table};
+
+/// What stands before a job's result in what it prints.
+pub(crate) const MARK: &str = "result: ";
+
+/// A measurement, as words: `raw 0 NAME 1`, `ideal NAME 1`, `tunnel NAME 1`, `figure NAME`; the last
+/// number is the run.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Job {
+    /// A flow over one link of a profile.
+    Raw {
+        profile: String,
+        line: usize,
+        run: u32,
+    },
+    /// A flow over the ideal link of a profile.
+    Ideal { profile: String, run: u32 },
+    /// A flow through the tunnel over a profile.
+    Tunnel { profile: String, run: u32 },
+    /// A figure.
+    Figure { name: String },
+}
+
+impl Job {
+    /// What these profiles and figures ask for.
+    pub(crate) fn needed(profiles: &[Profile], figures: &[Figure], runs: u32) -> Vec<Self> {
+        let mut jobs = Vec::new();
+        for profile in profiles {
+            let name = || profile.name.to_owned();
+            for run in 1..=runs {
+                jobs.push(Self::Tunnel {
+                    profile: name(),
+                    run,
+                });
+                jobs.extend([0, 1].map(|line| Self::Raw {
+                    profile: name(),
+                    line,
+                    run,
+                }));
+                if profile.wants_ideal() {
+                    jobs.push(Self::Ideal {
+                        profile: name(),
+                        run,
+                    });
+                }
+            }
+        }
+        jobs.extend(figures.iter().map(|figure| Self::Figure {
+            name: figure.name.to_owned(),
+        }));
+        jobs
+    }
+
+    /// The profile or figure that it belongs to.
+    pub(crate) fn subject(&self) -> &str {
+        match self {
+            Self::Raw { profile, .. }
+            | Self::Ideal { profile, .. }
+            | Self::Tunnel { profile, .. } => profile,
+            Self::Figure { name } => name,
+        }
+    }
+
+    /// The link that it measures without any tunnel.
+    fn line(&self) -> Option<Line> {
+        match self {
+            Self::Raw { profile, line, .. } => Some(table::named(profile)?.lines[*line].clone()),
+            Self::Ideal { profile, .. } => Some(table::named(profile)?.ideal()),
+            Self::Tunnel { .. } | Self::Figure { .. } => None,
+        }
+    }
+
+    /// All that its result depends on, if no daemon is involved: it need not be taken twice.
+    pub(crate) fn key(&self, variant: &Variant) -> Option<String> {
+        let (Self::Raw { run, .. } | Self::Ideal { run, .. }) = self else {
+            return None;
+        };
+        let line = self.line()?.key();
+        let Variant { place, seconds, .. } = variant;
+        Some(format!("run {run}, {seconds} s, voice, {place:?}: {line}"))
+    }
+
+    /// Takes it, here; the result as JSON.
+    pub(crate) fn run(&self, variant: &Variant) -> String {
+        let text = match self {
+            Self::Raw { .. } | Self::Ideal { .. } => {
+                let line = self.line().expect("a profile of the table");
+                serde_json::to_string(&measure::raw(&line, variant))
+            }
+            Self::Tunnel { profile, .. } => {
+                let profile = table::named(profile).expect("a profile of the table");
+                serde_json::to_string(&measure::tunnel(&profile, variant))
+            }
+            Self::Figure { name } => {
+                let figure = figure::ALL.iter().find(|figure| figure.name == name);
+                let figure = figure.expect("a figure of the list");
+                serde_json::to_string(&(figure.take)(variant))
+            }
+        };
+        text.expect("numbers and texts")
+    }
+}
+
+impl std::fmt::Display for Job {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Raw { profile, line, run } => write!(to, "raw {line} {profile} {run}"),
+            Self::Ideal { profile, run } => write!(to, "ideal {profile} {run}"),
+            Self::Tunnel { profile, run } => write!(to, "tunnel {profile} {run}"),
+            Self::Figure { name } => write!(to, "figure {name}"),
+        }
+    }
+}
+
+impl FromStr for Job {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let words: Vec<&str> = text.split(' ').collect();
+        let number = |word: &str| word.parse::<u32>().map_err(|_| format!("what is {word}?"));
+        Ok(match words.as_slice() {
+            ["raw", line, profile, run] => Self::Raw {
+                profile: (*profile).to_owned(),
+                line: usize::from(number(line)? > 0),
+                run: number(run)?,
+            },
+            ["ideal", profile, run] => Self::Ideal {
+                profile: (*profile).to_owned(),
+                run: number(run)?,
+            },
+            ["tunnel", profile, run] => Self::Tunnel {
+                profile: (*profile).to_owned(),
+                run: number(run)?,
+            },
+            ["figure", name] => Self::Figure {
+                name: (*name).to_owned(),
+            },
+            _ => return Err(format!("no job {text}")),
+        })
+    }
+}

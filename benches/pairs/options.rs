@@ -1,0 +1,159 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use net::Place;
+use net::profile::figure::{self, Figure};
+use net::profile::measure::Variant;
+use net::profile::{Profile, table};
+
+use crate::job::Job;
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// Everything that is asked for, and the tables.
+    Measure,
+    /// Say what there is.
+    List,
+    /// One measurement, here.
+    Job(Job),
+}
+
+/// Everything that can be said on the command line.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) wish: Wish,
+    pub(crate) runs: u32,
+    pub(crate) markdown: bool,
+    /// Do not use what was kept of links alone.
+    pub(crate) fresh: bool,
+    /// Labs at a time; as many as processors are idle when not given.
+    pub(crate) lanes: Option<usize>,
+    /// What every tunnel is given besides addresses.
+    pub(crate) variant: Variant,
+    /// Where everything that was measured goes, as JSON.
+    pub(crate) json: Option<PathBuf>,
+    /// Whose programs are measured instead of this checkout's.
+    pub(crate) programs: Option<PathBuf>,
+    /// Exact names.
+    names: Vec<String>,
+    /// Parts of names.
+    only: Vec<String>,
+    kinds: Kinds,
+}
+
+/// Profiles, figures or both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kinds {
+    Both,
+    Profiles,
+    Figures,
+}
+
+impl Options {
+    pub(crate) fn parse(words: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut options = Self {
+            wish: Wish::Measure,
+            runs: 1,
+            markdown: false,
+            fresh: false,
+            lanes: None,
+            variant: Variant::default(),
+            json: None,
+            programs: None,
+            names: Vec::new(),
+            only: Vec::new(),
+            kinds: Kinds::Both,
+        };
+        let mut words = words;
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or(format!("{word} what?"));
+            match word.as_str() {
+                // What cargo says to every benchmark.
+                "--bench" => {}
+                "--list" => options.wish = Wish::List,
+                "--only" => options.only.push(value()?),
+                "--programs" => options.programs = Some(folder(&value()?)?),
+                "--seconds" => options.variant.seconds = number(&value()?)?.clamp(4, 600),
+                "--profiles" => options.kinds = Kinds::Profiles,
+                "--figures" => options.kinds = Kinds::Figures,
+                "--runs" => options.runs = number(&value()?)?.clamp(1, 99),
+                "--lanes" => options.lanes = Some(number(&value()?)?.clamp(1, 64) as usize),
+                "--markdown" => options.markdown = true,
+                "--fresh" => options.fresh = true,
+                "--json" => options.json = Some(value()?.into()),
+                "--far" => options.variant.place = Place::Far,
+                "--tunnel" => line(&mut options.variant.tunnel, &value()?),
+                "--reorder" => line(&mut options.variant.reorder, &value()?),
+                "--recovery" => line(&mut options.variant.recovery, &value()?),
+                "job" => options.wish = Wish::Job(value()?.parse()?),
+                name if is_name(name) => options.names.push(name.to_owned()),
+                other => return Err(format!("no option or profile {other}; see --help, --list")),
+            }
+        }
+        Ok(options)
+    }
+
+    /// The words that give a job the same variant.
+    pub(crate) fn job_words(&self, job: &Job) -> Vec<String> {
+        let seconds = self.variant.seconds.to_string();
+        let mut words = ["job", &job.to_string(), "--seconds", &seconds]
+            .map(str::to_owned)
+            .to_vec();
+        for (word, lines) in [
+            ("--tunnel", &self.variant.tunnel),
+            ("--reorder", &self.variant.reorder),
+            ("--recovery", &self.variant.recovery),
+        ] {
+            for line in lines.lines() {
+                words.extend([word.to_owned(), line.to_owned()]);
+            }
+        }
+        if self.variant.place == Place::Far {
+            words.push("--far".to_owned());
+        }
+        words
+    }
+
+    pub(crate) fn profiles(&self) -> Vec<Profile> {
+        if self.kinds == Kinds::Figures {
+            return Vec::new();
+        }
+        let all = table::all().into_iter();
+        all.filter(|one| self.wants(one.name)).collect()
+    }
+
+    pub(crate) fn figures(&self) -> Vec<Figure> {
+        if self.kinds == Kinds::Profiles {
+            return Vec::new();
+        }
+        let all = figure::ALL.into_iter();
+        all.filter(|one| self.wants(one.name)).collect()
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        let is_all = self.only.is_empty() && self.names.is_empty();
+        is_all
+            || self.names.iter().any(|word| name == word)
+            || self.only.iter().any(|word| name.contains(word.as_str()))
+    }
+}
+
+fn is_name(word: &str) -> bool {
+    table::named(word).is_some() || figure::ALL.iter().any(|figure| figure.name == word)
+}
+
+/// A folder by its full name: a job may have another root.
+fn folder(word: &str) -> Result<PathBuf, String> {
+    std::fs::canonicalize(word).map_err(|error| format!("{word}: {error}"))
+}
+
+fn line(lines: &mut String, more: &str) {
+    lines.push_str(more);
+    lines.push('\n');
+}
+
+fn number(word: &str) -> Result<u32, String> {
+    word.parse().map_err(|_| format!("what is {word}?"))
+}

@@ -1,0 +1,138 @@
+use super::*;
+use proptest::prelude::*;
+
+fn at(us: u64) -> Time {
+    Time::from_nanos(us * 1000)
+}
+
+fn push(queue: &mut Queue, now: Time, flow: u64, packet: &[u8]) {
+    queue.push(now, flow, packet.len(), |out| out.copy_from_slice(packet));
+}
+
+fn v4(tos: u8) -> Vec<u8> {
+    let mut packet = vec![0; 1000];
+    packet[0] = 0x45;
+    packet[1] = tos;
+    let sum = checksum::Sum::of(&packet[..20]).checksum();
+    put_u16(&mut packet, 10, sum);
+    packet
+}
+
+#[test]
+fn flows_take_turns_and_a_new_one_goes_first() {
+    let mut queue = Queue::new();
+    for _ in 0..10 {
+        push(&mut queue, at(0), 1, &[1; 1400]);
+        push(&mut queue, at(0), 2, &[2; 1400]);
+    }
+    let mut order: Vec<u8> = (0..8).filter_map(|_| queue.pop(at(1)).map(|packet| packet[0])).collect();
+    push(&mut queue, at(1), 3, &[3; 100]);
+    order.extend(queue.pop(at(1)).map(|packet| packet[0]));
+    assert_eq!(order[8], 3);
+    for flow in [1, 2] {
+        let count = order[..8].iter().filter(|&&byte| byte == flow).count();
+        assert!((3..=5).contains(&count), "{order:?}");
+    }
+}
+
+#[test]
+fn small_and_large_packets_share_bytes() {
+    let mut queue = Queue::new();
+    for _ in 0..1000 {
+        push(&mut queue, at(0), 1, &[1; 100]);
+        push(&mut queue, at(0), 2, &[2; 1400]);
+    }
+    let mut bytes = [0; 3];
+    while bytes.iter().sum::<usize>() < 100_000 {
+        let packet = queue.pop(at(1)).unwrap();
+        bytes[usize::from(packet[0])] += packet.len();
+    }
+    assert!(bytes[1].abs_diff(bytes[2]) < 4000, "{bytes:?}");
+}
+
+/// Serves a packet each millisecond while two arrive, and returns what was lost.
+fn overload(packet: &[u8], ms: u64) -> (Queue, Losses) {
+    let mut queue = Queue::new();
+    for now in 0..ms {
+        let now = at(now * 1000);
+        push(&mut queue, now, 1, packet);
+        push(&mut queue, now, 1, packet);
+        queue.pop(now);
+    }
+    let losses = queue.losses();
+    (queue, losses)
+}
+
+#[test]
+fn a_standing_queue_is_dropped_from_and_a_short_one_is_not() {
+    assert_eq!(overload(&v4(ecn::NOT_ECT), 80).1, Losses::default());
+    let (_, losses) = overload(&v4(ecn::NOT_ECT), 1000);
+    assert!(losses.late > 10 && losses.marked == 0, "{losses:?}");
+}
+
+#[test]
+fn ecn_capable_packets_are_marked_and_stay_intact() {
+    let (mut queue, losses) = overload(&v4(ecn::ECT_0), 1000);
+    assert!(losses.marked > 10 && losses.late == 0, "{losses:?}");
+    let mut seen = 0;
+    while let Some(packet) = queue.pop(at(2_000_000)) {
+        assert!(checksum::Sum::of(&packet[..20]).is_intact());
+        seen += u32::from(packet[1] == ecn::CE);
+    }
+    assert!(seen > 0);
+    let mut v6 = vec![0x60, 0x20];
+    assert!(mark(&mut v6));
+    assert_eq!(v6, [0x60, 0x30]);
+    assert!(!mark(&mut [0x60, 0x0f]));
+}
+
+#[test]
+fn the_longest_flow_pays_when_it_is_full() {
+    let mut queue = Queue::new();
+    push(&mut queue, at(0), 2, &[2; 1400]);
+    for _ in 0..MAX_PACKETS + 100 {
+        push(&mut queue, at(0), 1, &[1; 1400]);
+    }
+    assert!(queue.packets() <= MAX_PACKETS && queue.bytes() <= MAX_BYTES);
+    assert!(queue.losses().overflowed > 0);
+    assert!(queue.holds(2));
+}
+
+proptest! {
+    /// Packets come out once each, those of a flow in order, or are counted as lost.
+    #[test]
+    fn nothing_vanishes_and_flows_keep_their_order(
+        steps in proptest::collection::vec((0..6u64, 20..1500usize, 0..3u32), 1..600),
+        gap_us in 1..20_000u64,
+    ) {
+        let mut queue = Queue::new();
+        let (mut number, mut out) = (0u32, 0u64);
+        let mut last = [0; 6];
+        let pushed = steps.len() as u64;
+        let mut pop = |queue: &mut Queue, now: Time| {
+            queue.pop(now).map(|packet| {
+                let flow = usize::from(packet[1]);
+                let number = u32::from_be_bytes([packet[16], packet[17], packet[18], packet[19]]);
+                assert!(number > last[flow]);
+                last[flow] = number;
+                queue.give_back(packet);
+            })
+        };
+        for (step, (flow, len, pops)) in (0..).zip(steps) {
+            let now = at(step * gap_us);
+            number += 1;
+            let mut packet = vec![0; len];
+            packet[1] = flow as u8;
+            packet[16..20].copy_from_slice(&number.to_be_bytes());
+            push(&mut queue, now, flow, &packet);
+            for _ in 0..pops {
+                out += u64::from(pop(&mut queue, now).is_some());
+            }
+        }
+        while pop(&mut queue, at(u64::MAX / 4000)).is_some() {
+            out += 1;
+        }
+        prop_assert_eq!(out + queue.losses().late, pushed);
+        prop_assert!(queue.is_empty() && queue.bytes() == 0);
+    }
+}

@@ -1,0 +1,160 @@
+//! Each packet where it will arrive first, as far as the paths can take it.
+//!
+//! [`Pace`] knows of each path how late a packet arrives there and how much the path takes. The path
+//! with the least delay takes everything as long as it can. When it is busy, a packet either waits
+//! for it, in the sender's own queue, or goes to a slower one: that is worth it once the queue would
+//! last longer than the delay that the slower path adds, and in any case once it lasts longer than
+//! [`PATIENCE`]. Then delay is not what the flows lack.
+//!
+//! All of it lives on the peer's reports. Until the first, and when they stay away although there is
+//! something to report, weights decide ([`Adaptive::is_informed`]).
+
+use std::time::Duration;
+
+use super::pace::{Pace, Sample};
+use crate::path::{MAX_PATHS, PathId, PathSet};
+use crate::report::Report;
+use crate::sent::SentLog;
+use crate::seq::Seq;
+use crate::time::Time;
+
+/// Packets do not wait longer for a faster path while a slower one is free.
+const PATIENCE: Duration = Duration::from_millis(10);
+/// Reports that stay away for so long, though so many packets were sent, do not come.
+const SILENCE: Duration = Duration::from_secs(3);
+const SILENCE_PACKETS: u64 = 20;
+
+/// Where a packet is to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// To this path, which takes so many bytes.
+    Take(PathId, usize),
+    /// Nowhere before this time.
+    Wait(Time),
+    /// No path is usable.
+    Nowhere,
+}
+
+/// What the sender knows of the paths.
+#[derive(Debug)]
+pub(crate) struct Adaptive {
+    paces: [Pace; MAX_PATHS],
+    log: SentLog,
+    /// When a packet was sent first since the last report, and how many since.
+    unreported: Option<(Time, u64)>,
+    silent: bool,
+}
+
+impl Adaptive {
+    pub(crate) fn new() -> Adaptive {
+        Adaptive {
+            paces: Default::default(),
+            log: SentLog::new(),
+            unreported: None,
+            silent: false,
+        }
+    }
+
+    pub(crate) fn pace(&self, path: PathId) -> &Pace {
+        &self.paces[path.index()]
+    }
+
+    pub(crate) fn forget_path(&mut self, path: PathId) {
+        self.paces[path.index()] = Pace::default();
+    }
+
+    /// A probe came back: see [`Pace::probed`].
+    pub(crate) fn probed(&mut self, now: Time, path: PathId, rtt: Duration, one_way: i64) {
+        self.paces[path.index()].probed(now, rtt, one_way);
+    }
+
+    /// Whether reports come, as far as there is something to report.
+    pub(crate) fn is_informed(&self) -> bool {
+        !self.silent
+    }
+
+    /// Where the next packet goes, when `waiting` bytes wait with it.
+    #[inline]
+    pub(crate) fn choose(&mut self, now: Time, usable: PathSet, waiting: usize) -> Choice {
+        let mut left = usable;
+        let (mut least, mut busy_rate) = (None, 0.0);
+        let mut is_first = true;
+        let mut wait: Option<Time> = None;
+        while let Some((path, delay)) = self.fastest(now, left) {
+            left.remove(path);
+            let added = delay - *least.get_or_insert(delay);
+            let lasts = waiting as f64 / busy_rate * 1e9;
+            let pace = &mut self.paces[path.index()];
+            if !is_first && lasts <= added.min(PATIENCE.as_nanos() as f64) {
+                continue;
+            }
+            match pace.room(now, std::mem::take(&mut is_first)) {
+                Some(bytes) => return Choice::Take(path, bytes),
+                None => {
+                    let ready = pace.ready_at(now);
+                    wait = Some(wait.map_or(ready, |wait| wait.min(ready)));
+                    busy_rate += pace.rate().unwrap_or(f64::INFINITY);
+                }
+            }
+        }
+        wait.map_or(Choice::Nowhere, Choice::Wait)
+    }
+
+    /// The path with the least delay, and that delay; one whose delay is unknown comes last.
+    pub(crate) fn fastest(&self, now: Time, paths: PathSet) -> Option<(PathId, f64)> {
+        paths
+            .iter()
+            .map(|path| {
+                let delay = self.paces[path.index()].delay(now);
+                (path, delay.unwrap_or(f64::MAX))
+            })
+            .min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// `path` took `packets` packets of `bytes` altogether, numbered from `first` on.
+    #[inline]
+    pub(crate) fn took(&mut self, now: Time, path: PathId, first: Seq, packets: u32, bytes: u32) {
+        self.log.note(now, path, first, packets, bytes);
+        self.paces[path.index()].took(bytes as usize);
+        let (since, sent) = self.unreported.get_or_insert((now, 0));
+        *sent += u64::from(packets);
+        if *sent >= SILENCE_PACKETS && now.since(*since) > SILENCE {
+            self.silent = true;
+        }
+    }
+
+    /// `path` took a packet of `bytes` that has no number.
+    pub(crate) fn took_unnumbered(&mut self, path: PathId, bytes: usize) {
+        self.paces[path.index()].took_unnumbered(bytes);
+    }
+
+    /// Takes a believed report. What it says of numbers that were not sent there is passed over.
+    pub(crate) fn learn(&mut self, now: Time, report: &Report) {
+        self.unreported = None;
+        self.silent = false;
+        for entry in &report.paths {
+            let Some(path) = PathId::new(usize::from(entry.path)) else {
+                continue;
+            };
+            let Some(sent) = self.log.find(entry.edge).filter(|sent| sent.path == path) else {
+                continue;
+            };
+            let one_way = entry
+                .edge_arrived
+                .as_nanos()
+                .wrapping_sub(sent.time.as_nanos());
+            self.paces[path.index()].sample(
+                now,
+                Sample {
+                    arrived: entry.edge_arrived,
+                    one_way: one_way as i64,
+                    arrived_packets: entry.packets,
+                    arrived_bytes: entry.bytes,
+                    sent: sent.time,
+                    sent_packets: sent.totals.packets,
+                    sent_bytes: sent.totals.bytes,
+                },
+            );
+        }
+    }
+}

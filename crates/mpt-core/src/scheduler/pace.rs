@@ -1,0 +1,617 @@
+//! How much a path takes, learnt from what arrives.
+//!
+//! A path begins *open*: it takes whatever there is. Each receiver report gives a sample: the newest
+//! number that arrived on the path, when, and how much arrived by then. A few make an *epoch*, and an
+//! epoch tells
+//!
+//! - the queue on the path, as delay: the mean one-way delay less the least such mean of late. The
+//!   clocks' offset is in both and cancels; means, not single samples, since a path with jitter
+//!   has no least delay worth the name;
+//! - the noise of that, as the scatter about the trend;
+//! - what was delivered in a second, which is the path's capacity whenever the path had a queue;
+//! - what was lost.
+//!
+//! Once a queue shows, the path is *limited*: it is paced, and the queue is steered to a few
+//! milliseconds. The rate is what is being delivered, more while the queue is below its target, less
+//! above it (compare BBR, draft-ietf-ccwg-bbr; Copa, NSDI 2018; and RFC 6817 on delay as a signal).
+//! So a rate follows a path that gets faster or slower, and a path that never shows a queue is never
+//! paced. As a queue that stands all the time would become the new normal, the path is let run dry
+//! every few seconds.
+//!
+//! *Loss.* A path with a very short buffer drops before any delay can be seen; a radio link drops at
+//! any rate. When more is lost than usual, the rate falls to what was delivered and stays there for
+//! a while: if as much is lost then, it is the link's nature and from now on usual; if not, it was the
+//! rate, and later attempts to exceed it will tell again.
+//!
+//! *Company.* Others may fill the same queue. Pacing then only yields to them. If the queue does not
+//! shrink though the path takes less for many round trips, it is not ours: the path is opened for some
+//! seconds, and the inner flows' own congestion control competes, as it would without a tunnel.
+
+use std::time::Duration;
+
+use crate::control::{PathPhase, PathStatus};
+use crate::time::Time;
+
+/// The queue that is aimed at, as delay, on a path without noise.
+const TARGET: f64 = 5e6;
+/// A path is limited when its queue exceeds this, without noise.
+const LIMIT_ABOVE: f64 = 10e6;
+/// The least time in which an excess of queue is worked off.
+const CORRECTION: f64 = 100e6;
+/// No path is paced at more than this, in bytes a second: 2 Gbit/s.
+const FASTEST: f64 = 250e6;
+/// Nor at less: 80 kbit/s.
+const SLOWEST: f64 = 10e3;
+/// Least number of samples, time and packets of an epoch.
+const EPOCH_SAMPLES: u32 = 4;
+const EPOCH_SPAN: Duration = Duration::from_millis(25);
+const EPOCH_PACKETS: u64 = 16;
+/// Samples further apart than this are of different epochs.
+const EPOCH_GAP: Duration = Duration::from_millis(60);
+/// The least delay is the least of the present and the former span of this length.
+const BASE_SPAN: Duration = Duration::from_secs(10);
+/// What was measured within this time holds still.
+const SEEN: Duration = Duration::from_millis(100);
+/// A delay that differs by more means that a clock was set.
+const CLOCK_JUMP: f64 = 10e9;
+/// A limited path is let run dry so often.
+const DRAIN_INTERVAL: Duration = Duration::from_secs(8);
+/// Share of its rate that it takes meanwhile.
+const DRAIN_RATE: f64 = 0.75;
+/// Most that a rate grows in an epoch.
+const FASTEST_GROWTH: f64 = 0.25;
+/// Loss is judged over at least so many packets.
+const LOSS_PACKETS: u64 = 60;
+/// More loss than usual, by this share and twice its standard error, is the rate's fault.
+const LOSS_EXCESS: f64 = 0.02;
+/// For how long a path whose queue others fill is left open.
+const COMPETE: Duration = Duration::from_secs(10);
+/// A path that others are preferred to takes so much before it has answered, in bytes; then as much
+/// again for each byte that arrived, until its limit is known (as TCP's slow start).
+const FIRST_WINDOW: f64 = 16.0 * 1500.0;
+/// Nor is more under way on a limited path than it delivers in its round-trip time and this.
+const SPARE_TIME: f64 = 0.1;
+/// What was sent before so long a silence does not count as under way any more.
+const FORGOTTEN: Duration = Duration::from_secs(1);
+/// A train of at least so many packets that arrive in twice the time in which they were sent shows
+/// the path's capacity …
+const TRAIN_PACKETS: u64 = 12;
+/// … when as many in a row agree, within this share.
+const TRAINS: u32 = 3;
+const TRAIN_AGREEMENT: f64 = 0.15;
+/// Reports make room; this is for the case that none comes.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// Bytes are handed out for so long at once.
+const BURST: f64 = 1e-3;
+/// And at least so many.
+const LEAST_BURST: f64 = 3000.0;
+
+/// What a report tells of one path.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sample {
+    /// When the newest number arrived, by the receiver's clock.
+    pub(crate) arrived: Time,
+    /// That less the time of its sending by ours, in nanoseconds.
+    pub(crate) one_way: i64,
+    /// Datagrams and bytes that had arrived by then.
+    pub(crate) arrived_packets: u64,
+    pub(crate) arrived_bytes: u64,
+    /// When that number was sent, and what had been sent by then, itself included.
+    pub(crate) sent: Time,
+    pub(crate) sent_packets: u64,
+    pub(crate) sent_bytes: u64,
+}
+
+/// What an epoch tells. Rates in bytes a second, delays in nanoseconds.
+#[derive(Debug, Clone, Copy)]
+struct Findings {
+    one_way: f64,
+    noise: f64,
+    delivered: f64,
+    offered: f64,
+    sent_packets: u64,
+    lost_packets: u64,
+}
+
+/// Samples since `first`; sums of a linear regression of delay over time of arrival.
+#[derive(Debug, Clone, Copy)]
+struct Epoch {
+    first: Sample,
+    last: Sample,
+    samples: u32,
+    t: f64,
+    tt: f64,
+    x: f64,
+    xx: f64,
+    tx: f64,
+}
+
+impl Epoch {
+    fn new(first: Sample) -> Epoch {
+        Epoch {
+            first,
+            last: first,
+            samples: 0,
+            t: 0.0,
+            tt: 0.0,
+            x: 0.0,
+            xx: 0.0,
+            tx: 0.0,
+        }
+    }
+
+    fn add(&mut self, sample: Sample) {
+        let t = sample.arrived.since(self.first.arrived).as_nanos() as f64;
+        let x = sample.one_way.wrapping_sub(self.first.one_way) as f64;
+        self.last = sample;
+        self.samples += 1;
+        self.t += t;
+        self.tt += t * t;
+        self.x += x;
+        self.xx += x * x;
+        self.tx += t * x;
+    }
+
+    fn span(&self) -> Duration {
+        self.last.arrived.since(self.first.arrived)
+    }
+
+    fn packets(&self) -> u64 {
+        self.last.sent_packets - self.first.sent_packets
+    }
+
+    fn findings(&self) -> Findings {
+        let n = f64::from(self.samples);
+        let (tt, xx, tx) = (
+            self.tt - self.t * self.t / n,
+            self.xx - self.x * self.x / n,
+            self.tx - self.t * self.x / n,
+        );
+        let scatter = if tt > 0.0 { xx - tx * tx / tt } else { xx };
+        let arrived = (self.last.arrived_bytes - self.first.arrived_bytes) as f64;
+        let sent = (self.last.sent_bytes - self.first.sent_bytes) as f64;
+        let sent_for = self.last.sent.since(self.first.sent);
+        let sent_packets = self.packets();
+        let arrived_packets = self.last.arrived_packets - self.first.arrived_packets;
+        Findings {
+            one_way: self.first.one_way as f64 + self.x / n,
+            noise: (scatter.max(0.0) / (n - 2.0).max(1.0)).sqrt(),
+            // More than was sent cannot have arrived.
+            delivered: arrived.min(sent) / self.span().as_secs_f64().max(1e-6),
+            offered: sent / sent_for.as_secs_f64().max(1e-6),
+            sent_packets,
+            lost_packets: sent_packets.saturating_sub(arrived_packets),
+        }
+    }
+}
+
+/// The least mean delay of the last ten to twenty seconds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Base {
+    now: Option<f64>,
+    before: Option<f64>,
+    began: Time,
+}
+
+impl Base {
+    fn note(&mut self, at: Time, one_way: f64) {
+        if at.since(self.began) >= BASE_SPAN {
+            self.before = self.now.take();
+            self.began = at;
+        }
+        self.now = Some(self.now.map_or(one_way, |least| least.min(one_way)));
+    }
+
+    fn least(&self) -> Option<f64> {
+        match (self.now, self.before) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+/// Loss: what is usual, and what was seen since it was last judged.
+#[derive(Debug, Clone, Copy, Default)]
+struct Loss {
+    usual: f64,
+    sent: u64,
+    lost: u64,
+}
+
+/// The estimates of a path and the rate that follows from them.
+#[derive(Debug, Clone)]
+pub(crate) struct Pace {
+    /// Bytes a second; none while open.
+    rate: Option<f64>,
+    tokens: f64,
+    refilled: Time,
+    /// It was asked for more than it took, since the epoch began.
+    refused: bool,
+    /// Numbered bytes that were sent, and of them those sent before what the last sample tells of.
+    sent: f64,
+    answered: f64,
+    window: f64,
+    /// What trains of late say that the path delivers, and how many in a row say so.
+    train: (f64, u32),
+    epoch: Option<Epoch>,
+    sampled: Time,
+    rtt: Duration,
+    base: Base,
+    queue: f64,
+    noise: f64,
+    delivered: f64,
+    above_before: bool,
+    /// Round trips of growth without a queue.
+    growing_since: Option<Time>,
+    drain_at: Time,
+    draining_until: Option<Time>,
+    loss: Loss,
+    /// The rate is not raised before.
+    hold_until: Time,
+    /// What was sent later than this was sent at the rate that is held.
+    held_since: Time,
+    /// Since when the queue is above its target, and what it was then.
+    above: Option<(Time, f64)>,
+    competing_until: Time,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace {
+            rate: None,
+            tokens: 0.0,
+            refilled: Time::ZERO,
+            refused: false,
+            sent: 0.0,
+            answered: 0.0,
+            window: FIRST_WINDOW,
+            train: (0.0, 0),
+            epoch: None,
+            sampled: Time::ZERO,
+            rtt: Duration::from_millis(100),
+            base: Base::default(),
+            queue: 0.0,
+            noise: 0.0,
+            delivered: 0.0,
+            above_before: false,
+            growing_since: None,
+            drain_at: Time::ZERO,
+            draining_until: None,
+            loss: Loss::default(),
+            hold_until: Time::ZERO,
+            held_since: Time::ZERO,
+            above: None,
+            competing_until: Time::ZERO,
+        }
+    }
+}
+
+impl Pace {
+    /// A probe came back: the round-trip time, and the one-way delay of our probe in nanoseconds
+    /// (with the clocks' offset).
+    pub(crate) fn probed(&mut self, now: Time, rtt: Duration, one_way: i64) {
+        self.rtt = rtt;
+        self.base.note(now, one_way as f64);
+    }
+
+    /// The delay that the next packet would have, with the clocks' offset, in nanoseconds.
+    #[inline]
+    pub(crate) fn delay(&self, now: Time) -> Option<f64> {
+        // What was not looked at for long has been working off its queue.
+        let unseen = now.since(self.sampled).saturating_sub(SEEN);
+        let queue = (self.queue - unseen.as_nanos() as f64).max(0.0);
+        self.base.least().map(|least| least + queue)
+    }
+
+    /// Bytes a second that it takes; none while open.
+    pub(crate) fn rate(&self) -> Option<f64> {
+        let rate = self.rate?;
+        Some(match self.draining_until {
+            Some(_) => rate * DRAIN_RATE,
+            None => rate,
+        })
+    }
+
+    /// Fills in the estimates.
+    pub(crate) fn report(&self, status: &mut PathStatus) {
+        status.tx_phase = match (self.rate, self.draining_until) {
+            (Some(_), Some(_)) => PathPhase::Draining,
+            (Some(_), None) => PathPhase::Limited,
+            (None, _) if self.sampled < self.competing_until => PathPhase::Competing,
+            (None, _) => PathPhase::Open,
+        };
+        status.tx_limit_bps = self.rate.map(|rate| (rate * 8.0) as u64);
+        status.tx_delivered_bps = (self.delivered * 8.0) as u64;
+        status.tx_queue_us = (self.queue / 1e3) as u64;
+        status.tx_usual_loss = self.loss.usual;
+    }
+
+    fn burst(rate: f64) -> f64 {
+        (rate * BURST).max(LEAST_BURST)
+    }
+
+    /// How many bytes it takes now; none when it has to wait. `preferred`: no other path is quicker.
+    #[inline]
+    pub(crate) fn room(&mut self, now: Time, preferred: bool) -> Option<usize> {
+        let Some(rate) = self.rate() else {
+            if preferred || now < self.competing_until {
+                return Some(usize::MAX);
+            }
+            let window = self.window;
+            return self.room_within(now, window);
+        };
+        let since = now.since(self.refilled).as_secs_f64();
+        self.refilled = now;
+        self.tokens = (self.tokens + since * rate).min(Pace::burst(rate));
+        if self.tokens <= 0.0 {
+            self.refused = true;
+            return None;
+        }
+        let most = FIRST_WINDOW + rate * (self.rtt.as_secs_f64() + SPARE_TIME);
+        let room = self.room_within(now, most)?;
+        Some(room.min(self.tokens as usize + 1))
+    }
+
+    /// How many bytes more may be under way, of `window`.
+    fn room_within(&mut self, now: Time, window: f64) -> Option<usize> {
+        if now.since(self.sampled) > FORGOTTEN {
+            self.answered = self.sent;
+            self.window = FIRST_WINDOW;
+            self.sampled = now;
+        }
+        let room = window - (self.sent - self.answered);
+        self.refused |= room <= 0.0;
+        (room > 0.0).then_some(room as usize + 1)
+    }
+
+    /// It took so many bytes with a number.
+    #[inline]
+    pub(crate) fn took(&mut self, bytes: usize) {
+        self.sent += bytes as f64;
+        self.took_unnumbered(bytes);
+    }
+
+    /// It took so many bytes without a number.
+    #[inline]
+    pub(crate) fn took_unnumbered(&mut self, bytes: usize) {
+        if self.rate.is_some() {
+            self.tokens -= bytes as f64;
+        }
+    }
+
+    /// When it will have room for a few packets.
+    pub(crate) fn ready_at(&self, now: Time) -> Time {
+        let Some(rate) = self.rate() else {
+            return now + LOOK_AGAIN;
+        };
+        if self.tokens > 0.0 {
+            return now + LOOK_AGAIN;
+        }
+        let wanted = Pace::burst(rate) / 2.0 - self.tokens;
+        let since = wanted.max(0.0) / rate;
+        (self.refilled + Duration::from_secs_f64(since.min(1.0))).max(now)
+    }
+
+    /// Takes a sample.
+    pub(crate) fn sample(&mut self, now: Time, sample: Sample) {
+        self.sampled = now;
+        let answered = (sample.sent_bytes as f64).min(self.sent);
+        if answered > self.answered {
+            self.window += answered - self.answered;
+            self.answered = answered;
+        }
+        let Some(epoch) = &mut self.epoch else {
+            self.epoch = Some(Epoch::new(sample));
+            return;
+        };
+        let last = epoch.last;
+        let goes_on = sample.arrived > last.arrived
+            && sample.arrived.since(last.arrived) <= EPOCH_GAP.max(self.rtt)
+            && sample.sent >= last.sent
+            && sample.arrived_packets >= last.arrived_packets
+            && sample.arrived_bytes >= last.arrived_bytes
+            && sample.sent_packets > last.sent_packets;
+        if !goes_on {
+            self.epoch = Some(Epoch::new(sample));
+            return;
+        }
+        epoch.add(sample);
+        self.consider_train(now, last, sample);
+        if self.epoch_is_over() {
+            self.conclude(now);
+        }
+    }
+
+    /// Packets that were sent together and arrived apart tell the path's capacity, long before a
+    /// queue stands: a short buffer would drop them by then.
+    fn consider_train(&mut self, now: Time, last: Sample, sample: Sample) {
+        let packets = sample.sent_packets - last.sent_packets;
+        let arrived_for = sample.arrived.since(last.arrived);
+        if packets < TRAIN_PACKETS || sample.sent.since(last.sent) * 2 > arrived_for {
+            return;
+        }
+        let bytes = (sample.arrived_bytes - last.arrived_bytes) as f64;
+        let rate = bytes / arrived_for.as_secs_f64().max(1e-6);
+        let (known, agreed) = self.train;
+        self.train = if (rate - known).abs() <= TRAIN_AGREEMENT * known {
+            (known + (rate - known) / 4.0, agreed + 1)
+        } else {
+            (rate, 1)
+        };
+        if self.train.1 >= TRAINS
+            && self.rate.is_none()
+            && self.train.0 < FASTEST
+            && now >= self.competing_until
+        {
+            self.limit(now, self.train.0);
+        }
+    }
+
+    fn epoch_is_over(&self) -> bool {
+        let Some(epoch) = &self.epoch else {
+            return false;
+        };
+        if epoch.samples < EPOCH_SAMPLES {
+            return false;
+        }
+        let enough = epoch.packets() >= EPOCH_PACKETS || epoch.span() >= EPOCH_SPAN * 4;
+        let least = self.base.least().unwrap_or(f64::MAX);
+        let mean = epoch.first.one_way as f64 + epoch.x / f64::from(epoch.samples);
+        // A queue that grows fast is not watched for long.
+        let alarming = mean - least > 3.0 * LIMIT_ABOVE + 3.0 * self.noise;
+        enough && (alarming || epoch.span() >= EPOCH_SPAN.max(self.rtt / 3))
+    }
+
+    fn conclude(&mut self, now: Time) {
+        let Some(epoch) = self.epoch.take() else {
+            return;
+        };
+        self.epoch = Some(Epoch::new(epoch.last));
+        let found = epoch.findings();
+        let is_jump = |least: f64| (found.one_way - least).abs() > CLOCK_JUMP;
+        if self.base.least().is_some_and(is_jump) {
+            self.base = Base::default();
+        }
+        self.base.note(now, found.one_way);
+        let least = self.base.least().unwrap_or(found.one_way);
+        self.queue = found.one_way - least;
+        self.noise += (found.noise - self.noise) / 4.0;
+        self.delivered = found.delivered;
+        let refused = std::mem::take(&mut self.refused);
+        self.judge_loss(now, &epoch, refused, &found);
+        match self.rate {
+            None => self.consider_limit(now, &found),
+            Some(rate) => self.steer(now, rate, refused, &found),
+        }
+        if self.rate.is_some_and(|rate| rate > FASTEST) {
+            self.open();
+        }
+    }
+
+    fn open(&mut self) {
+        self.rate = None;
+        self.draining_until = None;
+        self.growing_since = None;
+        self.above = None;
+        self.above_before = false;
+    }
+
+    fn limit(&mut self, now: Time, rate: f64) {
+        if self.rate.is_none() {
+            self.refilled = now;
+            self.tokens = 0.0;
+            self.drain_at = now + DRAIN_INTERVAL;
+        }
+        self.rate = Some(rate.max(SLOWEST));
+    }
+
+    /// How much the queue may vary by chance.
+    fn tolerance(&self) -> f64 {
+        self.noise.min(30e6)
+    }
+
+    /// The share by which the rate should differ from what is delivered.
+    fn correction(&self) -> f64 {
+        let within = CORRECTION.max(2.0 * (self.rtt.as_nanos() as f64 + 25e6));
+        (TARGET + self.tolerance() - self.queue) / within
+    }
+
+    /// An open path whose packets queue gets a limit.
+    fn consider_limit(&mut self, now: Time, found: &Findings) {
+        let above = self.queue > LIMIT_ABOVE + 2.0 * self.tolerance();
+        let dispersed = found.delivered < 0.93 * found.offered;
+        let stands = std::mem::replace(&mut self.above_before, above);
+        if above && (dispersed || stands) && now >= self.competing_until {
+            self.limit(
+                now,
+                found.delivered * (1.0 + self.correction()).clamp(0.5, 1.0),
+            );
+        }
+    }
+
+    /// Adapts the rate of a limited path.
+    fn steer(&mut self, now: Time, rate: f64, refused: bool, found: &Findings) {
+        if let Some(until) = self.draining_until {
+            if now < until {
+                return;
+            }
+            self.draining_until = None;
+            self.drain_at = now + DRAIN_INTERVAL;
+        }
+        // What arrives is less than what the path has carried by what it usually loses.
+        let carried = found.delivered / (1.0 - self.loss.usual).max(0.5);
+        let correction = self.correction();
+        if correction < 0.0 {
+            self.growing_since = None;
+            if !self.is_ours(now) {
+                self.competing_until = now + COMPETE;
+                return self.open();
+            }
+            let slower = carried * (1.0 + correction).max(0.5);
+            let rate = if refused {
+                slower
+            } else {
+                slower.max(rate * 0.9).min(rate)
+            };
+            return self.limit(now, rate);
+        }
+        self.above = None;
+        if refused && now >= self.hold_until {
+            let since = *self.growing_since.get_or_insert(now);
+            let trips = now.since(since).as_secs_f64() / (self.rtt.as_secs_f64() + 0.025);
+            let growth = (correction * (1.0 + trips)).min(FASTEST_GROWTH);
+            self.limit(now, rate.max(carried * (1.0 + growth)));
+        }
+        if refused && now >= self.drain_at {
+            let empty_after = self.queue.max(TARGET) / (1.0 - DRAIN_RATE);
+            let rest = self.rtt + EPOCH_SPAN + Duration::from_nanos(empty_after as u64);
+            self.draining_until = Some(now + rest);
+        }
+    }
+
+    /// Whether the queue, which is above its target, is of our making: it shrinks when less is sent.
+    fn is_ours(&mut self, now: Time) -> bool {
+        let Some((since, then)) = self.above else {
+            self.above = Some((now, self.queue));
+            return true;
+        };
+        let patience = (self.rtt * 6).max(Duration::from_millis(600));
+        if now.since(since) < patience {
+            return true;
+        }
+        let shrinks = self.queue < 0.7 * then || self.queue < LIMIT_ABOVE + 2.0 * self.tolerance();
+        self.above = Some((now, self.queue));
+        shrinks
+    }
+
+    fn judge_loss(&mut self, now: Time, epoch: &Epoch, refused: bool, found: &Findings) {
+        if epoch.first.sent < self.held_since {
+            (self.loss.sent, self.loss.lost) = (0, 0);
+            return;
+        }
+        self.loss.sent += found.sent_packets;
+        self.loss.lost += found.lost_packets;
+        if self.loss.sent < LOSS_PACKETS {
+            return;
+        }
+        let sent = self.loss.sent as f64;
+        let share = (self.loss.lost as f64 / sent).min(1.0);
+        (self.loss.sent, self.loss.lost) = (0, 0);
+        let error = (share * (1.0 - share) / sent).sqrt();
+        let excessive = share > self.loss.usual + LOSS_EXCESS + 2.0 * error;
+        if excessive && now >= self.hold_until && now >= self.competing_until {
+            self.limit(now, found.delivered);
+            self.growing_since = None;
+            self.hold_until = now + self.rtt * 4 + Duration::from_millis(200);
+            self.held_since = now;
+            return;
+        }
+        // What is lost while the rate grows may be its fault; what is lost besides is usual.
+        if share < self.loss.usual || !refused || now < self.hold_until {
+            self.loss.usual += (share - self.loss.usual) / 4.0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

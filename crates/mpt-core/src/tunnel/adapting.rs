@@ -1,0 +1,298 @@
+//! The line out when the paths decide: what goes at once, what waits, what the peer reported.
+//!
+//! While the path that answers first takes everything, packets go straight from the TUN into its
+//! trains, as with any other policy. When [`Adaptive`] says that they have to wait they are written
+//! into the [`Queue`], without numbers, and get their number and their path when a path has room: so a
+//! packet that the queue drops leaves no gap.
+//!
+//! *Sparse flows.* With several paths in use, whatever has a number waits at the receiver for slower
+//! paths. A call or a game need not: datagrams of flows that send little go out at once, over the
+//! path that is fastest, without a number. (RFC 2890 lets the two mix; a receiver delivers what has
+//! no number at once.) Of TCP even the sparse packets are numbered, to be reordered and recovered
+//! like the rest.
+
+use std::time::Duration;
+
+use super::Outbound;
+use crate::drops::Drop;
+use crate::ecn;
+use crate::ip::{Packet, protocol};
+use crate::path::{MAX_PATHS, PathId, PathSet};
+use crate::queue::{Losses, Queue};
+use crate::report::Report;
+use crate::scheduler::Policy;
+use crate::scheduler::adaptive::{Adaptive, Choice};
+use crate::scheduler::flow;
+use crate::segment::Segments;
+use crate::time::Time;
+use crate::vnet::VnetHeader;
+
+/// After packets went over several paths, sparse flows go without numbers for so long.
+const SPREAD: Duration = Duration::from_secs(1);
+/// A flow is sparse while it sends no more than this, in bytes a second …
+const SPARSE_RATE: f64 = 50_000.0;
+/// … and this at once.
+const SPARSE_BURST: f64 = 10_000.0;
+/// Flows whose rate is remembered, by hash.
+const SPARSE_FLOWS: usize = 1024;
+
+/// What the adaptive line out remembers.
+#[derive(Debug)]
+pub(super) struct Adapting {
+    pub(super) paths: Adaptive,
+    pub(super) queue: Queue,
+    /// Losses of the queue that were counted as drops.
+    counted: Losses,
+    /// Answered probes that were taken note of.
+    answers: u32,
+    answers_of: [u32; MAX_PATHS],
+    /// When the queue is looked at again.
+    wake: Option<Time>,
+    /// Packets went over several paths, or waited, until lately.
+    spread_until: Time,
+    /// By flow: what it may send at once, and when that was so.
+    sparse: Box<[(f64, Time)]>,
+}
+
+impl Adapting {
+    pub(super) fn new() -> Adapting {
+        Adapting {
+            paths: Adaptive::new(),
+            queue: Queue::new(),
+            counted: Losses::default(),
+            answers: 0,
+            answers_of: [0; MAX_PATHS],
+            wake: None,
+            spread_until: Time::ZERO,
+            sparse: vec![(SPARSE_BURST, Time::ZERO); SPARSE_FLOWS].into_boxed_slice(),
+        }
+    }
+
+    pub(super) fn forget_path(&mut self, path: PathId) {
+        self.paths.forget_path(path);
+    }
+
+    /// Whether the flow has sent little of late, this packet included.
+    fn is_sparse(&mut self, now: Time, flow: u64, bytes: usize) -> bool {
+        let (allowance, then) = &mut self.sparse[flow as usize % SPARSE_FLOWS];
+        let earned = now.since(*then).as_secs_f64() * SPARSE_RATE;
+        *allowance = (*allowance + earned).min(SPARSE_BURST) - bytes as f64;
+        *then = now;
+        // A flow in debt has to be silent for a while.
+        *allowance = allowance.max(-SPARSE_RATE);
+        *allowance >= 0.0
+    }
+}
+
+impl Outbound {
+    /// Whether the paths' estimates decide where packets go.
+    #[inline]
+    pub(super) fn adapts(&mut self, now: Time) -> bool {
+        if self.scheduler.policy() != Policy::Adaptive
+            || !self.is_numbered()
+            || !self.shared.peer_is_known()
+            || !self.adapting.paths.is_informed()
+        {
+            return false;
+        }
+        self.note_probes(now);
+        true
+    }
+
+    /// Takes over what the line in learnt from answered probes.
+    fn note_probes(&mut self, now: Time) {
+        let answers = self.shared.answers();
+        if answers == self.adapting.answers {
+            return;
+        }
+        self.adapting.answers = answers;
+        let mut slowest = Duration::ZERO;
+        for path in self.shared.usable().iter() {
+            let probed = self.shared.probed(path);
+            let known = &mut self.adapting.answers_of[path.index()];
+            if *known != probed.answers {
+                *known = probed.answers;
+                let paths = &mut self.adapting.paths;
+                paths.probed(now, path, probed.rtt, probed.forward_ns);
+            }
+            slowest = slowest.max(probed.rtt);
+        }
+        self.adapting.queue.set_round_trip(slowest);
+    }
+
+    /// Sends what goes now and lets the rest wait.
+    pub(super) fn adapt(&mut self, now: Time, mut segments: Segments<'_>) {
+        let packet = segments.packet();
+        if now < self.adapting.spread_until
+            && segments.segments() == 1
+            && self.send_sparse(now, &packet, &mut segments)
+        {
+            return;
+        }
+        if self.adapting.queue.is_empty() {
+            self.send_at_once(now, &mut segments);
+        }
+        if segments.remaining() > 0 {
+            self.enqueue(now, flow::hash(&packet), &mut segments);
+            self.drain_queue(now);
+        }
+    }
+
+    /// Sends as many packets as the paths take.
+    fn send_at_once(&mut self, now: Time, segments: &mut Segments<'_>) {
+        let packet = segments.packet();
+        let (version, tos) = (packet.version(), ecn::outer_tos(packet.tos()));
+        let usable = self.shared.usable();
+        while segments.remaining() > 0 {
+            let first = segments.segments() - segments.remaining();
+            let datagram = segments.segment_len(first) + self.header(version).buffer_len();
+            let waiting = datagram * segments.remaining();
+            let (path, room) = match self.adapting.paths.choose(now, usable, waiting) {
+                Choice::Take(path, room) => (path, room),
+                Choice::Wait(_) | Choice::Nowhere => return,
+            };
+            let run = (room / datagram).clamp(1, segments.remaining());
+            let number = self.next_seq;
+            let mut bytes = 0;
+            for index in first..first + run {
+                let inner_len = segments.segment_len(index);
+                let header = self.next_header(version, inner_len);
+                let (out, len) = self.append(path, &header, tos, inner_len);
+                segments.write_next(out);
+                bytes += len;
+            }
+            let paths = &mut self.adapting.paths;
+            paths.took(now, path, number, run as u32, bytes as u32);
+            self.note_spread(now, usable, path);
+        }
+    }
+
+    fn note_spread(&mut self, now: Time, usable: PathSet, path: PathId) {
+        let fastest = self.adapting.paths.fastest(now, usable);
+        if fastest.is_none_or(|(fastest, _)| fastest != path) {
+            self.adapting.spread_until = now + SPREAD;
+        }
+    }
+
+    fn enqueue(&mut self, now: Time, flow: u64, segments: &mut Segments<'_>) {
+        self.adapting.spread_until = now + SPREAD;
+        while segments.remaining() > 0 {
+            let index = segments.segments() - segments.remaining();
+            let len = segments.segment_len(index);
+            let queue = &mut self.adapting.queue;
+            queue.push(now, flow, len, |out| {
+                segments.write_next(out);
+            });
+        }
+    }
+
+    /// Sends from the queue what the paths take.
+    fn drain_queue(&mut self, now: Time) {
+        self.adapting.wake = None;
+        let usable = self.shared.usable();
+        while !self.adapting.queue.is_empty() {
+            let waiting = self.adapting.queue.bytes();
+            let path = match self.adapting.paths.choose(now, usable, waiting) {
+                Choice::Take(path, _) => path,
+                Choice::Wait(until) => {
+                    self.adapting.wake = Some(until);
+                    break;
+                }
+                Choice::Nowhere => {
+                    let left = self.adapting.queue.clear();
+                    self.drops.count(Drop::NoPath, left);
+                    break;
+                }
+            };
+            let Some(packet) = self.adapting.queue.pop(now) else {
+                break;
+            };
+            self.send_queued(now, usable, path, &packet);
+            self.adapting.queue.give_back(packet);
+        }
+        self.count_queue_losses();
+    }
+
+    fn send_queued(&mut self, now: Time, usable: PathSet, path: PathId, bytes: &[u8]) {
+        let Ok(packet) = Packet::parse(bytes) else {
+            return self.drops.count(Drop::NotIp, 1);
+        };
+        let (version, tos) = (packet.version(), ecn::outer_tos(packet.tos()));
+        let number = self.next_seq;
+        let header = self.next_header(version, bytes.len());
+        let (out, len) = self.append(path, &header, tos, bytes.len());
+        out.copy_from_slice(bytes);
+        let paths = &mut self.adapting.paths;
+        paths.took(now, path, number, 1, len as u32);
+        self.note_spread(now, usable, path);
+    }
+
+    fn count_queue_losses(&mut self) {
+        let losses = self.adapting.queue.losses();
+        let counted = std::mem::replace(&mut self.adapting.counted, losses);
+        self.drops.count(Drop::QueueAqm, losses.late - counted.late);
+        let overflowed = losses.overflowed - counted.overflowed;
+        self.drops.count(Drop::QueueFull, overflowed);
+    }
+
+    /// Sends a lone datagram of a sparse flow without a number, if it is one.
+    fn send_sparse(&mut self, now: Time, packet: &Packet<'_>, segments: &mut Segments<'_>) -> bool {
+        let Ok(transport) = packet.transport() else {
+            return false;
+        };
+        if !matches!(
+            transport.protocol,
+            protocol::UDP | protocol::ICMP | protocol::ICMPV6
+        ) {
+            return false;
+        }
+        let (flow, len) = (flow::hash(packet), segments.segment_len(0));
+        if self.adapting.queue.holds(flow) || !self.adapting.is_sparse(now, flow, len) {
+            return false;
+        }
+        let usable = self.shared.usable();
+        let Some((path, _)) = self.adapting.paths.fastest(now, usable) else {
+            return false;
+        };
+        let header = self.unnumbered_header(packet.version(), len);
+        let tos = ecn::outer_tos(packet.tos());
+        let (out, bytes) = self.append(path, &header, tos, len);
+        segments.write_next(out);
+        self.adapting.paths.took_unnumbered(path, bytes);
+        true
+    }
+
+    /// Takes what the peer reports on what this end sent, which came at `now`.
+    pub fn handle_report(&mut self, now: Time, report: &Report) {
+        self.adapting.paths.learn(now, report);
+        self.handle_timeout(now);
+    }
+
+    /// When [`Outbound::handle_timeout`] is to be called at the latest.
+    #[must_use]
+    pub fn poll_timeout(&mut self) -> Option<Time> {
+        self.adapting.wake
+    }
+
+    /// Does what is due. Afterwards, poll everything.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.adapting.queue.is_empty() {
+            self.adapting.wake = None;
+            return;
+        }
+        if self.adapts(now) {
+            return self.drain_queue(now);
+        }
+        self.adapting.wake = None;
+        self.release_queue(now);
+    }
+
+    /// The paths' estimates are no longer to be followed: what waits goes as other packets do.
+    fn release_queue(&mut self, now: Time) {
+        while let Some(mut packet) = self.adapting.queue.pop(now) {
+            self.handle_tun(now, &VnetHeader::default(), &mut packet);
+            self.adapting.queue.give_back(packet);
+        }
+        self.count_queue_losses();
+    }
+}

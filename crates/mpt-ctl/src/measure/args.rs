@@ -1,0 +1,247 @@
+//! The command line of `mpt-ctl measure`.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use mpt_core::metrics::Form;
+
+use super::stamp;
+use super::stream::Metrics;
+
+/// UDP port of measurements: the number of the RFC whose metrics they give.
+pub(crate) const PORT: u16 = 5236;
+/// The longest time that can be asked for, a day.
+const LONGEST: Duration = Duration::from_secs(86_400);
+
+pub(crate) const AFTER_HELP: &str = "\
+Order across a path, with or without a tunnel on it. On host B, then on host A:
+  mpt-ctl measure receive
+  mpt-ctl measure send 10.99.0.2
+
+Two paths at once, as GRE's numbers in a capture show them:
+  tcpdump -i any -s 0 -w trace.pcap udp port 4754
+  mpt-ctl measure read trace.pcap
+
+To a host that runs nothing, there and back:
+  mpt-ctl measure send --icmp --replies 192.0.2.1
+
+docs/measuring.md explains the method, docs/reordering.md the metrics.";
+
+/// What `measure` does.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum MeasureCommand {
+    /// Send numbered packets of one size at one rate
+    Send(SendArgs),
+    /// Receive what `send` sends, and report on its order
+    Receive(ReceiveArgs),
+    /// Report on the order of packets in a capture file: MPT's and other GRE-in-UDP, and `send`'s
+    Read(ReadArgs),
+}
+
+/// `measure send`. Without `--replies` there is nothing to report here.
+#[derive(Debug, Clone, Args)]
+#[command(mut_arg("dt", |arg| arg.requires("replies")))]
+#[command(mut_arg("bt", |arg| arg.requires("replies")))]
+#[command(mut_arg("literal", |arg| arg.requires("replies")))]
+#[command(mut_arg("csv", |arg| arg.requires("replies")))]
+#[command(mut_arg("plot", |arg| arg.requires("replies")))]
+pub(crate) struct SendArgs {
+    /// Where to: an address or name, with a port after a colon if it is not 5236
+    #[arg(value_name = "HOST[:PORT]", value_parser = target)]
+    pub(crate) target: SocketAddr,
+
+    /// Packets to send
+    #[arg(long, value_name = "N", default_value_t = 65_535, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) count: u32,
+
+    /// Size of the Ethernet frame, check sequence included: the IP packet is 18 bytes smaller,
+    /// the UDP payload 46 (IPv4) or 66 (IPv6). Through an MPT tunnel at most its MTU + 18
+    #[arg(long, value_name = "BYTES", default_value_t = 1518)]
+    pub(crate) size: u16,
+
+    /// Packets a second
+    #[arg(long, value_name = "PPS", default_value_t = 8235, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub(crate) rate: u32,
+
+    /// Address to send from [default: the route's]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) from: Option<IpAddr>,
+
+    /// Send ICMP echo requests, with 16-bit numbers, instead of UDP
+    #[arg(long)]
+    pub(crate) icmp: bool,
+
+    /// Measure the replies to --icmp here: order there and back, and no receiver needed
+    #[arg(long, requires = "icmp")]
+    pub(crate) replies: bool,
+
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// `measure receive`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ReceiveArgs {
+    /// Address to listen on [default: all; of IPv4 with --icmp, :: for ICMPv6]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) on: Option<IpAddr>,
+
+    /// UDP port to listen on
+    #[arg(long, value_name = "PORT", default_value_t = PORT)]
+    pub(crate) port: u16,
+
+    /// Receive ICMP echo requests instead of UDP; needs CAP_NET_RAW. The kernel answers them all
+    /// the same, unless net.ipv4.icmp_echo_ignore_all is 1
+    #[arg(long)]
+    pub(crate) icmp: bool,
+
+    /// End when nothing has come for so long after the first packet
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    pub(crate) idle: Duration,
+
+    /// End when no first packet has come in this time [default: wait for it]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) wait: Option<Duration>,
+
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// `measure read`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ReadArgs {
+    /// A pcap or pcapng file; - reads the standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+
+    /// UDP port that GRE-in-UDP is sent to (repeatable)
+    #[arg(long = "port", value_name = "PORT", default_values_t = [4754])]
+    pub(crate) ports: Vec<u16>,
+
+    /// Take only what these addresses sent, and GRE from them as one stream: all paths of one
+    /// direction of a tunnel (separated by commas)
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    pub(crate) from: Vec<IpAddr>,
+
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// How order is measured and shown.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct OutputArgs {
+    /// Displacement threshold DT of Reorder Density, in packets
+    #[arg(long, value_name = "PACKETS", default_value_t = 200)]
+    pub(crate) dt: u16,
+
+    /// Occupancy threshold BT of Reorder Buffer-occupancy Density, in packets
+    #[arg(long, value_name = "PACKETS", default_value_t = 200)]
+    pub(crate) bt: u16,
+
+    /// Follow RFC 5236's algorithms to the letter, their defects included
+    #[arg(long)]
+    pub(crate) literal: bool,
+
+    /// Write the report as CSV too, a line a value: stream,metric,x,value
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+
+    /// Draw Reorder Density and Buffer-occupancy Density too
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+impl OutputArgs {
+    pub(crate) fn metrics(&self) -> Metrics {
+        Metrics {
+            displacement_threshold: self.dt,
+            occupancy_threshold: self.bt,
+            form: if self.literal {
+                Form::Literal
+            } else {
+                Form::Corrected
+            },
+        }
+    }
+}
+
+impl MeasureCommand {
+    /// How the report is wanted.
+    pub(crate) fn output(&self) -> &OutputArgs {
+        match self {
+            MeasureCommand::Send(send) => &send.output,
+            MeasureCommand::Receive(receive) => &receive.output,
+            MeasureCommand::Read(read) => &read.output,
+        }
+    }
+
+    /// What clap cannot check by itself.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match self {
+            MeasureCommand::Send(send) => {
+                let ipv6 = send.target.is_ipv6();
+                if stamp::payload_bytes(send.size, ipv6).is_none() {
+                    return Err(format!(
+                        "--size {}: a frame is at least {} bytes here, for the headers and what \
+                         is measured",
+                        send.size,
+                        stamp::least_frame(ipv6)
+                    ));
+                }
+                match send.from {
+                    Some(from) if from.is_ipv6() != ipv6 => Err(format!(
+                        "--from {from} and {} are of different families",
+                        send.target.ip()
+                    )),
+                    Some(_) | None => Ok(()),
+                }
+            }
+            MeasureCommand::Receive(_) | MeasureCommand::Read(_) => Ok(()),
+        }
+    }
+}
+
+/// An address or name, with or without a port; an IPv6 address with one stands in brackets.
+fn target(text: &str) -> Result<SocketAddr, String> {
+    let plain = text.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(address) = plain.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(address, PORT));
+    }
+    let resolved = if text.contains(':') {
+        text.to_socket_addrs()
+    } else {
+        (text, PORT).to_socket_addrs()
+    };
+    let wanted =
+        "give an address or name, with a port such as 192.0.2.1:5236 or [2001:db8::1]:5236";
+    let mut addresses = resolved.map_err(|error| format!("{error}; {wanted}"))?;
+    addresses
+        .next()
+        .ok_or_else(|| format!("it has no address; {wanted}"))
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .ok()
+        .filter(|time| !time.is_zero() && *time <= LONGEST)
+        .ok_or_else(|| "give a time with its unit, such as 10s, at most 1day".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_have_a_port_of_their_own_or_the_default() {
+        let parsed = |text| target(text).unwrap().to_string();
+        assert_eq!(parsed("127.0.0.1"), "127.0.0.1:5236");
+        assert_eq!(parsed("127.0.0.1:9"), "127.0.0.1:9");
+        assert_eq!(parsed("::1"), "[::1]:5236");
+        assert_eq!(parsed("[::1]"), "[::1]:5236");
+        assert_eq!(parsed("[::1]:9"), "[::1]:9");
+        assert!(target("127.0.0.1:99999").is_err());
+        assert!(target("").is_err());
+    }
+}

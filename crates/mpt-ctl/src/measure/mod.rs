@@ -1,0 +1,258 @@
+//! `mpt-ctl measure`: how far a path is from order.
+//!
+//! The method is that of the Reorder Density paper (Torres-Jr and Ribeiro, 2020): packets of one
+//! size, numbered, sent at one rate, and at the far end the metrics of RFC 4737 and RFC 5236. It
+//! needs no tunnel and no daemon. Three parts:
+//!
+//! - [`mod@send`] sends what [`stamp`] makes, when [`pace`] says, through a [`channel`].
+//! - [`mod@receive`] gives what comes to a [`session`], which measures one [`stream`].
+//! - [`mod@read`] takes packets from a [`capture`], finds in each [`frame`] what may be measured, and
+//!   believes GRE's numbers as far as [`follow`] does.
+//!
+//! All end in a [`report`], which is shown as [`text`], JSON, CSV or a [`plot`].
+
+mod args;
+mod capture;
+mod channel;
+mod clock;
+mod follow;
+mod frame;
+#[cfg(test)]
+mod hostile;
+mod icmp;
+mod pace;
+mod plot;
+mod progress;
+mod read;
+mod receive;
+mod report;
+mod send;
+mod session;
+mod stamp;
+mod stream;
+mod text;
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use crate::table::Look;
+pub(crate) use args::{AFTER_HELP, MeasureCommand};
+use args::{OutputArgs, ReadArgs, ReceiveArgs, SendArgs};
+use capture::CaptureError;
+use channel::{Carrier, Channel, ChannelError};
+use read::Wanted;
+use report::Report;
+use send::{SendError, Sending};
+use session::Patience;
+use stamp::Plan;
+
+/// Exit code after a second Ctrl-C.
+const INTERRUPTED: i32 = 130;
+
+/// Why a measurement came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MeasureError {
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+    #[error(transparent)]
+    Send(#[from] SendError),
+    #[error("cannot receive: {0}")]
+    Receive(#[source] io::Error),
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("{}: the file {source}", path.display())]
+    Capture { path: PathBuf, source: CaptureError },
+    #[error("cannot set up: {0}")]
+    SetUp(#[source] io::Error),
+}
+
+/// What a measurement has to show.
+pub(crate) struct Outcome {
+    /// For the standard output.
+    pub(crate) text: String,
+    /// Whether anything was measured, or sent.
+    pub(crate) found: bool,
+}
+
+/// Measures, and gives the report as text or, with `json`, as JSON.
+pub(crate) fn run(
+    command: &MeasureCommand,
+    json: bool,
+    look: Look,
+) -> Result<Outcome, MeasureError> {
+    let files = Files::create(command.output())?;
+    let report = match command {
+        MeasureCommand::Send(args) => match send(args, json)? {
+            Sendings::Report(report) => *report,
+            Sendings::Done(text) => return Ok(Outcome { text, found: true }),
+        },
+        MeasureCommand::Receive(args) => receive(args)?,
+        MeasureCommand::Read(args) => read(args)?,
+    };
+    files.write(&report)?;
+    let text = if json {
+        report.json()
+    } else {
+        text::text(&report, look)
+    };
+    let found = !report.streams.is_empty();
+    Ok(Outcome { text, found })
+}
+
+/// What comes of sending: what there is to say, or the replies' report.
+enum Sendings {
+    Done(String),
+    Report(Box<Report>),
+}
+
+fn send(args: &SendArgs, json: bool) -> Result<Sendings, MeasureError> {
+    let stop = stop_flag()?;
+    let carrier = carrier(args.icmp);
+    let channel = Channel::to(args.target, carrier, args.from)?;
+    let sending = Sending {
+        target: args.target,
+        plan: Plan {
+            count: args.count,
+            frame_bytes: args.size,
+            rate_pps: args.rate,
+        },
+        stream: random()?,
+    };
+    if args.replies {
+        let metrics = args.output.metrics();
+        let (sent, report) = sending.run_with_replies(&channel, metrics, &stop)?;
+        for sentence in sent.sentences(&sending.plan, args.target) {
+            eprintln!("{sentence}");
+        }
+        return Ok(Sendings::Report(Box::new(report)));
+    }
+    let sent = sending.run(&channel, &stop)?;
+    if json {
+        let value = serde_json::json!({
+            "stream": format!("{:016x}", sending.stream),
+            "target": args.target,
+            "packets": sent.packets,
+            "seconds": sent.seconds,
+            "slips": sent.slips,
+            "slipped_s": sent.slipped_s,
+            "refused": sent.refused,
+            "no_room": sent.no_room,
+        });
+        return Ok(Sendings::Done(format!("{value:#}\n")));
+    }
+    let sentences = sent.sentences(&sending.plan, args.target);
+    Ok(Sendings::Done(sentences.join("\n") + "\n"))
+}
+
+fn receive(args: &ReceiveArgs) -> Result<Report, MeasureError> {
+    let stop = stop_flag()?;
+    let carrier = carrier(args.icmp);
+    let channel = match (args.on, carrier) {
+        (Some(address), _) => Channel::listen(SocketAddr::new(address, args.port), carrier)?,
+        (None, Carrier::Icmp) => {
+            Channel::listen((Ipv4Addr::UNSPECIFIED, args.port).into(), carrier)?
+        }
+        // Where IPv6 is off, IPv4 alone.
+        (None, Carrier::Udp) => Channel::listen((Ipv6Addr::UNSPECIFIED, args.port).into(), carrier)
+            .or_else(|_| Channel::listen((Ipv4Addr::UNSPECIFIED, args.port).into(), carrier))?,
+    };
+    let patience = Patience {
+        idle: args.idle,
+        first: args.wait,
+    };
+    let metrics = args.output.metrics();
+    receive::receive(&channel, carrier, metrics, patience, &stop).map_err(MeasureError::Receive)
+}
+
+fn read(args: &ReadArgs) -> Result<Report, MeasureError> {
+    let wanted = Wanted {
+        ports: args.ports.clone(),
+        from: args.from.iter().map(IpAddr::to_canonical).collect(),
+        metrics: args.output.metrics(),
+    };
+    let named = |source| MeasureError::Capture {
+        path: args.file.clone(),
+        source,
+    };
+    if args.file == Path::new("-") {
+        return read::read("standard input".into(), io::stdin(), wanted).map_err(named);
+    }
+    let file = File::open(&args.file).map_err(|source| in_file(&args.file, source))?;
+    read::read(args.file.display().to_string(), file, wanted).map_err(named)
+}
+
+/// The files that a report goes to. They are made before anything is measured: a folder that is
+/// missing must not cost a measurement.
+struct Files<'a> {
+    csv: Option<(&'a Path, File)>,
+    plot: Option<(&'a Path, File)>,
+}
+
+impl<'a> Files<'a> {
+    fn create(output: &'a OutputArgs) -> Result<Self, MeasureError> {
+        let create = |path: &'a Option<PathBuf>| {
+            let made = path.as_deref().map(|path| match File::create(path) {
+                Ok(file) => Ok((path, file)),
+                Err(source) => Err(in_file(path, source)),
+            });
+            made.transpose()
+        };
+        Ok(Files {
+            csv: create(&output.csv)?,
+            plot: create(&output.plot)?,
+        })
+    }
+
+    fn write(self, report: &Report) -> Result<(), MeasureError> {
+        let write = |(path, mut file): (&Path, File), text: String| {
+            let written = file.write_all(text.as_bytes());
+            written.map_err(|source| in_file(path, source))
+        };
+        if let Some(csv) = self.csv {
+            write(csv, report.csv())?;
+        }
+        if let Some(plot) = self.plot {
+            write(plot, plot::svg(report))?;
+        }
+        Ok(())
+    }
+}
+
+fn in_file(path: &Path, source: io::Error) -> MeasureError {
+    MeasureError::File {
+        path: path.into(),
+        source,
+    }
+}
+
+fn carrier(icmp: bool) -> Carrier {
+    if icmp { Carrier::Icmp } else { Carrier::Udp }
+}
+
+/// Set by Ctrl-C or SIGTERM, so that the report so far is shown; a second one ends the program.
+fn stop_flag() -> Result<Arc<AtomicBool>, MeasureError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&stop))
+            .and_then(|_| flag::register(signal, Arc::clone(&stop)))
+            .map_err(MeasureError::SetUp)?;
+    }
+    Ok(stop)
+}
+
+/// A number that no other run has.
+fn random() -> Result<u64, MeasureError> {
+    let mut bytes = [0; 8];
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    match filled {
+        Ok(_) => Ok(u64::from_ne_bytes(bytes)),
+        Err(error) => Err(MeasureError::SetUp(error.into())),
+    }
+}

@@ -1,0 +1,181 @@
+//! What a measurement found: the form that `--json` prints and all others are made from.
+
+use std::net::{IpAddr, SocketAddr};
+
+use mpt_core::metrics::OrderReport;
+use mpt_core::metrics::delay_variation::DelayReport;
+use serde::Serialize;
+
+use super::stream::Numbering;
+
+/// A measurement's result. Nothing in it is ever NaN: what has no value is absent.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub(crate) struct Report {
+    /// Where it was measured: a receiver's address, a sender of echoes, a file.
+    pub(crate) at: String,
+    /// How it came to its end.
+    pub(crate) ended: String,
+    /// What the reader must know to judge the numbers, a sentence each.
+    pub(crate) notes: Vec<String>,
+    /// Each stream.
+    pub(crate) streams: Vec<StreamReport>,
+    /// What came and was not measured.
+    pub(crate) ignored: Ignored,
+}
+
+/// One stream.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct StreamReport {
+    /// For people: "10.1.0.1 → 10.1.0.2".
+    pub(crate) name: String,
+    pub(crate) numbering: Numbering,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) from: Option<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) to: Option<IpAddr>,
+    /// The run's random number, in hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stream: Option<String>,
+    /// What the sender meant to send.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) plan: Option<PlanReport>,
+    /// Packets sent, when the sender's end marker said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sent: Option<u32>,
+    /// Packets received, copies not counted.
+    pub(crate) received: u64,
+    /// Packets sent and not received; without an end marker, of those up to the greatest number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) lost: Option<u64>,
+    pub(crate) duplicates: u64,
+    /// From the first packet received to the last.
+    pub(crate) seconds: f64,
+    /// Packets a second as they were sent, from their stamps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sent_pps: Option<f64>,
+    /// Packets a second as they arrived.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) received_pps: Option<f64>,
+    pub(crate) payload_bytes: u64,
+    /// How often the numbers began anew.
+    pub(crate) restarts: u64,
+    /// Packets whose number lay far from all others; they are not measured.
+    pub(crate) strays: u64,
+    /// RFC 4737, RFC 5236, mean displacement and entropy.
+    pub(crate) order: OrderReport,
+    /// RFC 5481, of stamped packets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) delay: Option<DelayReport>,
+}
+
+/// What the sender meant to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct PlanReport {
+    pub(crate) packets: u32,
+    pub(crate) frame_bytes: u16,
+    pub(crate) rate_pps: u32,
+}
+
+/// What came and was not measured.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub(crate) struct Ignored {
+    /// Packets that are none of a measurement.
+    pub(crate) strangers: u64,
+    /// Packets that begin like a measurement's and make no sense.
+    pub(crate) malformed: u64,
+    /// Packets that the kernel dropped because the receiver's socket was full.
+    pub(crate) socket_drops: u64,
+    /// Other runs, as many as are kept apart.
+    pub(crate) other_streams: Vec<OtherStream>,
+    /// Packets of further runs.
+    pub(crate) other_packets: u64,
+    /// What a capture held that could not be read, by reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) frames: Vec<Unread>,
+}
+
+/// A run that is not measured, since another one is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct OtherStream {
+    pub(crate) stream: String,
+    pub(crate) from: SocketAddr,
+    pub(crate) packets: u64,
+}
+
+/// Frames of a capture that were passed over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Unread {
+    pub(crate) why: String,
+    pub(crate) frames: u64,
+}
+
+impl Report {
+    /// The report as indented JSON.
+    pub(crate) fn json(&self) -> String {
+        // Plain numbers, texts and lists: there is nothing in it that JSON cannot hold.
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    /// The report as comma-separated values: a line a value, `stream,metric,x,value`, so that one
+    /// file holds scalars (without x) and distributions alike.
+    pub(crate) fn csv(&self) -> String {
+        let mut text = String::from("stream,metric,x,value\n");
+        for stream in &self.streams {
+            let mut line = |metric: &str, x: String, value: String| {
+                let name = stream.name.replace(['"', ','], " ");
+                text.push_str(&format!("{name},{metric},{x},{value}\n"));
+            };
+            for (metric, value) in stream.scalars() {
+                line(metric, String::new(), value);
+            }
+            let order = &stream.order;
+            for (n, count) in (1..).zip(&order.reordering.n_reordered) {
+                let n: u32 = n;
+                line("n_reordered", n.to_string(), count.to_string());
+            }
+            for (extent, count) in &order.reordering.extents {
+                line("extent", extent.to_string(), count.to_string());
+            }
+            for (displacement, share) in order.density.density() {
+                line("rd", displacement.to_string(), share.to_string());
+            }
+            for (held, share) in order.occupancy.density() {
+                line("rbd", held.to_string(), share.to_string());
+            }
+        }
+        text
+    }
+}
+
+impl StreamReport {
+    /// Everything that is one number.
+    fn scalars(&self) -> Vec<(&'static str, String)> {
+        let (reordering, density) = (&self.order.reordering, &self.order.density);
+        let mut scalars = vec![
+            ("received", self.received.to_string()),
+            ("duplicates", self.duplicates.to_string()),
+            ("seconds", self.seconds.to_string()),
+            ("reordered", reordering.reordered.to_string()),
+            ("reordered_ratio", reordering.ratio.to_string()),
+            ("extent_max", reordering.extent.max.to_string()),
+            ("late_ns_max", reordering.late_ns.max.to_string()),
+            ("behind_max", reordering.behind.max.to_string()),
+            ("mean_displacement", density.mean_displacement.to_string()),
+            ("entropy_nats", density.entropy_nats.to_string()),
+            ("rbd_mean", self.order.occupancy.mean.to_string()),
+        ];
+        scalars.extend(self.sent.map(|sent| ("sent", sent.to_string())));
+        scalars.extend(self.lost.map(|lost| ("lost", lost.to_string())));
+        scalars.extend(self.sent_pps.map(|rate| ("sent_pps", rate.to_string())));
+        if let Some(delay) = &self.delay {
+            scalars.extend([
+                ("pdv_ns_p50", delay.pdv_ns.p50.to_string()),
+                ("pdv_ns_p99", delay.pdv_ns.p99.to_string()),
+                ("pdv_ns_max", delay.pdv_ns.max.to_string()),
+                ("ipdv_size_ns_mean", delay.ipdv_size_ns.mean.to_string()),
+                ("jitter_ns", delay.jitter_ns.to_string()),
+            ]);
+        }
+        scalars
+    }
+}

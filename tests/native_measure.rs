@@ -1,0 +1,116 @@
+//! `mpt-ctl measure` through a real tunnel, and on a capture of it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
+use std::time::Duration;
+
+use net::process::program;
+use net::settings::Side;
+use net::{Hosts, Namespace, Process, Settings, Shape, wait_for};
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn ctl(host: &Namespace, words: &str) -> Process {
+    let program = program("mpt-ctl");
+    host.start(&format!("{} --json measure {words}", program.display()))
+}
+
+/// Waits until something in `host` listens on the measurement's UDP port.
+fn listening(receiver: &Process) {
+    wait_for("a receiver", Duration::from_secs(5), || {
+        let tables = ["udp", "udp6"].map(|table| receiver.proc_file(&format!("net/{table}")));
+        // 5236.
+        tables.concat().contains(":1474 ").then_some(())
+    });
+}
+
+fn report(process: &mut Process) -> Value {
+    let status = process.wait(PATIENCE);
+    assert!(status.success(), "{}", process.log());
+    serde_json::from_str(&process.stdout()).unwrap()
+}
+
+/// What leaves the tunnel is complete and in order; the capture shows one stream a path, and both
+/// together as the receiver saw them.
+#[test]
+fn a_tunnel_is_measured_from_end_to_end_and_in_a_capture() {
+    let Some(_turn) = net::turn() else { return };
+    let tunnel = Hosts::new(&[Shape::mbps(100.0), Shape::mbps(50.0)])
+        .tunnel(&Settings::new().weights(&[2, 1]));
+    let (a, b) = (&tunnel.hosts.a, &tunnel.hosts.b);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trace.pcap").display().to_string();
+    let mut capture = b.start(&format!(
+        "tcpdump -n -U --immediate-mode -s 0 -i any -w {file} udp port 4754 and dst net 10.1.0.0/16"
+    ));
+    wait_for("tcpdump to listen", Duration::from_secs(5), || {
+        capture.stderr().contains("listening on").then_some(())
+    });
+
+    let mut receiver = ctl(b, "receive --wait 20s");
+    listening(&receiver);
+    let words = "--count 4000 --rate 4000 --size 1400";
+    let sent = report(&mut ctl(a, &format!("send {} {words}", Side::B.inner_v4())));
+    assert_eq!(sent["packets"], 4000);
+    let received = report(&mut receiver);
+    std::thread::sleep(Duration::from_millis(300));
+    capture.signal("TERM");
+    capture.wait(Duration::from_secs(5));
+
+    let stream = &received["streams"][0];
+    println!(
+        "through the tunnel: {} of {} packets, {} reordered, sent at {:.0} a second",
+        stream["received"],
+        stream["sent"],
+        stream["order"]["reordering"]["reordered"],
+        stream["sent_pps"].as_f64().unwrap()
+    );
+    assert_eq!(stream["sent"], 4000);
+    assert_eq!(stream["lost"], 0, "{received:#}");
+    assert_eq!(
+        stream["order"]["reordering"]["reordered"], 0,
+        "{received:#}"
+    );
+    assert_eq!(stream["duplicates"], 0);
+
+    let apart = report(&mut ctl(b, &format!("read {file}")));
+    let from = |report: &Value, address: &str| {
+        let streams = report["streams"].as_array().unwrap().clone();
+        streams.into_iter().find(|stream| stream["from"] == address)
+    };
+    let counts = ["10.1.0.1", "10.1.1.1"].map(|address| {
+        let stream = from(&apart, address).unwrap_or_else(|| panic!("{apart:#}"));
+        stream["received"].as_u64().unwrap()
+    });
+    println!("on the paths: {counts:?} packets");
+    // The measurement's packets and end markers; the hosts themselves add a few.
+    assert!(
+        (4005..4100).contains(&counts.iter().sum::<u64>()),
+        "{apart:#}"
+    );
+    assert!(counts[0] > counts[1] && counts[1] > 1000, "{counts:?}");
+
+    let together = report(&mut ctl(
+        b,
+        &format!("read {file} --from 10.1.0.1,10.1.1.1"),
+    ));
+    let stream = &together["streams"][0];
+    assert_eq!(stream["received"], counts.iter().sum::<u64>());
+    assert_eq!(stream["order"]["reordering"]["duplicates"], 0);
+    let notes = apart["notes"].to_string();
+    assert!(notes.contains("--from 10.1.0.1,10.1.1.1"), "{notes}");
+}
+
+/// A frame that the tunnel does not carry is refused with the size that it does.
+#[test]
+fn a_frame_too_big_for_the_tunnel_names_one_that_fits() {
+    let Some(_turn) = net::turn() else { return };
+    let tunnel = Hosts::new(&[Shape::unshaped()]).tunnel(&Settings::new());
+    let target = Side::B.inner_v4();
+    let mut sender = ctl(&tunnel.hosts.a, &format!("send {target}"));
+    assert_eq!(sender.wait(PATIENCE).code(), Some(1));
+    let mtu = tunnel.a.status().tunnel.mtu;
+    let wanted = format!("try --size {}", mtu + 18);
+    assert!(sender.stderr().contains(&wanted), "{}", sender.log());
+}
