@@ -288,6 +288,11 @@ impl<T: Copy + Default> Reorder<T> {
         true
     }
 
+    /// Counts a packet that is known to be a copy, and was not brought here.
+    pub fn count_copy(&mut self) {
+        self.counters.duplicates += 1;
+    }
+
     /// Says that the packet with number `seq` has been sent, however unbelievable it looks. Only for
     /// numbers less than [`MAX_DISTANCE`] ahead; others ask for [`Reorder::resync`].
     pub fn believe(&mut self, seq: Seq) {

@@ -72,6 +72,10 @@ impl Train {
         &mut self.bytes[start..self.filled]
     }
 
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..self.filled]
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.filled]
     }

@@ -403,7 +403,8 @@ mod tests {
             ("pubkey", KeyCommand::Public),
             ("genpsk", KeyCommand::GeneratePreshared),
         ] {
-            assert_eq!(parse(word).unwrap().1, Task::Key(command));
+            let task = parse(word).unwrap().1;
+            assert!(matches!(task, Task::Key(asked) if asked == command));
         }
         assert!(error("genkey --watch").contains("--watch goes with"));
     }

@@ -19,15 +19,18 @@ use std::time::Duration;
 
 use mpt_core::coalesce::Accepts;
 use mpt_core::control::LatePolicy;
+use mpt_core::crypto::{CryptoConfig, PresharedKey, PrivateKey, Sessions};
 use mpt_core::path::{PathConfig, PathId, Unreachable};
 use mpt_core::reorder::ReorderConfig;
 use mpt_core::report::Report;
 use mpt_core::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{Event, Inbound, TunnelConfig};
+use rand::Rng as _;
 
 use crate::delay::{Delay, MS};
 use crate::link::{Link, LinkConfig};
+use crate::rng::stream;
 
 mod end;
 
@@ -106,6 +109,9 @@ pub struct PairConfig {
     pub mtu: u16,
     /// Both ends' GRE key.
     pub key: Option<u32>,
+    /// Both ends have keys: all is sealed. So it is by default where the environment variable
+    /// `MPT_SIM_SEALED` is set: most that a plain tunnel promises, a sealed one must keep.
+    pub sealed: bool,
     /// Datagrams that arrive at one moment are handed over in trains. Over links without a rate they
     /// arrive as they were sent.
     pub trains: bool,
@@ -134,6 +140,7 @@ impl PairConfig {
             recovery: false,
             mtu: 1464,
             key: None,
+            sealed: std::env::var_os("MPT_SIM_SEALED").is_some(),
             trains: false,
             keepalive: Duration::from_millis(200),
             dead_after: Duration::from_secs(1),
@@ -163,7 +170,27 @@ impl PairConfig {
                 dead_after: self.dead_after,
             })
             .collect();
-        End::new(self.clocks[side.index()], now, &config, &paths)
+        let clock = self.clocks[side.index()];
+        let sessions = self
+            .sealed
+            .then(|| self.sessions(side, config.session, now));
+        End::new(clock, now, &config, &paths, sessions)
+    }
+
+    fn sessions(&self, side: Side, session: u64, now: Time) -> Sessions {
+        let private = |side: Side| PrivateKey::from_random([side as u8 + 1; 32]);
+        let config = CryptoConfig {
+            private_key: private(side),
+            peer_public_key: private(side.other()).public_key(),
+            psk: PresharedKey::none(),
+            session,
+            hardware_aes: true,
+            silence: self.keepalive * 3,
+        };
+        let since_1970 = Duration::from_secs(1_700_000_000) + now.since(Time::ZERO);
+        let mut random = stream(session, 0);
+        let entropy = Box::new(move |out: &mut [u8]| random.fill_bytes(out));
+        Sessions::new(config, now + self.clocks[side.index()], since_1970, entropy)
     }
 
     fn address(&self, side: Side, path: usize) -> SocketAddr {

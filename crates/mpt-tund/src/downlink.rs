@@ -9,7 +9,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use mpt_core::buffer::Buffer;
-use mpt_core::control::{PathState, PathStatus, ReorderStatus, TunnelStatus};
+use mpt_core::control::{PathState, PathStatus, Protection, ReorderStatus, TunnelStatus};
+use mpt_core::crypto::KeyChange;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId, Unreachable};
 use mpt_core::reorder::ReorderConfig;
 use mpt_core::report;
@@ -76,6 +77,7 @@ pub(crate) async fn run(
     tun: Arc<Tun>,
     receives_trains: bool,
     reports: mpsc::Sender<(Time, report::Report)>,
+    keys: mpsc::Sender<KeyChange>,
     mut commands: mpsc::Receiver<Command>,
 ) -> io::Result<()> {
     let mut timer = Timer::new()?;
@@ -84,6 +86,7 @@ pub(crate) async fn run(
         inbound,
         tun,
         reports,
+        keys,
         paths: Default::default(),
         buffers: Vec::with_capacity(BATCH),
         metas: vec![RecvMeta::default(); BATCH],
@@ -113,6 +116,8 @@ struct Downlink {
     tun: Arc<Tun>,
     /// To the line out: what the peer reports.
     reports: mpsc::Sender<(Time, report::Report)>,
+    /// To the line out: what it is to seal with.
+    keys: mpsc::Sender<KeyChange>,
     paths: [Option<Attached>; MAX_PATHS],
     /// Buffers in hand for the next batch.
     buffers: Vec<Buffer>,
@@ -286,6 +291,12 @@ impl Downlink {
     /// Takes everything that the core has ready; returns when it wants to be called again.
     fn flush(&mut self) -> Option<Time> {
         self.write_tun();
+        // The newest are enough: while the other line has no time, they wait in the core.
+        if let Ok(room) = self.keys.try_reserve()
+            && let Some(change) = self.inbound.poll_keys()
+        {
+            room.send(change);
+        }
         // While the other line has no time, reports wait in the core, which lets the oldest go.
         while let Ok(room) = self.reports.try_reserve() {
             match self.inbound.poll_report() {
@@ -344,6 +355,16 @@ impl Downlink {
             Event::PeerSession {
                 restarted: true, ..
             } => tracing::info!("the peer has restarted"),
+            Event::Keys { protection } => match protection {
+                Protection::None => {}
+                Protection::Waiting => {
+                    tracing::warn!("the keys have expired, and the peer agrees to no new ones");
+                }
+                Protection::Aes256Gcm => tracing::debug!("new keys, for AES-256-GCM"),
+                Protection::ChaCha20Poly1305 => {
+                    tracing::debug!("new keys, for ChaCha20-Poly1305");
+                }
+            },
             Event::PeerStoppedProbing => {
                 tracing::warn!("the peer sends data but no probes any more; going on without them");
             }

@@ -7,6 +7,7 @@ mod daemon;
 mod downlink;
 mod netlink;
 mod requests;
+mod sealing;
 #[cfg(test)]
 mod testing;
 mod tun;

@@ -16,7 +16,7 @@ use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
 use mpt_core::reorder::ReorderConfig;
 use mpt_core::scheduler::Policy;
 use mpt_core::time::Time;
-use mpt_core::tunnel::{TunnelConfig, tunnel};
+use mpt_core::tunnel::{TunnelConfig, sealed_tunnel, tunnel};
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot};
 
@@ -25,12 +25,15 @@ use crate::daemon::Host;
 use crate::netlink::{LinkWatch, Netlink};
 use crate::tun::Tun;
 use crate::udp::{BUFFER_WANTED, PathSocket};
-use crate::{clock, downlink, uplink};
+use crate::{clock, downlink, sealing, uplink};
 
 /// Commands that may wait for a thread.
 const MAX_COMMANDS: usize = 64;
 /// Reports of the peer that may wait on their way from the line in to the line out.
 const MAX_REPORTS: usize = 16;
+
+/// Changes of keys that may wait there: each makes those before it worthless.
+const MAX_KEY_CHANGES: usize = 1;
 
 /// A running tunnel. [`Tunnel::stop`] ends it; its interface and sockets go with it.
 pub(crate) struct Tunnel {
@@ -71,7 +74,7 @@ impl Tunnel {
         ended: &Ended,
     ) -> anyhow::Result<Tunnel> {
         let name = config.tunnel.name.clone();
-        announce_protection(&config)?;
+        sealing::announce(&config);
         let sockets = config
             .paths
             .iter()
@@ -90,7 +93,7 @@ impl Tunnel {
             .await?;
 
         let receives_trains = sockets.iter().any(PathSocket::receives_trains);
-        let (outbound, inbound) = tunnel(&TunnelConfig {
+        let tunnel_config = TunnelConfig {
             session: new_session()?,
             key: config.tunnel.key,
             mtu: config.mtu(),
@@ -99,17 +102,29 @@ impl Tunnel {
             recovery: false,
             accepts: tun.accepts(),
             receives_trains,
-        });
+        };
+        let (outbound, inbound) = match sealing::sessions(&config, tunnel_config.session) {
+            Some(sessions) => sealed_tunnel(&tunnel_config, sessions),
+            None => tunnel(&tunnel_config),
+        };
+        let (keys, new_keys) = mpsc::channel(MAX_KEY_CHANGES);
         let (reports, reported) = mpsc::channel(MAX_REPORTS);
         let (uplink, uplink_commands) = mpsc::channel(MAX_COMMANDS);
         let (downlink, downlink_commands) = mpsc::channel(MAX_COMMANDS);
         let threads = vec![
             spawn(&format!("{name}-out"), &name, ended, {
                 let tun = tun.clone();
-                || uplink::run(outbound, tun, reported, uplink_commands)
+                || uplink::run(outbound, tun, reported, new_keys, uplink_commands)
             })?,
             spawn(&format!("{name}-in"), &name, ended, move || {
-                downlink::run(inbound, tun, receives_trains, reports, downlink_commands)
+                downlink::run(
+                    inbound,
+                    tun,
+                    receives_trains,
+                    reports,
+                    keys,
+                    downlink_commands,
+                )
             })?,
         ];
         let mut this = Tunnel {
@@ -432,24 +447,6 @@ fn reorder_config(config: &Config) -> ReorderConfig {
         max_buffer_delay,
         late,
     }
-}
-
-/// Says what a tunnel without `[crypto]` is.
-fn announce_protection(config: &Config) -> anyhow::Result<()> {
-    let name = &config.tunnel.name;
-    let Some(crypto) = &config.crypto else {
-        tracing::warn!(
-            "tunnel {name} is not protected: anybody on the way can read and forge its packets; \
-             [crypto] in {} seals them",
-            config.file.display()
-        );
-        return Ok(());
-    };
-    for warning in crypto.warnings() {
-        tracing::warn!("tunnel {name}: {warning}");
-    }
-    // Until the lines seal and open, a tunnel that was to be sealed must not run in the clear.
-    anyhow::bail!("this version reads [crypto] and cannot seal packets yet; remove the section")
 }
 
 /// Random and not 0.

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use mpt_core::crypto::KeyChange;
 use mpt_core::drops::Drop;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
 use mpt_core::report;
@@ -37,7 +38,10 @@ pub(crate) enum Command {
     /// Use another GRE key.
     SetKey(Option<u32>),
     /// Fill in this half of the status.
-    Report(Box<downlink::Report>, oneshot::Sender<Box<downlink::Report>>),
+    Report(
+        Box<downlink::Report>,
+        oneshot::Sender<Box<downlink::Report>>,
+    ),
 }
 
 /// Runs until `commands` is closed or the TUN fails.
@@ -48,6 +52,7 @@ pub(crate) async fn run(
     outbound: Outbound,
     tun: Arc<Tun>,
     mut reports: mpsc::Receiver<(Time, report::Report)>,
+    mut keys: mpsc::Receiver<KeyChange>,
     mut commands: mpsc::Receiver<Command>,
 ) -> std::io::Result<()> {
     let mut timer = Timer::new()?;
@@ -66,6 +71,7 @@ pub(crate) async fn run(
                 None => return Ok(()),
             },
             () = timer.elapsed() => uplink.outbound.handle_timeout(clock::now()),
+            Some(change) = keys.recv() => uplink.outbound.set_keys(change),
             Some((at, report)) = reports.recv() => uplink.outbound.handle_report(at, &report),
             ready = readable.readable() => {
                 let mut ready = ready?;

@@ -110,6 +110,8 @@ pub(super) struct Handshake {
     /// A moment, and how long after 1970 it was.
     wall: (Time, Duration),
     pending: Option<Pending>,
+    /// mac1 of the last response that was taken: each path brings a copy.
+    finished: Option<Tag>,
     answered: Option<Answered>,
     last_sent: Timestamp,
     last_received: Timestamp,
@@ -158,6 +160,7 @@ impl Handshake {
             config,
             wall: (now, since_1970),
             pending: None,
+            finished: None,
             answered: None,
             last_sent: Timestamp::default(),
             last_received: Timestamp::default(),
@@ -261,7 +264,7 @@ impl Handshake {
     ) -> Result<Option<Agreed>, Refused> {
         match Message::parse(message).ok_or(Refused::Malformed)? {
             Message::Initiation(initiation) => self.answer(now, sender, initiation, own),
-            Message::Response(response) => self.finish(now, response).map(Some),
+            Message::Response(response) => self.finish(now, response),
             Message::CookieReply { nonce, sealed } => {
                 let pending = self.pending.as_ref().ok_or(Refused::Unexpected)?;
                 let mac1 = wire::mac1_of(&pending.message);
@@ -371,10 +374,17 @@ impl Handshake {
         Err(Refused::Unproven)
     }
 
-    fn finish(&mut self, now: Time, response: wire::Response<'_>) -> Result<Agreed, Refused> {
+    fn finish(
+        &mut self,
+        now: Time,
+        response: wire::Response<'_>,
+    ) -> Result<Option<Agreed>, Refused> {
         let (over, mac1) = response.mac1();
         if !self.own.is_mac1(over, mac1) {
             return Err(Refused::BadMac);
+        }
+        if self.finished.is_some_and(|finished| finished == mac1) {
+            return Ok(None);
         }
         let pending = self.pending.as_mut();
         let pending = pending.filter(|pending| pending.own.index == response.receiver());
@@ -387,13 +397,14 @@ impl Handshake {
         let keys = keys.map_err(|NotOpened| Refused::NotOpened)?;
         let own = pending.own;
         self.pending = None;
+        self.finished = mac1.try_into().ok();
         let peer = End::parse(&payload).ok_or(Refused::Malformed)?;
-        Ok(Agreed {
+        Ok(Some(Agreed {
             keys,
             own,
             peer,
             initiated: true,
-        })
+        }))
     }
 
     pub(super) fn entropy(&mut self) -> &mut Entropy {

@@ -42,7 +42,7 @@ pub enum OpenError {
 pub enum Opened {
     /// A packet for the TUN, for the first time.
     Data {
-        /// The session that it came in; later ones have greater numbers.
+        /// The session of the peer's tunnel: another one after the peer began anew.
         session: u64,
         /// The packet's number, when it is to be put in order; its low 32 bits are the sequence number.
         number: Option<u64>,
@@ -54,16 +54,16 @@ pub enum Opened {
     /// A packet with a number that was opened before: sent over several paths, or again, or
     /// repeated by somebody on the way. It is not to be delivered.
     Copy {
-        /// The session that it came in.
+        /// The session of the peer's tunnel.
         session: u64,
         /// The packet's number.
         number: u64,
     },
     /// A control message.
     Control {
-        /// The session that it came in; later ones have greater numbers.
+        /// The session of the peer's tunnel: another one after the peer began anew.
         session: u64,
-        /// Its number. Messages with greater numbers were sent later.
+        /// Its number. Messages of the same session with greater numbers were sent later.
         number: u64,
         /// Where it stands.
         message: Range<usize>,
@@ -80,7 +80,7 @@ pub(super) struct Opener {
 }
 
 impl Opener {
-    /// `next_number` is what the peer said of its data packets' numbers.
+    /// `session` and `next_number` are what the peer said of its tunnel and its data packets' numbers.
     pub(super) fn new(
         session: u64,
         cipher: Cipher,

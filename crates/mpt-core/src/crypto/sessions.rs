@@ -277,6 +277,12 @@ impl Sessions {
         }
     }
 
+    /// Whether there is a session to send in.
+    #[must_use]
+    pub fn has_keys(&self) -> bool {
+        self.sending().is_some()
+    }
+
     /// What `mpt-ctl status` is to show.
     #[must_use]
     pub fn protection(&self) -> Protection {
@@ -356,7 +362,7 @@ impl Sessions {
             cipher,
             created: now,
             rekey_at: now + rekey_after,
-            opener: Opener::new(number, cipher, &keys.receive, peer.next_number),
+            opener: Opener::new(peer.session, cipher, &keys.receive, peer.next_number),
             control: ControlSealer::new(cipher, &keys.send, peer.index),
             data: Some(Box::new(data)),
             confirmed: initiated,

@@ -145,7 +145,7 @@ impl Outbound {
         let usable = self.shared.usable();
         while segments.remaining() > 0 {
             let first = segments.segments() - segments.remaining();
-            let datagram = segments.segment_len(first) + self.header(version).buffer_len();
+            let datagram = segments.segment_len(first) + self.overhead();
             let waiting = datagram * segments.remaining();
             let (path, room) = match self.adapting.paths.choose(now, usable, waiting) {
                 Choice::Take(path, room) => (path, room),

@@ -11,13 +11,15 @@
 //! half's `poll_*` functions have, until they return `None`. [`Inbound::poll_timeout`] says when to
 //! call [`Inbound::handle_timeout`] at the latest, [`Outbound::poll_timeout`] the same of
 //! [`Outbound::handle_timeout`]; it may change with any call. What [`Inbound::poll_report`] has goes to
-//! [`Outbound::handle_report`] of the same end.
+//! [`Outbound::handle_report`] of the same end, and what [`Inbound::poll_keys`] has to
+//! [`Outbound::set_keys`].
 
 mod adapting;
 mod inbound;
 mod outbound;
 mod probing;
 mod reporting;
+mod sealing;
 mod session;
 mod status;
 
@@ -30,6 +32,7 @@ pub use inbound::{Datagram, Event, Inbound};
 pub use outbound::Outbound;
 
 use crate::coalesce::Accepts;
+use crate::crypto::Sessions;
 use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::reorder::ReorderConfig;
 use crate::scheduler::Policy;
@@ -81,6 +84,21 @@ pub fn tunnel(config: &TunnelConfig) -> (Outbound, Inbound) {
         Outbound::new(config, shared.clone()),
         Inbound::new(config, shared),
     )
+}
+
+/// Makes the two halves of a sealed tunnel without paths: all that they send is sealed, and nothing else
+/// is taken. `sessions` are those with the peer, none yet; its session is that of `config`, whose GRE key
+/// is not used.
+#[must_use]
+pub fn sealed_tunnel(config: &TunnelConfig, sessions: Sessions) -> (Outbound, Inbound) {
+    let plain = TunnelConfig {
+        key: None,
+        ..config.clone()
+    };
+    let (mut outbound, mut inbound) = tunnel(&plain);
+    outbound.seal();
+    inbound.seal(sessions);
+    (outbound, inbound)
 }
 
 /// What both halves see.

@@ -7,7 +7,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::adapting::Adapting;
+use super::sealing::{Framing, Sealing};
 use super::{Shared, Transmit, TunnelConfig};
+use crate::crypto::KeyChange;
 use crate::drops::{Drop, Drops};
 use crate::ecn;
 use crate::fragment;
@@ -34,6 +36,8 @@ const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0
 pub struct Outbound {
     pub(super) shared: Arc<Shared>,
     key: Option<u32>,
+    /// In a sealed tunnel.
+    sealing: Option<Sealing>,
     /// The peer has a reorder window, by our own configuration.
     reordered: bool,
     pub(super) next_seq: Seq,
@@ -64,6 +68,7 @@ impl Outbound {
         Outbound {
             shared,
             key: config.key,
+            sealing: None,
             reordered: config.reorder.window != 0,
             next_seq: Seq::FIRST,
             scheduler: Scheduler::new(config.policy),
@@ -80,6 +85,18 @@ impl Outbound {
             tx_packets: 0,
             tx_bytes: 0,
             unpublished: [(0, 0); MAX_PATHS],
+        }
+    }
+
+    /// Seals all that is sent.
+    pub(super) fn seal(&mut self) {
+        self.sealing = Some(Sealing::default());
+    }
+
+    /// Seals with other keys from now on, in a sealed tunnel.
+    pub fn set_keys(&mut self, change: KeyChange) {
+        if let Some(sealing) = &mut self.sealing {
+            sealing.set_keys(change);
         }
     }
 
@@ -269,7 +286,7 @@ impl Outbound {
         inner_len: usize,
         at_hand: usize,
     ) -> Option<(PathId, usize)> {
-        let len = inner_len + self.header(Version::V4).buffer_len();
+        let len = inner_len + self.overhead();
         let usable = self.shared.usable();
         self.scheduler.pick(usable, packet, len, at_hand)
     }
@@ -307,14 +324,23 @@ impl Outbound {
         tos: u8,
         inner_len: usize,
     ) -> (&mut [u8], usize) {
-        let header_len = header.buffer_len();
-        let len = header_len + inner_len;
-        let (head, inner) = self
+        let framing = self.framing(header);
+        let len = inner_len + framing.overhead();
+        let (head, rest) = self
             .train_for(path, tos, len)
             .append(tos, len)
-            .split_at_mut(header_len);
-        header.emit(head);
-        (inner, len)
+            .split_at_mut(framing.head);
+        framing.emit(header, head);
+        (&mut rest[..inner_len], len)
+    }
+
+    /// What GRE, and sealing, add to the next packet, in bytes.
+    pub(super) fn overhead(&self) -> usize {
+        self.framing(&self.header(Version::V4)).overhead()
+    }
+
+    fn framing(&self, header: &Header) -> Framing {
+        Framing::of(header, self.sealing.is_some())
     }
 
     pub(super) fn header(&self, version: Version) -> Header {
@@ -347,17 +373,19 @@ impl Outbound {
     /// The next train that is complete. Unlike [`Outbound::poll_transmit`] this leaves alone those
     /// that more packets of the batch may join.
     pub fn poll_ready(&mut self) -> Option<Transmit<'_>> {
-        let train = self.ready.pop_front()?;
-        self.leave(train)
+        let train = self.next_sealed(|this| this.ready.pop_front())?;
+        Some(self.leave(train))
     }
 
     /// The next train to be sent. When this returns `None`, everything handed out before must have
     /// been sent (or reported by [`Outbound::not_sent`]): the probes' watermark says so.
     pub fn poll_transmit(&mut self) -> Option<Transmit<'_>> {
-        let ready = self.ready.pop_front();
-        let train = ready.or_else(|| self.open.iter_mut().find_map(Option::take));
+        let train = self.next_sealed(|this| {
+            let ready = this.ready.pop_front();
+            ready.or_else(|| this.open.iter_mut().find_map(Option::take))
+        });
         match train {
-            Some(train) => self.leave(train),
+            Some(train) => Some(self.leave(train)),
             None => {
                 self.recycle();
                 self.publish();
@@ -366,21 +394,36 @@ impl Outbound {
         }
     }
 
-    fn leave(&mut self, train: Train) -> Option<Transmit<'_>> {
+    /// The next train of `next`, sealed in a sealed tunnel.
+    fn next_sealed(&mut self, next: impl Fn(&mut Self) -> Option<Train>) -> Option<Train> {
+        loop {
+            let mut train = next(self)?;
+            let Some(sealing) = &mut self.sealing else {
+                return Some(train);
+            };
+            match sealing.seal(self.next_seq, &mut train) {
+                Ok(()) => return Some(train),
+                Err(why) => self.drops.count(why, train.datagrams as u64),
+            }
+            self.spare.push(train);
+        }
+    }
+
+    fn leave(&mut self, train: Train) -> Transmit<'_> {
         self.recycle();
         let to = self.remotes[train.path.index()];
         let sent = &mut self.unpublished[train.path.index()];
         sent.0 += train.datagrams as u64;
         sent.1 += train.bytes().len() as u64;
         let train = self.leaving.insert(train);
-        Some(Transmit {
+        Transmit {
             path: train.path,
             to,
             tos: train.tos,
             segment_size: train.segment_size,
             datagrams: train.datagrams,
             contents: train.bytes(),
-        })
+        }
     }
 
     /// The train that was being sent can be used again.

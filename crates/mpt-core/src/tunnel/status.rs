@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::sealing::Opening;
 use super::{Inbound, Outbound};
-use crate::control::{HoldTimes, PathStatus, ReorderStatus, TunnelStatus};
+use crate::control::{HoldTimes, PathStatus, Protection, ReorderStatus, TunnelStatus};
 use crate::path::PathId;
 
 /// Delay differences below this are noise, in nanoseconds.
@@ -32,6 +33,10 @@ impl Inbound {
     /// Fills in what this half knows of the tunnel.
     pub fn report(&self, status: &mut TunnelStatus) {
         status.mtu = u32::from(self.shared.mtu());
+        status.protection = self
+            .opening
+            .as_ref()
+            .map_or(Protection::None, Opening::protection);
         status.session = format!("{:016x}", self.session);
         status.peer_session = self.peer.session().map(|session| format!("{session:016x}"));
         (status.rx_packets, status.rx_bytes) = (self.rx_packets, self.rx_bytes);

@@ -4,11 +4,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use mpt_core::control::{PathStatus, ReorderStatus, TunnelStatus};
+use mpt_core::crypto::Sessions;
 use mpt_core::drops::Drop;
 use mpt_core::path::{PathConfig, PathId, PathState};
 use mpt_core::report::Report;
 use mpt_core::time::{Time, earliest};
-use mpt_core::tunnel::{Datagram, Event, Inbound, Outbound, Transmit, TunnelConfig, tunnel};
+use mpt_core::tunnel::{
+    Datagram, Event, Inbound, Outbound, Transmit, TunnelConfig, sealed_tunnel, tunnel,
+};
 use mpt_core::vnet::VnetHeader;
 
 /// Datagrams that the daemon receives before it polls.
@@ -54,8 +57,12 @@ impl End {
         now: Time,
         config: &TunnelConfig,
         paths: &[PathConfig],
+        sessions: Option<Sessions>,
     ) -> End {
-        let (outbound, inbound) = tunnel(config);
+        let (outbound, inbound) = match sessions {
+            Some(sessions) => sealed_tunnel(config, sessions),
+            None => tunnel(config),
+        };
         let mut end = End {
             clock,
             outbound,
@@ -214,6 +221,9 @@ impl End {
             self.delivered.push((now, packet.to_vec()));
             true
         });
+        while let Some(change) = self.inbound.poll_keys() {
+            self.outbound.set_keys(change);
+        }
         while let Some((at, report)) = self.inbound.poll_report() {
             self.outbound.handle_report(at, &report);
             self.reports.push((now, report));

@@ -485,8 +485,13 @@ fn a_response_is_good_once_and_for_who_asked() {
         Err(Refused::BadMac)
     );
     a.handle_message(now, sender(1), &response).unwrap();
+    // Every path brings a copy.
+    a.handle_message(now, sender(1), &response).unwrap();
+    assert_eq!(a.established, 1);
+    let ([mut again, _], ..) = exchange();
+    again.handshake.abandon();
     assert_eq!(
-        a.handle_message(now, sender(1), &response),
+        again.handle_message(now, sender(1), &response),
         Err(Refused::Unexpected)
     );
 }
