@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use mpt_core::metrics::{MeterConfig, OrderMeter};
+use mpt_core::metrics::{MeterConfig, OrderMeter, ReorderingMeter, RunMeter};
 
 const PACKETS: u32 = 100_000;
 
@@ -44,6 +44,57 @@ fn arrivals(c: &mut Criterion) {
     group.finish();
 }
 
+/// What the tunnel's three meters cost a packet: where packets arrive, on the path, where they leave.
+/// Trains of two paths come in, the second path a few trains later than the first.
+fn tunnel(c: &mut Criterion) {
+    let mut group = c.benchmark_group("tunnel's meters");
+    for (name, train, later) in [
+        ("in order", 45, 0),
+        ("trains of 45, 2 later", 45, 2),
+        ("trains of 45, 40 later", 45, 40),
+        ("trains of 8, 10 later", 8, 10),
+        ("packets alone, 50 later", 1, 50),
+    ] {
+        let arrivals = two_paths(train, later);
+        group.throughput(Throughput::Elements(arrivals.len() as u64));
+        group.bench_function(name, |b| {
+            let full = || RunMeter::new(OrderMeter::new(MeterConfig::default()));
+            let path = || RunMeter::new(ReorderingMeter::new(&MeterConfig::default()));
+            b.iter_batched_ref(
+                || (full(), full(), [path(), path()]),
+                |(arriving, leaving, paths)| {
+                    for (at, &(path, number)) in (0u32..).zip(&arrivals) {
+                        // A batch of four trains is received in one moment.
+                        let now_ns = u64::from(at / (4 * train)) * 100_000;
+                        paths[path].arrive(number, 1400, now_ns);
+                        arriving.arrive(number, 1400, now_ns);
+                        leaving.arrive(at, 1400, now_ns);
+                    }
+                },
+                BatchSize::LargeInput,
+            );
+        });
+    }
+    group.finish();
+}
+
+/// Numbers with their path, in trains by turns, in order of arrival.
+fn two_paths(train: u32, later: u32) -> Vec<(usize, u32)> {
+    let mut keyed: Vec<_> = (0..PACKETS)
+        .map(|number| {
+            let path = number / train % 2;
+            // Odd, so that a late train comes between two others.
+            let place = 2 * (number / train) + path * (4 * later + u32::from(later > 0));
+            (place, path as usize, number)
+        })
+        .collect();
+    keyed.sort_by_key(|&(place, _, number)| (place, number));
+    keyed
+        .into_iter()
+        .map(|(_, path, number)| (path, number))
+        .collect()
+}
+
 fn snapshots(c: &mut Criterion) {
     let mut meter = OrderMeter::new(MeterConfig::default());
     let streams = streams();
@@ -55,5 +106,5 @@ fn snapshots(c: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, arrivals, snapshots);
+criterion_group!(benches, arrivals, tunnel, snapshots);
 criterion_main!(benches);

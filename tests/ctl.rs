@@ -11,9 +11,11 @@ use std::process::{Command, Output, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use mpt_core::control::order::{OrderFigures, OrderStatus, PointStatus};
 use mpt_core::control::{
     Answer, LatePolicy, PathState, PathStatus, ReorderStatus, Reply, Request, Status, TunnelStatus,
 };
+use mpt_core::metrics::{MeterConfig, OrderMeter};
 use serde_json::{Value, json};
 
 /// A daemon that gives out prepared lines, one to each connection, and keeps what it was asked.
@@ -143,6 +145,74 @@ fn json_is_the_answer_without_its_envelope() {
         let output = run(&daemon.socket, words);
         let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(shown, expected, "{words}");
+    }
+}
+
+/// What a daemon answers when so many packets have arrived, the middle two of each ten swapped.
+fn reorder(packets: u32) -> ReorderStatus {
+    let mut meter = OrderMeter::new(MeterConfig::default());
+    for (at, number) in (0..packets).enumerate() {
+        let swapped = match number % 10 {
+            4 => number + 1,
+            5 => number - 1,
+            _ => number,
+        };
+        meter.arrive(swapped, 1400, at as u64 * 100_000);
+    }
+    let report = meter.total();
+    let figures = OrderFigures {
+        seconds: 4.0,
+        reordering: report.reordering,
+        density: report.density,
+        occupancy: report.occupancy,
+        ..OrderFigures::default()
+    };
+    let order = OrderStatus {
+        arriving: PointStatus {
+            since_start: figures.clone(),
+            last_interval: (packets > 1000).then_some(figures),
+        },
+        ..OrderStatus::default()
+    };
+    ReorderStatus {
+        order: Some(Box::new(order)),
+        ..status().reorder
+    }
+}
+
+#[test]
+fn reorder_shows_order_and_says_when_there_is_none_to_show() {
+    let shown = |packets| {
+        let daemon = Mock::answering(&Reply::Ok(Answer::Reorder(reorder(packets))));
+        let output = run(&daemon.socket, "reorder");
+        assert!(output.status.success(), "{output:?}");
+        text(&output.stdout)
+    };
+    let nothing = shown(0);
+    assert!(nothing.contains("has arrived yet"), "{nothing}");
+    assert!(
+        !nothing.contains("NaN") && !nothing.contains("DISPLACED"),
+        "{nothing}"
+    );
+    let order = shown(5000);
+    for part in ["10.0 %", "DISPLACED BY", "in the last 4 s", "█"] {
+        assert!(order.contains(part), "{part} in {order}");
+    }
+}
+
+#[test]
+fn reorder_as_json_is_complete_and_without_null_also_when_nothing_arrived() {
+    for packets in [0, 5000] {
+        let whole = reorder(packets);
+        let daemon = Mock::answering(&Reply::Ok(Answer::Reorder(whole.clone())));
+        let output = run(&daemon.socket, "reorder --json");
+        let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let arriving = &shown["order"]["arriving"]["since_start"];
+        assert!(arriving["reordering"]["ratio"].is_f64(), "{arriving}");
+        assert!(arriving["density"]["entropy_nats"].is_f64(), "{arriving}");
+        assert!(!arriving.to_string().contains("null"), "{arriving}");
+        let again: ReorderStatus = serde_json::from_value(shown).unwrap();
+        assert_eq!(again, whole);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Order and loss: what a UDP application sees, and that every gap is accounted for.
 
+use mpt_core::control::ReorderStatus;
+use mpt_core::control::order::PointStatus;
 use net::limit::udp_limit_mbps;
 use net::settings::Side;
 use net::traffic::{Iperf, ping};
@@ -28,6 +30,45 @@ fn udp_arrives_complete_and_in_order() {
         "{:#?}",
         tunnel.b.status()
     );
+}
+
+/// Paths 10 ms apart: what arrives out of order leaves in order, and `mpt-ctl reorder` says so, and what
+/// window would have done. Its output stands in docs/reordering.md.
+#[test]
+fn order_is_measured_before_and_behind_the_window() {
+    let Some(_turn) = net::turn() else { return };
+    let tunnel = Hosts::new(&[
+        Shape::mbps(100.0).delay_ms(5),
+        Shape::mbps(50.0).delay_ms(15),
+    ])
+    .tunnel(&Settings::new().weights(&[100, 50]).reorder(1024, 300));
+    let mut flow = Iperf::udp(Side::B.inner_v4(), 25, 100.0, 1200)
+        .words("-w 400K")
+        .start(&tunnel.hosts.a, &tunnel.hosts.b);
+    std::thread::sleep(Duration::from_secs(22));
+    println!("{}", tunnel.b.ctl_text(&["reorder"]));
+    let json = tunnel.b.ctl(&["reorder"]);
+    assert!(flow.is_running());
+    assert_eq!(flow.finish().out_of_order, 0);
+    let reorder: ReorderStatus = serde_json::from_value(json).expect("an answer to reorder");
+    // Worked out from delays and rates, not from what was seen.
+    let needed = reorder.window_needed.expect("paths that carry traffic");
+    assert!((50..=150).contains(&needed), "{needed}");
+    let order = reorder.order.expect("order, in the answer to reorder");
+    let lately = |point: &PointStatus| point.last_interval.clone().expect("an interval has ended");
+    let (arriving, leaving) = (lately(&order.arriving), lately(&order.leaving));
+    assert!(arriving.reordering.ratio > 0.2, "{arriving:?}");
+    assert!(arriving.density.entropy_nats > 0.5, "{arriving:?}");
+    assert_eq!(leaving.reordering.reordered, 0, "{leaving:?}");
+    // 10 ms at 100 Mbit/s of 1244 bytes are a hundred packets, two thirds of them on the fast path.
+    assert!((50..=150).contains(&arriving.enough.window), "{arriving:?}");
+    assert!(
+        (8_000..=12_000).contains(&arriving.enough.delay_us),
+        "{arriving:?}"
+    );
+    for (name, path) in &order.paths {
+        assert_eq!(path.since_start.reordering.reordered, 0, "{name}");
+    }
 }
 
 /// Loss of 0.1 % on each path: no stall beyond `max_buffer_delay`, and the four ends of a gap add up
@@ -76,7 +117,7 @@ fn loss_stalls_nothing_and_every_gap_is_counted() {
 }
 
 /// The reorder window's counters once nothing is waited for any more.
-fn settled(daemon: &Daemon) -> mpt_core::control::ReorderStatus {
+fn settled(daemon: &Daemon) -> ReorderStatus {
     net::wait_for("an empty reorder window", Duration::from_secs(3), || {
         let reorder = daemon.status().reorder;
         (reorder.held == 0).then_some(reorder)

@@ -7,6 +7,7 @@ use mpt_core::control::LatePolicy;
 use mpt_core::reorder::ReorderConfig;
 use mpt_core::scheduler::Policy;
 use mpt_sim::link::QueueLimit;
+use mpt_sim::loss::Loss;
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side};
 use mpt_sim::source::Flow;
 
@@ -15,6 +16,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn pair(paths: impl Into<Vec<PathSpec>>) -> Pair {
     let mut config = PairConfig {
         policy: Policy::Adaptive,
+        recovery: true,
         ..PairConfig::new(paths)
     };
     config.reorder = ReorderConfig {
@@ -30,6 +32,12 @@ fn path(mbps: u64, delay_ms: u64, queue: u32) -> PathSpec {
     for link in &mut path.links {
         link.queue = QueueLimit::Packets(queue as usize);
     }
+    path
+}
+
+fn lossy(mbps: u64, delay_ms: u64, probability: f64) -> PathSpec {
+    let mut path = path(mbps, delay_ms, 1000);
+    path.links[0].loss = Loss::Independent { probability };
     path
 }
 
@@ -69,10 +77,14 @@ fn explore() {
         (path(100, 10, 1000), path(50, 35, 1000)),
         (path(50, 10, 20), path(20, 10, 20)),
         (path(50, 10, 1000), path(10, 100, 1000)),
+        (lossy(50, 20, 0.01), lossy(50, 20, 0.01)),
+        (lossy(50, 20, 0.03), lossy(30, 40, 0.03)),
     ] {
         println!("---");
         let mut pair = pair([a, b]);
         let mut flow = Flow::new(Side::A, 1400);
         show(&mut pair, &mut flow, 10);
+        println!("{:?}", pair.end(Side::A).status().recovery);
+        println!("{:?}", pair.end(Side::B).reorder());
     }
 }

@@ -7,6 +7,8 @@
 //! (`Packer`), and memory stays within twice the window's packets and some buffers for what is in
 //! hand, whatever arrives.
 
+use crate::order::Number;
+
 /// A receive buffer that is in the caller's hands.
 #[derive(Debug)]
 pub struct Buffer {
@@ -26,6 +28,8 @@ pub(crate) struct Stored {
     pub(crate) buffer: u32,
     pub(crate) start: u16,
     pub(crate) len: u16,
+    /// Its sequence number, if it has one.
+    pub(crate) number: Option<Number>,
 }
 
 #[derive(Debug)]
@@ -171,6 +175,7 @@ impl<'a> Packer<'a> {
             buffer: buffer.id,
             start: *filled as u16,
             len: packet.len,
+            number: packet.number,
         };
         *filled += len;
         *packets += 1;
@@ -202,6 +207,7 @@ mod tests {
             buffer: pool.keep(buffer),
             start: 0,
             len,
+            number: None,
         }
     }
 

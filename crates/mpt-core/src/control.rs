@@ -7,9 +7,13 @@
 //! Numbers carry their unit in the field's name: `_us` microseconds, `_s` seconds, `_bps` bits a
 //! second, `_bytes` bytes; `loss` is a fraction from 0 to 1. Fields may be added, never removed.
 
+pub mod order;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+use order::OrderStatus;
 
 /// The longest line that either side accepts, in bytes.
 pub const MAX_LINE_BYTES: usize = 256 * 1024;
@@ -134,6 +138,9 @@ pub struct TunnelStatus {
     /// Packets marked "congestion experienced" since start because they had waited too long.
     #[serde(default)]
     pub queue_marked: u64,
+    /// What was sent again.
+    #[serde(default)]
+    pub recovery: RecoveryStatus,
     /// TUN back end in use and why: "plain" or "offload (…)".
     #[serde(default)]
     pub offload: String,
@@ -231,6 +238,23 @@ pub struct PathStatus {
     pub receive_buffer_wanted_bytes: u64,
 }
 
+/// Recovery at the sender, in packets since start.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct RecoveryStatus {
+    /// Found lost by the peer's reports; one that is lost again counts again.
+    pub lost: u64,
+    /// Sent again.
+    pub resent: u64,
+    /// Inner bytes of these.
+    pub resent_bytes: u64,
+    /// Of these, needless: the original arrived as well.
+    pub spurious: u64,
+    /// Sent again since no report came, to learn about the end of a burst.
+    pub probes: u64,
+    /// Memory that sent packets are kept in.
+    pub memory_bytes: u64,
+}
+
 /// How the adaptive scheduler treats a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -304,6 +328,9 @@ pub struct ReorderStatus {
     /// Window that the delay difference and the rate seen now ask for; absent until known.
     #[serde(default)]
     pub window_needed: Option<u64>,
+    /// Order as it was measured; in the reply to [`Request::Reorder`] alone, for its length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<Box<OrderStatus>>,
 }
 
 /// Percentiles of hold times.

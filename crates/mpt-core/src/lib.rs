@@ -26,9 +26,11 @@ pub mod gre;
 pub mod icmp;
 pub mod ip;
 pub mod metrics;
+mod order;
 pub mod path;
 pub mod probe;
 mod queue;
+mod recovery;
 pub mod reorder;
 pub mod report;
 #[cfg(test)]

@@ -251,7 +251,9 @@ impl Queue {
             let waited = now.since(slot.since);
             // With less than a full packet behind it, a queue is not standing.
             let is_last = bucket.bytes < QUANTUM as u32;
-            let verdict = bucket.codel.judge(now, waited, is_last, self.target, self.interval);
+            let verdict = bucket
+                .codel
+                .judge(now, waited, is_last, self.target, self.interval);
             if verdict == Verdict::Drop {
                 if mark(&mut slot.bytes) {
                     self.losses.marked += 1;

@@ -81,6 +81,13 @@ impl SentLog {
         }
     }
 
+    /// Notes that `path` took a packet of `bytes` that had been sent before.
+    pub(crate) fn note_again(&mut self, path: PathId, bytes: u32) {
+        let totals = &mut self.totals[path.index()];
+        totals.packets += 1;
+        totals.bytes += u64::from(bytes);
+    }
+
     /// What is known of `seq`; `None` if it was not sent, or too long ago.
     pub(crate) fn find(&self, seq: Seq) -> Option<SentAt> {
         let at = |index: usize| &self.runs[(self.next + index) % self.runs.len()];
@@ -157,8 +164,14 @@ mod tests {
             log.note(at(seq.into()), path, Seq::new(seq), 1, 100);
         }
         assert_eq!(log.find(Seq::new(9)), None);
-        let totals = |packets| Totals { packets, bytes: packets * 100 };
-        assert_eq!(log.find(Seq::new(10)).map(|sent| sent.totals), Some(totals(11)));
+        let totals = |packets| Totals {
+            packets,
+            bytes: packets * 100,
+        };
+        assert_eq!(
+            log.find(Seq::new(10)).map(|sent| sent.totals),
+            Some(totals(11))
+        );
         assert_eq!(log.find(Seq::new(RUNS as u32 + 10)), None);
     }
 }

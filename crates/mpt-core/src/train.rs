@@ -76,6 +76,11 @@ impl Train {
         &mut self.bytes[..self.filled]
     }
 
+    /// The last `len` bytes that were written.
+    pub(crate) fn last(&self, len: usize) -> &[u8] {
+        &self.bytes[self.filled - len..self.filled]
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.filled]
     }

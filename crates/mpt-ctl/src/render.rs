@@ -4,6 +4,8 @@
 //! only to be zero is left out. Scripts have `--json`, so that this text may change with what
 //! people need.
 
+mod density;
+mod order;
 mod paths;
 mod reorder;
 mod status;

@@ -9,11 +9,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use mpt_core::buffer::Buffer;
+use mpt_core::control::order::OrderStatus;
 use mpt_core::control::{PathState, PathStatus, Protection, ReorderStatus, TunnelStatus};
 use mpt_core::crypto::KeyChange;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId, Unreachable};
 use mpt_core::reorder::ReorderConfig;
 use mpt_core::report;
+use mpt_core::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{Datagram, Event, Inbound};
 use tokio::io::Ready;
@@ -49,12 +51,16 @@ pub(crate) enum Command {
     SetLink(PathId, bool),
     /// Change the reorder window.
     SetReorder(ReorderConfig),
+    /// Ask the peer for what another policy needs, and recovery.
+    SetSending(Policy, bool),
     /// Change the largest inner packet.
     SetMtu(u16),
     /// Use another GRE key.
     SetKey(Option<u32>),
     /// Fill in this half of the status.
     Report(Box<Report>, oneshot::Sender<Box<Report>>),
+    /// Tell how packets were ordered.
+    ReportOrder(oneshot::Sender<Box<OrderStatus>>),
 }
 
 /// This half of the status.
@@ -174,6 +180,7 @@ fn obey(downlink: &Rc<RefCell<Downlink>>, wake: &Rc<Notify>, command: Command) {
             this.inbound.handle_link(now, id, up);
             this.inbound.handle_timeout(now);
         }
+        Command::SetSending(policy, recovery) => this.inbound.set_sending(policy, recovery),
         Command::SetReorder(config) => this.inbound.set_reorder(now, config),
         Command::SetMtu(mtu) => {
             let this = &mut *this;
@@ -187,6 +194,13 @@ fn obey(downlink: &Rc<RefCell<Downlink>>, wake: &Rc<Notify>, command: Command) {
             this.report(&mut report);
             // Whoever asked may have gone.
             let _ = reply.send(report);
+        }
+        Command::ReportOrder(reply) => {
+            let this = &mut *this;
+            let attached = &this.paths;
+            let name_of = |id: PathId| Some(attached[id.index()].as_ref()?.name.clone());
+            let order = this.inbound.report_order(now, name_of);
+            let _ = reply.send(Box::new(order));
         }
     }
 }

@@ -24,7 +24,7 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
             tunnel.status(&host.netlink).await?,
         ))),
         Request::Paths => Ok(Answer::Paths(tunnel.status(&host.netlink).await?.paths)),
-        Request::Reorder => Ok(Answer::Reorder(tunnel.status(&host.netlink).await?.reorder)),
+        Request::Reorder => Ok(Answer::Reorder(tunnel.reorder().await?)),
         Request::PathUp { name } => {
             let found = tunnel.set_out_of_service(&name, false).await?;
             known(tunnel, &name, found)?;

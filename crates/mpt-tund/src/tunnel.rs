@@ -10,11 +10,10 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context as _, bail};
-use mpt_core::control::{PathStatus, Status, TunnelStatus};
+use mpt_core::control::{PathStatus, ReorderStatus, Status, TunnelStatus};
 use mpt_core::drops::Drop;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
 use mpt_core::reorder::ReorderConfig;
-use mpt_core::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{TunnelConfig, sealed_tunnel, tunnel};
 use tokio::runtime;
@@ -99,7 +98,7 @@ impl Tunnel {
             mtu: config.mtu(),
             reorder: reorder_config(&config),
             policy: config.tunnel.scheduler,
-            recovery: false,
+            recovery: config.recovery != config::Recovery::Off,
             accepts: tun.accepts(),
             receives_trains,
         };
@@ -178,6 +177,17 @@ impl Tunnel {
             status.tunnel.drops.insert(name, dropped);
         }
         Ok(status)
+    }
+
+    /// The reorder window, and how packets were ordered before it and behind it.
+    pub(crate) async fn reorder(&self) -> anyhow::Result<ReorderStatus> {
+        let mut reorder = self.report().await?.reorder;
+        let (reply, answer) = oneshot::channel();
+        self.downlink
+            .send(downlink::Command::ReportOrder(reply))
+            .await?;
+        reorder.order = Some(answer.await?);
+        Ok(reorder)
     }
 
     /// What the two threads know.
@@ -282,6 +292,19 @@ impl Tunnel {
         if let Some(scheduler) = changes.scheduler {
             let command = uplink::Command::SetPolicy(scheduler);
             self.uplink.send(command).await?;
+        }
+        if let Some(recovery) = changes.recovery {
+            let command = uplink::Command::SetRecovery(recovery != config::Recovery::Off);
+            self.uplink.send(command).await?;
+        }
+        if changes.scheduler.is_some() || changes.recovery.is_some() {
+            let recovery = new.recovery != config::Recovery::Off;
+            self.downlink
+                .send(downlink::Command::SetSending(
+                    new.tunnel.scheduler,
+                    recovery,
+                ))
+                .await?;
         }
         if let Some(reorder) = changes.reorder {
             self.set_reorder(reorder).await?;

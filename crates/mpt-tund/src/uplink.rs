@@ -35,6 +35,8 @@ pub(crate) enum Command {
     SetNumbered(bool),
     /// Share packets in another way.
     SetPolicy(Policy),
+    /// Send lost packets again, or stop.
+    SetRecovery(bool),
     /// Use another GRE key.
     SetKey(Option<u32>),
     /// Fill in this half of the status.
@@ -114,6 +116,7 @@ impl Uplink {
             }
             Command::SetNumbered(numbered) => self.outbound.set_numbered(numbered),
             Command::SetPolicy(policy) => self.outbound.set_policy(policy),
+            Command::SetRecovery(recovery) => self.outbound.set_recovery(recovery),
             Command::SetKey(key) => self.outbound.set_key(key),
             Command::Report(mut status, reply) => {
                 self.outbound.report(&mut status.tunnel);

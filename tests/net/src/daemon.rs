@@ -139,8 +139,14 @@ impl Daemon {
     /// The status as people see it.
     #[must_use]
     pub fn status_text(&self) -> String {
+        self.ctl_text(&["status"])
+    }
+
+    /// What `mpt-ctl` shows people.
+    #[must_use]
+    pub fn ctl_text(&self, words: &[&str]) -> String {
         let mut command = Command::new(program("mpt-ctl"));
-        command.arg("--socket").arg(self.socket()).arg("status");
+        command.arg("--socket").arg(self.socket()).args(words);
         String::from_utf8_lossy(&process::output(&mut command).stdout).into_owned()
     }
 

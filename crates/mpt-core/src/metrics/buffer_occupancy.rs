@@ -10,12 +10,11 @@
 //! that has arrived. [`Form::Corrected`] stores it; [`Form::Literal`] does as printed. As in
 //! [`density`](super::density), the corrected form tells a very late first copy from a duplicate.
 
-use std::collections::VecDeque;
-
 use serde::{Deserialize, Serialize};
 
 use super::density::Form;
 use super::history::Novelty;
+use super::runs::{Run, Runs};
 use super::tally::{Counts, Tally, add_each, ratio};
 
 /// The imagined buffer's state around one arrival.
@@ -34,7 +33,7 @@ pub struct BufferOccupancy {
     form: Form,
     expected: Option<i64>,
     /// Numbers in the imagined buffer, ascending; BT at most.
-    held: VecDeque<i64>,
+    held: Runs,
     tally: Tally<OccupancyCounts>,
 }
 
@@ -48,7 +47,7 @@ impl BufferOccupancy {
             threshold,
             form,
             expected: first,
-            held: VecDeque::with_capacity(threshold + 1),
+            held: Runs::with_capacity(threshold + 2),
             tally: Tally::new(OccupancyCounts::new(threshold)),
         }
     }
@@ -72,12 +71,57 @@ impl BufferOccupancy {
             self.tally.now.duplicates += 1;
             return None;
         }
-        let held_after = self.held.len();
+        let held_after = self.held.len() as usize;
         self.tally.now.frequency[held_after] += 1;
         Some(Occupancy {
             expected_before,
             held_after,
         })
+    }
+
+    /// Takes in `count` consecutive numbers from `first` on, none of them a copy: the same as
+    /// [`BufferOccupancy::arrive`] for each.
+    pub fn arrive_run(&mut self, first: i64, count: u32) {
+        let expected = *self.expected.get_or_insert(first);
+        let end = first + i64::from(count);
+        let passed = (end.min(expected) - first).max(0);
+        match self.form {
+            Form::Corrected => self.tally.now.too_late += passed as u64,
+            Form::Literal => self.tally.now.duplicates += passed as u64,
+        }
+        let mut at = first + passed;
+        while at < end {
+            at = self.take_part(Run { first: at, end });
+        }
+    }
+
+    /// Takes in as much of `run` as one rule covers. Returns the number to go on at.
+    fn take_part(&mut self, run: Run) -> i64 {
+        let held = self.held.len() as usize;
+        if self.expected == Some(run.first) {
+            let next_held = self.held.front().map_or(run.end, |front| front.first);
+            let stop = next_held.clamp(run.first + 1, run.end);
+            // All but the last leave the buffer as it is.
+            self.tally.now.frequency[held] += (stop - run.first - 1) as u64;
+            self.release_from(stop);
+            self.tally.now.frequency[self.held.len() as usize] += 1;
+            return stop;
+        }
+        let fits = run.len().min((self.threshold - held) as u64) as usize;
+        let part = Run {
+            end: run.first + fits as i64,
+            ..run
+        };
+        let is_early = self.expected.is_none_or(|expected| run.first > expected);
+        if fits > 0 && is_early && self.held.insert(part) {
+            for count in &mut self.tally.now.frequency[held + 1..=held + fits] {
+                *count += 1;
+            }
+            return part.end;
+        }
+        // No room, or a copy that the history had forgotten.
+        self.arrive(run.first, Novelty::New);
+        run.first + 1
     }
 
     /// A new stream begins; what was counted stays counted.
@@ -91,6 +135,17 @@ impl BufferOccupancy {
         self.tally.interval(|counts| counts.report(self.threshold))
     }
 
+    /// Ends an interval without reporting on it: [`BufferOccupancy::last`] will.
+    pub fn end_interval(&mut self) {
+        self.tally.end_interval();
+    }
+
+    /// What was counted in the last interval that was ended.
+    #[must_use]
+    pub fn last(&self) -> OccupancyReport {
+        self.tally.last().report(self.threshold)
+    }
+
     /// What was counted since the start.
     #[must_use]
     pub fn total(&self) -> OccupancyReport {
@@ -99,38 +154,28 @@ impl BufferOccupancy {
 
     /// Puts an early packet into the buffer; `false` when it is there already.
     fn hold(&mut self, number: i64) -> bool {
-        let at = match self.held.back() {
-            Some(&last) if last >= number => self.held.partition_point(|&n| n < number),
-            Some(_) | None => self.held.len(),
-        };
-        if self.held.get(at) == Some(&number) {
+        if !self.held.insert(Run::one(number)) {
             return false;
         }
-        if self.held.len() < self.threshold {
-            self.held.insert(at, number);
-        } else {
-            self.overflow(number, at);
+        // One more than BT for a moment; there is room for it.
+        if self.held.len() > self.threshold as u64 {
+            self.overflow(number);
         }
         true
     }
 
     /// Gives up what is below the first packet held, `number` among them, and frees the run that
     /// begins there.
-    fn overflow(&mut self, number: i64, at: usize) {
-        // One more than BT for a moment; there is room for it.
-        self.held.insert(at, number);
-        if let Some(&first) = self.held.front() {
+    fn overflow(&mut self, number: i64) {
+        if let Some(front) = self.held.front() {
             if let Some(expected) = self.expected {
-                self.tally.now.lost += (first - expected) as u64;
+                self.tally.now.lost += (front.first - expected) as u64;
             }
-            self.release_from(first);
+            self.release_from(front.first);
         }
         let still_held = self.expected.is_some_and(|expected| number >= expected);
-        if self.form == Form::Literal
-            && still_held
-            && let Ok(at) = self.held.binary_search(&number)
-        {
-            self.held.remove(at);
+        if self.form == Form::Literal && still_held {
+            self.held.remove(Run::one(number));
         }
     }
 
@@ -138,9 +183,9 @@ impl BufferOccupancy {
     #[inline]
     fn release_from(&mut self, expected: i64) {
         let mut expected = expected;
-        while self.held.front() == Some(&expected) {
-            self.held.pop_front();
-            expected += 1;
+        while let Some(front) = self.held.front().filter(|run| run.first == expected) {
+            self.held.take_front(front.len());
+            expected = front.end;
         }
         self.expected = Some(expected);
     }

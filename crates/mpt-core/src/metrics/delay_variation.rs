@@ -104,6 +104,27 @@ impl DelayVariation {
             .interval(|counts| counts.report(origin_ns, jitter_ns))
     }
 
+    /// Ends an interval without reporting on it: [`DelayVariation::last`] will.
+    pub fn end_interval(&mut self) {
+        self.tally.end_interval();
+    }
+
+    /// What was counted in the last interval that was ended, against the least delay in it.
+    #[must_use]
+    pub fn last(&self) -> DelayReport {
+        self.tally.last().report(self.origin_ns, self.jitter_ns)
+    }
+
+    /// The probes are another sender's from now on, with another clock: nothing that was counted can
+    /// be compared with what comes, and so it is forgotten.
+    pub fn restart(&mut self) {
+        self.origin_ns = None;
+        self.recent.fill(None);
+        self.last_ns = None;
+        self.jitter_ns = 0.0;
+        self.tally.clear();
+    }
+
     /// What was counted since the start, against the least delay since then.
     #[must_use]
     pub fn total(&self) -> DelayReport {

@@ -15,8 +15,8 @@
 //!
 //! The RFC's procedure searches two lists for the index and counts it up by one while it is missing.
 //! Both lists together hold the numbers that have arrived and that the index has not reached; kept
-//! sorted, the index's next value is the first of them. So an ordered stream costs two pushes and two
-//! pops a packet, and a jump of 2³¹ costs as much as one of 1.
+//! sorted, the index's next value is the first of them. Both are kept as runs of consecutive numbers:
+//! packets that arrive in blocks are worked off in blocks, and a jump of 2³¹ costs as much as one of 1.
 //!
 //! # Where the RFC's procedure is defective
 //!
@@ -27,11 +27,10 @@
 //! - A packet whose number the index has passed is called a duplicate, also when it is the first copy
 //!   and merely very late. The corrected form counts those in [`DensityReport::too_late`].
 
-use std::collections::VecDeque;
-
 use serde::{Deserialize, Serialize};
 
 use super::history::Novelty;
+use super::runs::{Run, Runs};
 use super::tally::{Counts, Tally, add_each, ratio};
 
 /// Which reading of a defective algorithm to follow.
@@ -68,14 +67,14 @@ impl Step {
 /// Reorder Density of one stream.
 #[derive(Debug, Clone)]
 pub struct Density {
-    threshold: usize,
+    threshold: u64,
     form: Form,
     /// The next receive index, once known.
     index: Option<i64>,
     /// Arrivals that wait for their turn, oldest first: the RFC's `window`, DT + 1 at most.
-    waiting: VecDeque<i64>,
+    waiting: Runs,
     /// Arrived and not below the index, ascending: what of `window` and `buffer` is ahead.
-    ahead: VecDeque<i64>,
+    ahead: Runs,
     tally: Tally<DensityCounts>,
 }
 
@@ -86,11 +85,11 @@ impl Density {
     pub fn new(threshold: u16, form: Form, first: Option<i64>) -> Self {
         let threshold = usize::from(threshold);
         Density {
-            threshold,
+            threshold: threshold as u64,
             form,
             index: first,
-            waiting: VecDeque::with_capacity(threshold + 1),
-            ahead: VecDeque::with_capacity(2 * threshold + 2),
+            waiting: Runs::with_capacity(threshold + 2),
+            ahead: Runs::with_capacity(2 * threshold + 3),
             tally: Tally::new(DensityCounts::new(threshold)),
         }
     }
@@ -108,21 +107,48 @@ impl Density {
             }
             return None;
         }
-        if self.ahead.back().is_none_or(|&last| last < number) {
-            self.ahead.push_back(number);
-        } else {
-            let at = self.ahead.partition_point(|&n| n < number);
-            if self.ahead.get(at) == Some(&number) {
-                self.tally.now.duplicates += 1;
-                return None;
-            }
-            self.ahead.insert(at, number);
+        if !self.ahead.insert(Run::one(number)) {
+            self.tally.now.duplicates += 1;
+            return None;
         }
-        self.waiting.push_back(number);
+        self.waiting.push_back(Run::one(number));
         if self.waiting.len() <= self.threshold {
             return None;
         }
         self.step()
+    }
+
+    /// Takes in `count` consecutive numbers from `first` on, none of them a copy: the same as
+    /// [`Density::arrive`] for each.
+    pub fn arrive_run(&mut self, first: i64, count: u32) {
+        let mut run = Run {
+            first,
+            end: first + i64::from(count),
+        };
+        if let Some(index) = self.index.filter(|&index| first < index) {
+            let passed = (run.end.min(index) - first) as u64;
+            match self.form {
+                Form::Corrected => self.tally.now.too_late += passed,
+                Form::Literal => self.tally.now.duplicates += passed,
+            }
+            run.first += passed as i64;
+        }
+        if run.first == run.end {
+            return;
+        }
+        if !self.ahead.insert(run) {
+            // A copy that the history had forgotten.
+            for number in run.first..run.end {
+                self.arrive(number, Novelty::New);
+            }
+            return;
+        }
+        // That the later numbers of the run stand in the lists already when the earlier ones make
+        // others take their turn changes nothing: an index is the least number that is ahead.
+        self.waiting.push_back(run);
+        while self.waiting.len() > self.threshold {
+            self.steps(self.waiting.len() - self.threshold);
+        }
     }
 
     /// At the end of a stream: gives the packets that still wait their turns, one a call.
@@ -132,48 +158,78 @@ impl Density {
 
     /// A new stream begins: what waits is given its turn, what was counted stays counted.
     pub fn restart(&mut self, first: Option<i64>) {
-        while self.step().is_some() {}
+        while self.steps(u64::MAX).is_some() {}
         self.ahead.clear();
         self.index = first;
     }
 
     /// What was counted since the last call.
     pub fn interval(&mut self) -> DensityReport {
-        self.tally.interval(|counts| counts.report(self.threshold))
+        self.tally
+            .interval(|counts| counts.report(self.threshold as usize))
+    }
+
+    /// Ends an interval without reporting on it: [`Density::last`] will.
+    pub fn end_interval(&mut self) {
+        self.tally.end_interval();
+    }
+
+    /// What was counted in the last interval that was ended.
+    #[must_use]
+    pub fn last(&self) -> DensityReport {
+        self.tally.last().report(self.threshold as usize)
     }
 
     /// What was counted since the start.
     #[must_use]
     pub fn total(&self) -> DensityReport {
-        self.tally.total().report(self.threshold)
+        self.tally.total().report(self.threshold as usize)
     }
 
     #[inline]
     fn step(&mut self) -> Option<Step> {
-        let number = self.waiting.pop_front()?;
+        self.steps(1)
+    }
+
+    /// Gives the packet that waits longest its turn, and up to `limit` in all of those behind it that
+    /// fare just as it does. Returns what became of the first.
+    #[inline]
+    fn steps(&mut self, limit: u64) -> Option<Step> {
+        let turn = self.waiting.front()?;
+        let number = turn.first;
         // Numbers that wait and are behind the index are as many as early ones counted before and
         // still ahead, so something is ahead; if not, the packet itself is the next best index.
-        let receive_index = self.ahead.front().copied().unwrap_or(number);
+        let ahead = self.ahead.front().unwrap_or(Run::one(number));
+        let receive_index = ahead.first;
         let lost = self.index.map_or(0, |index| receive_index - index) as u64;
         let displacement = receive_index - number;
-        let counted = displacement.unsigned_abs() <= self.threshold as u64;
+        let counted = displacement.unsigned_abs() <= self.threshold;
+        let same = turn.len().min(ahead.len()).min(limit);
         let counts = &mut self.tally.now;
         counts.lost += lost;
         self.index = Some(receive_index);
-        if counted {
-            counts.frequency[(displacement + self.threshold as i64) as usize] += 1;
-            self.consume(receive_index);
+        let taken = if counted {
+            counts.frequency[(displacement + self.threshold as i64) as usize] += same;
+            self.consume(receive_index, same);
+            same
         } else if displacement < 0 {
-            counts.discarded_early += 1;
-            if let Ok(at) = self.ahead.binary_search(&number) {
-                self.ahead.remove(at);
-            }
+            // Those behind it are earlier still.
+            let all = turn.len().min(limit);
+            counts.discarded_early += all;
+            self.ahead.remove(Run {
+                first: number,
+                end: number + all as i64,
+            });
+            all
+        } else if self.form == Form::Corrected {
+            counts.discarded_late += same;
+            self.consume(receive_index, same);
+            same
         } else {
             counts.discarded_late += 1;
-            if self.form == Form::Corrected {
-                self.consume(receive_index);
-            }
-        }
+            1
+        };
+        self.waiting.take_front(taken);
         Some(Step {
             number,
             receive_index,
@@ -183,9 +239,9 @@ impl Density {
     }
 
     #[inline]
-    fn consume(&mut self, receive_index: i64) {
-        self.ahead.pop_front();
-        self.index = Some(receive_index + 1);
+    fn consume(&mut self, receive_index: i64, count: u64) {
+        self.ahead.take_front(count);
+        self.index = Some(receive_index + count as i64);
     }
 }
 

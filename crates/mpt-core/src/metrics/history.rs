@@ -74,11 +74,49 @@ impl History {
         Novelty::New
     }
 
-    /// Bytes that arrived with a number above `number`; `None` when part of them is forgotten.
+    /// Notes that `count` consecutive numbers from `first` on arrived, with `bytes` bytes in all, if
+    /// the same is to be said of each; otherwise, `None`, nothing changes. The answer is never
+    /// [`Novelty::Duplicate`].
+    ///
+    /// The bytes are put down for the first of them. Nobody can tell: the question is for the bytes
+    /// above a number that has just arrived, which lies above or below a run but never in it.
+    pub fn arrive_run(&mut self, first: i64, count: u32, bytes: u64) -> Option<Novelty> {
+        let end = first + i64::from(count);
+        match self.highest {
+            Some(highest) if first <= highest => {
+                if end - 1 > highest {
+                    return None;
+                }
+                if !self.covers(end - 1, highest) {
+                    return Some(Novelty::BeyondHistory);
+                }
+                let known = |(word, mask): (usize, u64)| self.arrived[word] & mask != 0;
+                if !self.covers(first, highest) || self.words(first, end).any(known) {
+                    return None;
+                }
+            }
+            Some(highest) => {
+                self.forget(highest + 1, end);
+                self.highest = Some(end - 1);
+            }
+            None => self.highest = Some(end - 1),
+        }
+        let first = first.max(end - self.span() as i64);
+        for (word, mask) in self.words(first, end) {
+            self.arrived[word] |= mask;
+        }
+        let (slot, bytes) = (self.slot(first), u32::try_from(bytes).unwrap_or(u32::MAX));
+        self.bytes[slot] = bytes;
+        self.block_bytes[slot / BLOCK] += u64::from(bytes);
+        Some(Novelty::New)
+    }
+
+    /// Bytes that arrived with a number above `number`; `None` when that lies below what is
+    /// remembered.
     #[must_use]
     pub fn bytes_above(&self, number: i64) -> Option<u64> {
         let highest = self.highest.filter(|&highest| number < highest)?;
-        if !self.covers(number + 1, highest) {
+        if !self.covers(number, highest) {
             return None;
         }
         let mut sum = 0;
@@ -120,15 +158,48 @@ impl History {
 
     /// Makes `number` the highest and forgets what leaves the span.
     fn advance(&mut self, highest: i64, number: i64) {
-        if number - highest >= self.span() as i64 {
-            self.restart();
-        } else {
-            for missing in highest + 1..number {
-                self.clear(missing);
-            }
-            self.clear(number);
-        }
+        self.forget(highest + 1, number + 1);
         self.highest = Some(number);
+    }
+
+    /// Empties the slots of the numbers from `first` up to `end`.
+    fn forget(&mut self, first: i64, end: i64) {
+        if end - first >= self.span() as i64 {
+            self.restart();
+            return;
+        }
+        for (word, mask) in self.words(first, end) {
+            if mask == u64::MAX {
+                self.bytes[word * BLOCK..][..BLOCK].fill(0);
+                self.block_bytes[word] = 0;
+            } else {
+                let mut arrived = self.arrived[word] & mask;
+                while arrived != 0 {
+                    let slot = word * BLOCK + arrived.trailing_zeros() as usize;
+                    self.block_bytes[word] -= u64::from(self.bytes[slot]);
+                    self.bytes[slot] = 0;
+                    arrived &= arrived - 1;
+                }
+            }
+            self.arrived[word] &= !mask;
+        }
+    }
+
+    /// The words of bits, and the bits in each, of fewer than `span` numbers from `first` up to `end`
+    /// or of exactly so many. A word is a block.
+    fn words(&self, first: i64, end: i64) -> impl Iterator<Item = (usize, u64)> + use<> {
+        let slots = self.span() as i64 - 1;
+        let mut at = first;
+        std::iter::from_fn(move || {
+            let slot = (at & slots) as usize;
+            let bit = slot % BLOCK;
+            let count = (end - at).min((BLOCK - bit) as i64);
+            if count <= 0 {
+                return None;
+            }
+            at += count;
+            Some((slot / BLOCK, (u64::MAX >> (BLOCK as i64 - count)) << bit))
+        })
     }
 
     #[inline]
@@ -196,7 +267,7 @@ mod tests {
                 };
                 prop_assert_eq!(history.arrive(number, bytes), expected);
                 let above: u64 = map.range(number + 1..).map(|(_, &b)| u64::from(b)).sum();
-                let known = number < highest && highest - number <= 256;
+                let known = number < highest && highest - number < 256;
                 prop_assert_eq!(history.bytes_above(number), known.then_some(above));
             }
         }

@@ -9,6 +9,7 @@ use super::buffer_occupancy::{BufferOccupancy, OccupancyReport};
 use super::density::{Density, DensityReport, Form};
 use super::history::History;
 use super::rfc4737::{Arrival, Reordering, ReorderingReport};
+use super::run_meter::Measures;
 use super::unwrap::{SequenceBits, Unwrapper};
 
 /// How a meter measures.
@@ -42,13 +43,87 @@ impl Default for MeterConfig {
     }
 }
 
+/// RFC 4737 alone, with what it needs: numbers unwrapped, copies recognised.
+#[derive(Debug, Clone)]
+pub struct ReorderingMeter {
+    unwrapper: Unwrapper,
+    history: History,
+    reordering: Reordering,
+}
+
+impl ReorderingMeter {
+    /// A meter for a stream that begins.
+    #[must_use]
+    pub fn new(config: &MeterConfig) -> Self {
+        let mut unwrapper = Unwrapper::new(config.bits);
+        if let Some(first) = config.first {
+            unwrapper.unwrap(first);
+        }
+        ReorderingMeter {
+            unwrapper,
+            history: History::new(config.history),
+            reordering: Reordering::new(config.first.map(i64::from)),
+        }
+    }
+
+    /// What was counted in the last interval that was ended.
+    #[must_use]
+    pub fn last(&self) -> ReorderingReport {
+        self.reordering.last()
+    }
+
+    /// What was counted since the start.
+    #[must_use]
+    pub fn total(&self) -> ReorderingReport {
+        self.reordering.total()
+    }
+}
+
+impl Measures for ReorderingMeter {
+    fn is_behind(&self, sequence: u32) -> bool {
+        self.unwrapper.is_behind(sequence)
+    }
+
+    fn arrive_run(&mut self, sequence: u32, count: u32, bytes: u64, now_ns: u64) {
+        let first = self.unwrapper.unwrap_run(sequence, count);
+        if self.history.arrive_run(first, count, bytes).is_some() {
+            self.reordering
+                .arrive_run(first, count, now_ns, &self.history);
+            return;
+        }
+        for (number, bytes) in one_by_one(first, count, bytes) {
+            let novelty = self.history.arrive(number, bytes);
+            self.reordering
+                .arrive(number, now_ns, novelty, &self.history);
+        }
+    }
+
+    fn restart(&mut self) {
+        self.unwrapper.restart();
+        self.history.restart();
+        self.reordering.restart(None);
+    }
+
+    fn end_interval(&mut self) {
+        self.reordering.end_interval();
+    }
+}
+
+/// The numbers of a run, each with its share of the bytes, the first with what is left over.
+fn one_by_one(first: i64, count: u32, bytes: u64) -> impl Iterator<Item = (i64, u32)> {
+    let count = u64::from(count.max(1));
+    let (share, rest) = (bytes / count, bytes % count);
+    (0..count).map(move |at| {
+        let bytes = if at == 0 { share + rest } else { share };
+        (first + at as i64, u32::try_from(bytes).unwrap_or(u32::MAX))
+    })
+}
+
 /// All order metrics of one stream. Takes a fixed amount of memory, about half a megabyte with the
 /// default settings, and allocates none of it while packets arrive.
 #[derive(Debug, Clone)]
 pub struct OrderMeter {
-    unwrapper: Unwrapper,
-    history: History,
-    reordering: Reordering,
+    basic: ReorderingMeter,
     density: Density,
     occupancy: BufferOccupancy,
 }
@@ -58,14 +133,8 @@ impl OrderMeter {
     #[must_use]
     pub fn new(config: MeterConfig) -> Self {
         let first = config.first.map(i64::from);
-        let mut unwrapper = Unwrapper::new(config.bits);
-        if let Some(first) = config.first {
-            unwrapper.unwrap(first);
-        }
         OrderMeter {
-            unwrapper,
-            history: History::new(config.history),
-            reordering: Reordering::new(first),
+            basic: ReorderingMeter::new(&config),
             density: Density::new(config.displacement_threshold, config.form, first),
             occupancy: BufferOccupancy::new(config.occupancy_threshold, config.form, first),
         }
@@ -75,22 +144,21 @@ impl OrderMeter {
     /// may have any origin; they should not run backwards.
     #[inline]
     pub fn arrive(&mut self, sequence: u32, bytes: u32, now_ns: u64) -> Arrival {
-        let number = self.unwrapper.unwrap(sequence);
-        let novelty = self.history.arrive(number, bytes);
-        self.density.arrive(number, novelty);
-        self.occupancy.arrive(number, novelty);
-        self.reordering
-            .arrive(number, now_ns, novelty, &self.history)
+        let number = self.basic.unwrapper.unwrap(sequence);
+        self.arrive_unwrapped(number, bytes, now_ns)
     }
 
-    /// The sender began anew, at an unknown number: nothing that arrives is compared with what came
-    /// before. What was counted stays counted.
-    pub fn restart(&mut self) {
-        self.unwrapper.restart();
-        self.history.restart();
-        self.reordering.restart(None);
-        self.density.restart(None);
-        self.occupancy.restart(None);
+    #[inline]
+    fn arrive_unwrapped(&mut self, number: i64, bytes: u32, now_ns: u64) -> Arrival {
+        let ReorderingMeter {
+            history,
+            reordering,
+            ..
+        } = &mut self.basic;
+        let novelty = history.arrive(number, bytes);
+        self.density.arrive(number, novelty);
+        self.occupancy.arrive(number, novelty);
+        reordering.arrive(number, now_ns, novelty, history)
     }
 
     /// The stream has ended: Reorder Density, which lags by DT packets, catches up.
@@ -101,9 +169,19 @@ impl OrderMeter {
     /// What was counted since the last call.
     pub fn interval(&mut self) -> OrderReport {
         OrderReport {
-            reordering: self.reordering.interval(),
+            reordering: self.basic.reordering.interval(),
             density: self.density.interval(),
             occupancy: self.occupancy.interval(),
+        }
+    }
+
+    /// What was counted in the last interval that was ended.
+    #[must_use]
+    pub fn last(&self) -> OrderReport {
+        OrderReport {
+            reordering: self.basic.last(),
+            density: self.density.last(),
+            occupancy: self.occupancy.last(),
         }
     }
 
@@ -111,10 +189,52 @@ impl OrderMeter {
     #[must_use]
     pub fn total(&self) -> OrderReport {
         OrderReport {
-            reordering: self.reordering.total(),
+            reordering: self.basic.total(),
             density: self.density.total(),
             occupancy: self.occupancy.total(),
         }
+    }
+
+    /// The sender began anew, at an unknown number: nothing that arrives is compared with what came
+    /// before. What was counted stays counted.
+    pub fn restart(&mut self) {
+        Measures::restart(self);
+    }
+}
+
+impl Measures for OrderMeter {
+    fn is_behind(&self, sequence: u32) -> bool {
+        self.basic.is_behind(sequence)
+    }
+
+    fn arrive_run(&mut self, sequence: u32, count: u32, bytes: u64, now_ns: u64) {
+        let ReorderingMeter {
+            unwrapper,
+            history,
+            reordering,
+        } = &mut self.basic;
+        let first = unwrapper.unwrap_run(sequence, count);
+        if history.arrive_run(first, count, bytes).is_some() {
+            self.density.arrive_run(first, count);
+            self.occupancy.arrive_run(first, count);
+            reordering.arrive_run(first, count, now_ns, history);
+            return;
+        }
+        for (number, bytes) in one_by_one(first, count, bytes) {
+            self.arrive_unwrapped(number, bytes, now_ns);
+        }
+    }
+
+    fn restart(&mut self) {
+        self.basic.restart();
+        self.density.restart(None);
+        self.occupancy.restart(None);
+    }
+
+    fn end_interval(&mut self) {
+        self.basic.end_interval();
+        self.density.end_interval();
+        self.occupancy.end_interval();
     }
 }
 

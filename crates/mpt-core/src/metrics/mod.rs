@@ -29,8 +29,10 @@
 //!
 //! Everything is *streaming*: fed a packet at a time by an [`OrderMeter`], in memory that is fixed at
 //! construction, without allocation while packets arrive. An in-order packet costs a few
-//! comparisons and ring writes (`benches/metrics.rs`); a reordered one a binary search. Counts are
-//! kept once and reported twice, for the current interval and since the start.
+//! comparisons and ring writes (`benches/metrics.rs`); a reordered one a binary search. Where packets
+//! come in blocks, as they do to a tunnel, a block of consecutive numbers is taken in at once, with the
+//! same result as one by one ([`RunMeter`]). Counts are kept once and reported twice, for an interval
+//! and since the start.
 //!
 //! Where an RFC's algorithm is defective, the repaired one is the default and the printed one an
 //! option ([`Form`]); both are pinned by `tests/vectors/reorder-vectors.json`.
@@ -43,10 +45,13 @@ pub mod rfc4737;
 pub mod unwrap;
 
 mod meter;
+mod run_meter;
+mod runs;
 mod tally;
 
 pub use density::Form;
-pub use meter::{MeterConfig, OrderMeter, OrderReport};
+pub use meter::{MeterConfig, OrderMeter, OrderReport, ReorderingMeter};
+pub use run_meter::{Measures, RunMeter};
 pub use tally::Summary;
 pub use unwrap::SequenceBits;
 

@@ -162,6 +162,52 @@ impl Reordering {
         Arrival { order, n }
     }
 
+    /// Counts the arrival of `count` consecutive numbers from `first` on, none of them a copy, `history`
+    /// knowing them already: the same as [`Reordering::arrive`] for each, all at `now_ns`. The time of
+    /// packets behind the first matters only when they are reordered.
+    pub fn arrive_run(&mut self, first: i64, count: u32, now_ns: u64, history: &History) {
+        let more = u64::from(count.max(1)) - 1;
+        let last = first + more as i64;
+        if !self.is_one_hole(first, last) {
+            for number in first..=last {
+                self.arrive(number, now_ns, Novelty::New, history);
+            }
+            return;
+        }
+        let n = self.recent.higher_before(first);
+        self.recent.push_run(first + 1, last);
+        let counts = &mut self.tally.now;
+        counts.arrivals += 1 + more;
+        counts.received += 1 + more;
+        counts.n_reordered[n] += 1;
+        counts.n_reordered[0] += more;
+        self.position += 1;
+        match self.next_expected {
+            Some(next) if first < next => {
+                let reordered = self.reordered(first, next, now_ns, history);
+                if more > 0 {
+                    self.tally.now.count_behind_reordered(&reordered, more);
+                }
+            }
+            next => {
+                self.in_order(first, next.map_or(0, |next| first - next), now_ns);
+                self.next_expected = Some(last + 1);
+                self.run += more;
+                self.tally.now.in_order += more;
+            }
+        }
+        self.position += more;
+    }
+
+    /// Whether no discontinuity is known between two numbers: only copies that the history had
+    /// forgotten can have one.
+    fn is_one_hole(&self, first: i64, last: i64) -> bool {
+        let below = |number| self.discontinuities.partition_point(|d| d.number < number);
+        let forgotten = |number| self.forgotten.is_some_and(|forgotten| number < forgotten);
+        let is_late = self.next_expected.is_some_and(|next| first < next);
+        !is_late || below(first) == below(last) && forgotten(first) == forgotten(last)
+    }
+
     /// A new stream begins; what was counted stays counted.
     pub fn restart(&mut self, first: Option<i64>) {
         self.next_expected = first;
@@ -176,6 +222,17 @@ impl Reordering {
     /// What was counted since the last call.
     pub fn interval(&mut self) -> ReorderingReport {
         self.tally.interval(|counts| counts.report(self.run))
+    }
+
+    /// Ends an interval without reporting on it: [`Reordering::last`] will.
+    pub fn end_interval(&mut self) {
+        self.tally.end_interval();
+    }
+
+    /// What was counted in the last interval that was ended.
+    #[must_use]
+    pub fn last(&self) -> ReorderingReport {
+        self.tally.last().report(self.run)
     }
 
     /// What was counted since the start.
@@ -294,6 +351,19 @@ impl Recent {
             n += 1;
             at = if at == 0 { MAX_N - 1 } else { at - 1 };
         }
+        self.push(number);
+        n
+    }
+
+    /// Adds the numbers from `first` to `last`, those that there is room for.
+    fn push_run(&mut self, first: i64, last: i64) {
+        for number in first.max(last - MAX_N as i64 + 1)..=last {
+            self.push(number);
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, number: i64) {
         self.last = if self.last + 1 == MAX_N {
             0
         } else {
@@ -301,6 +371,5 @@ impl Recent {
         };
         self.ring[self.last] = number;
         self.filled = (self.filled + 1).min(MAX_N);
-        n
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A packet is counted in the interval alone. Taking the interval's report adds it to what came
 //! earlier and clears it; a report since the start adds the two when asked. So a packet pays for one
-//! count, and both kinds of report agree to the last packet.
+//! count, and both kinds of report agree to the last packet. An interval may also be ended first and
+//! reported on later, as often as anybody asks: its counts are kept until the next one ends.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,8 @@ pub(crate) trait Counts: Clone {
 pub(crate) struct Tally<C> {
     /// Where packets are counted.
     pub(crate) now: C,
+    /// The interval before, once one has been ended; it is part of what is earlier.
+    last: C,
     earlier: C,
 }
 
@@ -27,6 +30,7 @@ impl<C: Counts> Tally<C> {
     pub(crate) fn new(empty: C) -> Self {
         Tally {
             earlier: empty.clone(),
+            last: empty.clone(),
             now: empty,
         }
     }
@@ -37,6 +41,25 @@ impl<C: Counts> Tally<C> {
         self.earlier.add(&self.now);
         self.now.clear();
         report
+    }
+
+    /// Begins a new interval and keeps the one that ends. Allocates nothing.
+    pub(crate) fn end_interval(&mut self) {
+        self.earlier.add(&self.now);
+        std::mem::swap(&mut self.now, &mut self.last);
+        self.now.clear();
+    }
+
+    /// The last interval that was ended.
+    pub(crate) fn last(&self) -> &C {
+        &self.last
+    }
+
+    /// Back to nothing counted.
+    pub(crate) fn clear(&mut self) {
+        for counts in [&mut self.now, &mut self.last, &mut self.earlier] {
+            counts.clear();
+        }
     }
 
     /// What was counted since the start.
@@ -69,9 +92,27 @@ impl Spread {
     }
 
     pub(crate) fn record(&mut self, value: u64) {
-        self.histogram.saturating_record(value);
+        self.record_n(value, 1);
+    }
+
+    /// Records the same value `count` times, at least once.
+    pub(crate) fn record_n(&mut self, value: u64, count: u64) {
+        self.histogram.saturating_record_n(value, count);
         self.max = self.max.max(value);
-        self.sum += u128::from(value);
+        self.sum += u128::from(value) * u128::from(count);
+    }
+
+    /// Records each of `count` consecutive values, at least one.
+    pub(crate) fn record_each(&mut self, first: u64, count: u64) {
+        let end = first + count;
+        let mut at = first;
+        while at < end {
+            let alike = end.min(self.histogram.highest_equivalent(at) + 1);
+            self.histogram.saturating_record_n(at, alike - at);
+            at = alike;
+        }
+        self.max = self.max.max(end - 1);
+        self.sum += (u128::from(first) + u128::from(end - 1)) * u128::from(count) / 2;
     }
 
     pub(crate) fn count(&self) -> u64 {
@@ -106,6 +147,9 @@ impl Spread {
 
 impl Counts for Spread {
     fn add(&mut self, other: &Self) {
+        if other.count() == 0 {
+            return;
+        }
         self.histogram
             .add(&other.histogram)
             .expect("made with the same limit");
@@ -114,7 +158,9 @@ impl Counts for Spread {
     }
 
     fn clear(&mut self) {
-        self.histogram.reset();
+        if self.count() > 0 {
+            self.histogram.reset();
+        }
         self.max = 0;
         self.sum = 0;
     }

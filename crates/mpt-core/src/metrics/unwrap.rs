@@ -55,6 +55,25 @@ impl Unwrapper {
         self.highest = Some(self.highest.map_or(number, |highest| highest.max(number)));
         number
     }
+
+    /// The number that `wire` stands for, with `count` - 1 more behind it.
+    #[inline]
+    pub fn unwrap_run(&mut self, wire: u32, count: u32) -> i64 {
+        let first = self.unwrap(wire);
+        let last = first + i64::from(count.max(1)) - 1;
+        self.highest = self.highest.max(Some(last));
+        first
+    }
+
+    /// Whether `wire` or a number above it was unwrapped.
+    #[inline]
+    #[must_use]
+    pub fn is_behind(&self, wire: u32) -> bool {
+        self.highest.is_some_and(|highest| match self.bits {
+            SequenceBits::Sixteen => (wire as u16).wrapping_sub(highest as u16) as i16 <= 0,
+            SequenceBits::ThirtyTwo => wire.wrapping_sub(highest as u32) as i32 <= 0,
+        })
+    }
 }
 
 #[cfg(test)]

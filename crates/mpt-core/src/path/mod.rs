@@ -20,6 +20,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use crate::control::PathState;
+use crate::order::PathOrder;
 use crate::probe::{Echo, Message};
 use crate::time::{Time, earliest};
 use estimate::{Loss, Rate, Rtt, SmoothedDelay};
@@ -208,6 +209,7 @@ pub(crate) struct Path {
     pub(crate) rx_bytes: u64,
     pub(crate) tx_rate: Rate,
     pub(crate) rx_rate: Rate,
+    pub(crate) order: Box<PathOrder>,
 }
 
 impl Path {
@@ -238,6 +240,7 @@ impl Path {
             rx_bytes: 0,
             tx_rate: Rate::default(),
             rx_rate: Rate::default(),
+            order: Box::new(PathOrder::new()),
         }
     }
 
@@ -365,6 +368,7 @@ impl Path {
 
     /// A message of the peer's session arrived: it will be echoed.
     pub(crate) fn hear(&mut self, now: Time, message: &Message) {
+        self.order.hear(now, message.number, message.sent);
         self.newest = Some(Echo {
             number: message.number,
             session: message.session,
@@ -399,6 +403,7 @@ impl Path {
 
     /// Forgets what belonged to the peer's former session.
     pub(crate) fn forget_peer(&mut self) {
+        self.order.forget_peer();
         self.newest = None;
         self.loss = Loss::default();
         self.one_way = SmoothedDelay::default();

@@ -25,7 +25,9 @@ fn flows_take_turns_and_a_new_one_goes_first() {
         push(&mut queue, at(0), 1, &[1; 1400]);
         push(&mut queue, at(0), 2, &[2; 1400]);
     }
-    let mut order: Vec<u8> = (0..8).filter_map(|_| queue.pop(at(1)).map(|packet| packet[0])).collect();
+    let mut order: Vec<u8> = (0..8)
+        .filter_map(|_| queue.pop(at(1)).map(|packet| packet[0]))
+        .collect();
     push(&mut queue, at(1), 3, &[3; 100]);
     order.extend(queue.pop(at(1)).map(|packet| packet[0]));
     assert_eq!(order[8], 3);

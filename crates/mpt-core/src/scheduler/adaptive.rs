@@ -39,7 +39,7 @@ pub(crate) enum Choice {
 #[derive(Debug)]
 pub(crate) struct Adaptive {
     paces: [Pace; MAX_PATHS],
-    log: SentLog,
+    pub(crate) log: SentLog,
     /// When a packet was sent first since the last report, and how many since.
     unreported: Option<(Time, u64)>,
     silent: bool,
@@ -57,6 +57,11 @@ impl Adaptive {
 
     pub(crate) fn pace(&self, path: PathId) -> &Pace {
         &self.paces[path.index()]
+    }
+
+    /// Whether others fill the path's queue, so that what it loses is for the flows to see.
+    pub(crate) fn is_contended(&self, now: Time, path: PathId) -> bool {
+        self.paces[path.index()].is_contended(now)
     }
 
     pub(crate) fn forget_path(&mut self, path: PathId) {
@@ -121,6 +126,12 @@ impl Adaptive {
         if *sent >= SILENCE_PACKETS && now.since(*since) > SILENCE {
             self.silent = true;
         }
+    }
+
+    /// `path` took a packet of `bytes` that had been sent before.
+    pub(crate) fn took_again(&mut self, path: PathId, bytes: usize) {
+        self.log.note_again(path, bytes as u32);
+        self.paces[path.index()].took(bytes);
     }
 
     /// `path` took a packet of `bytes` that has no number.

@@ -326,6 +326,11 @@ impl Pace {
         status.tx_usual_loss = self.loss.usual;
     }
 
+    /// Whether others fill its queue.
+    pub(crate) fn is_contended(&self, now: Time) -> bool {
+        self.rate.is_none() && now < self.competing_until
+    }
+
     fn burst(rate: f64) -> f64 {
         (rate * BURST).max(LEAST_BURST)
     }

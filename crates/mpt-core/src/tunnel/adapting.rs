@@ -19,12 +19,14 @@ use crate::ecn;
 use crate::ip::{Packet, protocol};
 use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::queue::{Losses, Queue};
+use crate::recovery::{Recovery, Resend};
 use crate::report::Report;
 use crate::scheduler::Policy;
 use crate::scheduler::adaptive::{Adaptive, Choice};
 use crate::scheduler::flow;
 use crate::segment::Segments;
-use crate::time::Time;
+use crate::seq::Seq;
+use crate::time::{Time, earliest};
 use crate::vnet::VnetHeader;
 
 /// After packets went over several paths, sparse flows go without numbers for so long.
@@ -41,6 +43,7 @@ const SPARSE_FLOWS: usize = 1024;
 pub(super) struct Adapting {
     pub(super) paths: Adaptive,
     pub(super) queue: Queue,
+    pub(super) recovery: Recovery,
     /// Losses of the queue that were counted as drops.
     counted: Losses,
     /// Answered probes that were taken note of.
@@ -55,10 +58,11 @@ pub(super) struct Adapting {
 }
 
 impl Adapting {
-    pub(super) fn new() -> Adapting {
+    pub(super) fn new(recovery: bool) -> Adapting {
         Adapting {
             paths: Adaptive::new(),
             queue: Queue::new(),
+            recovery: Recovery::new(recovery),
             counted: Losses::default(),
             answers: 0,
             answers_of: [0; MAX_PATHS],
@@ -107,7 +111,10 @@ impl Outbound {
         }
         self.adapting.answers = answers;
         let mut slowest = Duration::ZERO;
-        for path in self.shared.usable().iter() {
+        let usable = self.shared.usable();
+        let rtts = usable.iter().map(|path| self.shared.probed(path).rtt);
+        let quickest = rtts.min().unwrap_or_default();
+        for path in usable.iter() {
             let probed = self.shared.probed(path);
             let known = &mut self.adapting.answers_of[path.index()];
             if *known != probed.answers {
@@ -116,6 +123,9 @@ impl Outbound {
                 paths.probed(now, path, probed.rtt, probed.forward_ns);
             }
             slowest = slowest.max(probed.rtt);
+            let recovery = &mut self.adapting.recovery;
+            recovery.set_rtt(path, probed.rtt, quickest);
+            recovery.set_contended(path, self.adapting.paths.is_contended(now, path));
         }
         self.adapting.queue.set_round_trip(slowest);
     }
@@ -153,13 +163,18 @@ impl Outbound {
             };
             let run = (room / datagram).clamp(1, segments.remaining());
             let number = self.next_seq;
+            let keeps = self.adapting.recovery.keeps(now, run * datagram);
             let mut bytes = 0;
             for index in first..first + run {
                 let inner_len = segments.segment_len(index);
+                let seq = self.next_seq;
                 let header = self.next_header(version, inner_len);
                 let (out, len) = self.append(path, &header, tos, inner_len);
                 segments.write_next(out);
                 bytes += len;
+                if keeps {
+                    self.keep(now, seq, path, tos, inner_len);
+                }
             }
             let paths = &mut self.adapting.paths;
             paths.took(now, path, number, run as u32, bytes as u32);
@@ -222,6 +237,10 @@ impl Outbound {
         let header = self.next_header(version, bytes.len());
         let (out, len) = self.append(path, &header, tos, bytes.len());
         out.copy_from_slice(bytes);
+        let recovery = &mut self.adapting.recovery;
+        if recovery.keeps(now, bytes.len()) {
+            recovery.keep(now, number, path, tos, bytes);
+        }
         let paths = &mut self.adapting.paths;
         paths.took(now, path, number, 1, len as u32);
         self.note_spread(now, usable, path);
@@ -262,20 +281,69 @@ impl Outbound {
         true
     }
 
+    /// Keeps the packet that was just written to the path's train.
+    fn keep(&mut self, now: Time, seq: Seq, path: PathId, tos: u8, inner_len: usize) {
+        if let Some(train) = &self.open[path.index()] {
+            let packet = train.last(inner_len);
+            self.adapting.recovery.keep(now, seq, path, tos, packet);
+        }
+    }
+
+    /// Sends again what is due.
+    fn recover(&mut self, now: Time) {
+        while let Some(resend) = self.adapting.recovery.next_resend() {
+            self.resend(now, resend);
+        }
+    }
+
+    /// Sends a packet again, where it arrives first.
+    fn resend(&mut self, now: Time, resend: Resend) {
+        let usable = self.shared.usable();
+        let fastest = self.adapting.paths.fastest(now, usable);
+        let Some((path, _)) = fastest else {
+            return;
+        };
+        let Some(packet) = self
+            .adapting
+            .recovery
+            .packet(resend.seq)
+            .map(<[u8]>::to_vec)
+        else {
+            return;
+        };
+        let Ok(parsed) = Packet::parse(&packet) else {
+            return;
+        };
+        let header = crate::gre::Header {
+            sequence: Some(resend.seq),
+            ..self.header(parsed.version())
+        };
+        let (out, len) = self.append(path, &header, resend.tos, packet.len());
+        out.copy_from_slice(&packet);
+        self.adapting.paths.took_again(path, len);
+        self.adapting.recovery.resent(now, resend, path);
+    }
+
     /// Takes what the peer reports on what this end sent, which came at `now`.
     pub fn handle_report(&mut self, now: Time, report: &Report) {
-        self.adapting.paths.learn(now, report);
+        let adapting = &mut self.adapting;
+        adapting.paths.learn(now, report);
+        adapting.recovery.learn(now, report, &adapting.paths.log);
         self.handle_timeout(now);
     }
 
     /// When [`Outbound::handle_timeout`] is to be called at the latest.
     #[must_use]
     pub fn poll_timeout(&mut self) -> Option<Time> {
-        self.adapting.wake
+        earliest(self.adapting.wake, self.adapting.recovery.poll_timeout())
     }
 
     /// Does what is due. Afterwards, poll everything.
     pub fn handle_timeout(&mut self, now: Time) {
+        if let Some(probe) = self.adapting.recovery.handle_timeout(now) {
+            self.resend(now, probe);
+        }
+        self.recover(now);
         if self.adapting.queue.is_empty() {
             self.adapting.wake = None;
             return;

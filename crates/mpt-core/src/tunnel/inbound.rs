@@ -20,6 +20,7 @@ use crate::drops::{Drop, Drops};
 use crate::ecn::{self, Decap};
 use crate::gre::{self, GreError, Header, Protocol};
 use crate::ip::{Packet, PacketMut, Version};
+use crate::order::Order;
 use crate::path::{DownReason, MAX_PATHS, Path, PathConfig, PathId, PathState, Unreachable};
 use crate::probe::{MESSAGE_BYTES, Message};
 use crate::reorder::{MAX_DISTANCE, Reorder, ReorderConfig, ReorderCounters, Verdict};
@@ -125,6 +126,7 @@ pub struct Inbound {
     pub(super) peer: Peer,
     pub(super) pool: Pool,
     pub(super) reorder: Reorder<Stored>,
+    pub(super) order: Order,
     /// Packets in order for the TUN.
     pub(super) ready: VecDeque<Stored>,
     coalescer: Coalescer,
@@ -183,6 +185,7 @@ impl Inbound {
             peer: Peer::default(),
             pool: Pool::new(0, 0),
             reorder: Reorder::new(config.reorder, Seq::FIRST),
+            order: Order::new(),
             ready: VecDeque::new(),
             coalescer: Coalescer::new(config.accepts),
             messages: VecDeque::with_capacity(MAX_MESSAGES_QUEUED),
@@ -368,6 +371,7 @@ impl Inbound {
                     buffer,
                     start: (start + offset) as u16,
                     len: len as u16,
+                    number: sequence.map(|seq| self.order.number(seq)),
                 };
                 self.handle_packet(now, id, sequence, packet, datagram_len);
             }
@@ -398,7 +402,7 @@ impl Inbound {
         now: Time,
         path: PathId,
         sequence: Option<Seq>,
-        packet: Stored,
+        mut packet: Stored,
         datagram_len: usize,
     ) {
         self.pool.retain(packet.buffer);
@@ -417,9 +421,16 @@ impl Inbound {
         {
             match whither {
                 Where::Ahead => self.reorder.believe(seq),
-                Where::FarAhead | Where::Behind => self.reorder.resync(now, seq, out),
+                Where::FarAhead | Where::Behind => {
+                    self.reorder.resync(now, seq, out);
+                    self.order.begin_numbering();
+                    packet.number = Some(self.order.number(seq));
+                }
             }
             verdict = self.reorder.insert(now, path, seq, packet, out);
+        }
+        if verdict != Verdict::Unbelievable {
+            self.measure_arrival(now, path, packet);
         }
         self.note_arrival(now, path, seq, datagram_len, verdict, missing_before);
         let why = match verdict {
@@ -449,6 +460,7 @@ impl Inbound {
         for packet in self.ready.drain(..) {
             self.rx_packets += 1;
             self.rx_bytes += u64::from(packet.len);
+            self.order.leave(packet.number, packet.len);
             self.coalescer.push(self.pool.bytes(packet), &mut out);
             self.pool.release(packet.buffer);
         }
@@ -461,6 +473,13 @@ impl Inbound {
     /// The next thing that an operator may want to know.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// Follows another policy, and sends lost packets again or does not: the peer is asked for the
+    /// reports that this takes.
+    pub fn set_sending(&mut self, policy: Policy, recovery: bool) {
+        self.reports_wanted = policy == Policy::Adaptive || recovery;
+        self.resends = recovery;
     }
 
     /// Changes the reorder window.

@@ -16,6 +16,7 @@
 
 mod adapting;
 mod inbound;
+mod metering;
 mod outbound;
 mod probing;
 mod reporting;

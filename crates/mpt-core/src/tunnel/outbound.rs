@@ -46,7 +46,7 @@ pub struct Outbound {
     /// Where each path's peer is; unspecified where there is no path.
     remotes: [SocketAddr; MAX_PATHS],
     /// The train that each path's packets join.
-    open: [Option<Train>; MAX_PATHS],
+    pub(super) open: [Option<Train>; MAX_PATHS],
     /// Trains that are complete, in the order in which they must go.
     ready: VecDeque<Train>,
     /// The train that the caller is sending.
@@ -72,7 +72,7 @@ impl Outbound {
             reordered: config.reorder.window != 0,
             next_seq: Seq::FIRST,
             scheduler: Scheduler::new(config.policy),
-            adapting: Adapting::new(),
+            adapting: Adapting::new(config.recovery),
             remotes: [NOWHERE; MAX_PATHS],
             open: Default::default(),
             ready: VecDeque::new(),
@@ -121,6 +121,11 @@ impl Outbound {
     /// Numbers packets from now on, or stops: reordering was switched on or off.
     pub fn set_numbered(&mut self, numbered: bool) {
         self.reordered = numbered;
+    }
+
+    /// Sends lost packets again from now on, or stops.
+    pub fn set_recovery(&mut self, recovery: bool) {
+        self.adapting.recovery.set_enabled(recovery);
     }
 
     /// Follows another policy from the next packet on.

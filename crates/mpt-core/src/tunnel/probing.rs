@@ -106,6 +106,7 @@ impl Inbound {
         let is_elsewhere = ahead >= MAX_DISTANCE as i32 || ahead < -MAX_OVERTAKING;
         if restarted || is_elsewhere || first_heard && !began_lately {
             self.reorder.resync(now, next_seq, out);
+            self.order.begin_numbering();
         } else if !began_lately {
             // It is we who began anew: what is old went to our former self.
             self.reorder.close_past();
@@ -118,6 +119,7 @@ impl Inbound {
             && self.peer.consider_watermark(watermark) == Jump::Believed
         {
             self.reorder.resync(now, watermark, out);
+            self.order.begin_numbering();
         }
         self.note_losses(now);
     }
@@ -153,14 +155,15 @@ impl Inbound {
                 .is_some_and(|path| path.next_probe <= now);
             if due {
                 self.send_probe(now, path, true);
-                self.sample_rates(now, path);
             }
         }
         self.expire_path_mtu(now);
+        self.end_order_interval(now);
     }
 
     /// Sends the peer a probe or the answer to one, and sets when the next probe is due.
     fn send_probe(&mut self, now: Time, id: PathId, reply_wanted: bool) {
+        self.sample_rates(now, id);
         let leads = self.peer.session().is_none_or(|peer| self.session > peer);
         let jitter = self.next_jitter();
         let Some(path) = &mut self.paths[id.index()] else {
@@ -285,6 +288,7 @@ impl Inbound {
         self.note_losses(now);
     }
 
+    /// With every probe and every answer: the end that only answers has no other occasion.
     fn sample_rates(&mut self, now: Time, id: PathId) {
         let (_, tx_bytes) = self.shared.sent(id);
         if let Some(path) = &mut self.paths[id.index()] {

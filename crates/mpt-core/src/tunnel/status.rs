@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::sealing::Opening;
 use super::{Inbound, Outbound};
-use crate::control::{HoldTimes, PathStatus, Protection, ReorderStatus, TunnelStatus};
+use crate::control::{
+    HoldTimes, PathStatus, Protection, RecoveryStatus, ReorderStatus, TunnelStatus,
+};
 use crate::path::PathId;
 
 /// Delay differences below this are noise, in nanoseconds.
@@ -21,6 +23,15 @@ impl Outbound {
         status.queue_packets = queue.packets() as u64;
         status.queue_bytes = queue.bytes() as u64;
         status.queue_marked = queue.losses().marked;
+        let recovery = self.adapting.recovery.counters();
+        status.recovery = RecoveryStatus {
+            lost: recovery.lost,
+            resent: recovery.resent,
+            resent_bytes: recovery.resent_bytes,
+            spurious: recovery.spurious,
+            probes: recovery.probes,
+            memory_bytes: self.adapting.recovery.memory() as u64,
+        };
     }
 
     /// Fills in what this half knows of a path.
@@ -93,6 +104,7 @@ impl Inbound {
                 max: hold.max(),
             },
             window_needed: self.window_needed(),
+            order: None,
         }
     }
 

@@ -1,8 +1,8 @@
-//! `mpt-ctl reorder`: the reorder window and what became of gaps.
+//! `mpt-ctl reorder`: the reorder window, what became of gaps, and how packets are ordered.
 
 use mpt_core::control::{LatePolicy, ReorderStatus};
 
-use super::UNKNOWN;
+use super::{UNKNOWN, order};
 use crate::table::{Look, Side, Table, Tone};
 use crate::units::{percent, time_us};
 
@@ -14,6 +14,9 @@ pub(super) fn show(reorder: &ReorderStatus, look: Look) -> String {
         let enough = needed <= reorder.window.into();
         let tone = if enough { Tone::Plain } else { Tone::Bad };
         text += &look.sentence(tone, "", &sentence);
+    }
+    if let Some(order) = &reorder.order {
+        text += &order::verdict(reorder, order, look);
     }
     text += &format!("\n{}", arrivals(reorder).show(look));
     text += &format!("\n{}\n", gaps(reorder).show(look));
@@ -29,7 +32,11 @@ pub(super) fn show(reorder: &ReorderStatus, look: Look) -> String {
     ]
     .map(time_us);
     let times = format!("Hold time: median {p50}, 99 % within {p99}, longest {max}.");
-    text + &look.sentence(Tone::Plain, "", &times)
+    text += &look.sentence(Tone::Plain, "", &times);
+    if let Some(order) = &reorder.order {
+        text += &order::tables(order, look);
+    }
+    text
 }
 
 /// How packets arrived; duplicates are compared with what was delivered.

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use mpt_core::control::order::OrderStatus;
 use mpt_core::control::{PathStatus, ReorderStatus, TunnelStatus};
 use mpt_core::crypto::Sessions;
 use mpt_core::drops::Drop;
@@ -145,6 +146,13 @@ impl End {
     #[must_use]
     pub fn reorder(&self) -> ReorderStatus {
         self.inbound.report_reorder()
+    }
+
+    /// How packets were ordered, as `mpt-ctl reorder` shows it; paths go by their index.
+    pub fn order(&mut self, now: Time) -> OrderStatus {
+        let local = self.local(now);
+        self.inbound
+            .report_order(local, |path| Some(path.index().to_string()))
     }
 
     pub(super) fn handle_tun(&mut self, now: Time, packet: &[u8]) {

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use mpt_core::scheduler::Policy;
 
-use super::{Config, Path, Reorder};
+use super::{Config, Path, Recovery, Reorder};
 
 /// What changes from one configuration to the next; empty when nothing does.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -27,6 +27,8 @@ pub(crate) struct Changes {
     pub(crate) key: bool,
     /// New scheduler.
     pub(crate) scheduler: Option<Policy>,
+    /// Lost packets are sent again from now on, or no more.
+    pub(crate) recovery: Option<Recovery>,
     /// New settings of the reorder window.
     pub(crate) reorder: Option<Reorder>,
     /// Paths that are new, in the order of the file.
@@ -73,6 +75,7 @@ pub(crate) fn difference(old: &Config, new: &Config) -> Changes {
         mtu: changed(old.mtu(), new.mtu()),
         key: old.tunnel.key != new.tunnel.key,
         scheduler: changed(old.tunnel.scheduler, new.tunnel.scheduler),
+        recovery: changed(old.recovery, new.recovery),
         reorder: changed(old.reorder, new.reorder),
         paths_added: new.paths.iter().filter(fresh).cloned().collect(),
         paths_removed: old
@@ -174,6 +177,10 @@ impl fmt::Display for Changes {
         parts.extend(
             self.scheduler
                 .map(|scheduler| format!("scheduler {}", scheduler.name())),
+        );
+        parts.extend(
+            self.recovery
+                .map(|recovery| format!("recovery {}", recovery.name())),
         );
         parts.extend(self.reorder.map(|_| "reorder window changed".to_owned()));
         let removed = self

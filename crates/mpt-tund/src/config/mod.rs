@@ -64,6 +64,8 @@ pub(crate) struct Config {
     pub(crate) reorder: Reorder,
     /// The keys, when packets are sealed.
     pub(crate) crypto: Option<Crypto>,
+    /// Whether lost packets are sent again.
+    pub(crate) recovery: Recovery,
     /// The control socket.
     pub(crate) control: Control,
     /// The paths, in the order of the file: 1 to [`MAX_PATHS`], names and local sockets distinct.
@@ -112,6 +114,26 @@ impl Offload {
             Offload::Auto => "auto",
             Offload::On => "on",
             Offload::Off => "off",
+        }
+    }
+}
+
+/// Section `[recovery]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Recovery {
+    /// Toward peers that report what arrives.
+    #[default]
+    Auto,
+    /// Never.
+    Off,
+}
+
+impl Recovery {
+    /// The name in the configuration.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Recovery::Auto => "auto",
+            Recovery::Off => "off",
         }
     }
 }

@@ -14,7 +14,7 @@ use super::entry::Entry;
 use super::values::{self, End, PrefixKind};
 use super::{
     Config, Control, DEFAULT_PORT, DEFAULT_WEIGHT, MAX_FILE_BYTES, MAX_PATHS, MAX_WEIGHT,
-    MAX_WINDOW, Offload, Path, Reorder, Tunnel, validate,
+    MAX_WINDOW, Offload, Path, Recovery, Reorder, Tunnel, validate,
 };
 
 /// Most addresses, and most routes, of a tunnel.
@@ -31,8 +31,10 @@ const DEAD_AFTER_RANGE: RangeInclusive<Duration> =
 
 const FILE: Schema = Schema {
     title: "",
-    keys: &["tunnel", "reorder", "crypto", "control", "paths"],
-    planned: &["recovery"],
+    keys: &[
+        "tunnel", "reorder", "recovery", "crypto", "control", "paths",
+    ],
+    planned: &[],
 };
 const TUNNEL: Schema = Schema {
     title: "[tunnel]",
@@ -58,6 +60,11 @@ const CRYPTO: Schema = Schema {
     keys: &["private_key_file", "peer_public_key", "psk_file"],
     planned: &[],
 };
+const RECOVERY: Schema = Schema {
+    title: "[recovery]",
+    keys: &["mode"],
+    planned: &[],
+};
 const CONTROL: Schema = Schema {
     title: "[control]",
     keys: &["socket"],
@@ -76,7 +83,7 @@ const PATHS: Schema = Schema {
     ],
     planned: &[],
 };
-const ALL: [Schema; 6] = [FILE, TUNNEL, REORDER, CRYPTO, CONTROL, PATHS];
+const ALL: [Schema; 7] = [FILE, TUNNEL, REORDER, RECOVERY, CRYPTO, CONTROL, PATHS];
 
 /// Where a file says what other files must not say too.
 #[derive(Debug, Clone)]
@@ -150,6 +157,10 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
         Some(section) => Some(crypto(&section.section(CRYPTO, &ALL)?, source.file)?),
         None => None,
     };
+    let recovery = match root.get("recovery") {
+        Some(section) => recovery(&section.section(RECOVERY, &ALL)?)?,
+        None => Recovery::default(),
+    };
     let mut control = Control {
         socket: format!("/run/mpt/{}.sock", tunnel.name).into(),
     };
@@ -169,6 +180,7 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
         tunnel,
         reorder,
         crypto,
+        recovery,
         control,
         paths,
     };
@@ -257,7 +269,7 @@ fn scheduler(tunnel: &Section<'_>, paths: &[Section<'_>]) -> Result<Policy, Mist
             format!("there is no scheduler \"{name}\""),
             "write \"weighted\" (bytes by the paths' weights), \"redundant\" (every packet on every path), \
              \"backup\" (all on the path with the greatest weight that is up), \"flow\" (each flow on one \
-             path) or \"adaptive\" (so far as \"weighted\")",
+             path) or \"adaptive\" (by what each path turns out to deliver)",
         )
     })
 }
@@ -304,6 +316,21 @@ fn reorder(section: &Section<'_>) -> Result<Reorder, Mistake> {
         };
     }
     Ok(reorder)
+}
+
+fn recovery(section: &Section<'_>) -> Result<Recovery, Mistake> {
+    let Some(entry) = section.get("mode") else {
+        return Ok(Recovery::default());
+    };
+    let name = entry.text("auto")?;
+    let all = [Recovery::Auto, Recovery::Off];
+    let found = all.into_iter().find(|recovery| recovery.name() == name);
+    found.ok_or_else(|| {
+        entry.mistake(
+            format!("`mode` is \"{name}\""),
+            "write \"auto\" (lost packets are sent again toward peers that can tell of them) or \"off\"",
+        )
+    })
 }
 
 /// The elements of `[[paths]]`, their keys known.

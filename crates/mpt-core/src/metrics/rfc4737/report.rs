@@ -78,6 +78,24 @@ impl ReorderingCounts {
         }
     }
 
+    /// Counts `more` packets that followed a reordered one directly, with consecutive numbers and at
+    /// the same time: nothing had to wait for them that did not wait for it.
+    pub(super) fn count_behind_reordered(&mut self, reordered: &Reordered, more: u64) {
+        self.reordered += more;
+        self.behind
+            .record_each(reordered.behind.saturating_sub(more), more);
+        if let Some(bytes) = reordered.byte_offset {
+            self.byte_offset.record_n(bytes, more);
+        }
+        match reordered.late {
+            Some(late) => {
+                self.extent.record_each(late.extent + 1, more);
+                self.late_ns.record_n(late.late_ns, more);
+            }
+            None => self.beyond_history += more,
+        }
+    }
+
     pub(super) fn report(&self, open_run: u64) -> ReorderingReport {
         let mut n_reordered = self.n_reordered[1..].to_vec();
         for n in (1..MAX_N).rev() {
@@ -202,6 +220,7 @@ pub struct ReorderingReport {
     /// Extents (§4.2) in packets.
     pub extent: Summary,
     /// Histogram of extents: value and count, exact below 256, within 1 % above.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extents: Vec<(u64, u64)>,
     /// Distance to the highest number that had arrived: the window that would have been enough.
     pub behind: Summary,

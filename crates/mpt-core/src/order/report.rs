@@ -1,0 +1,77 @@
+//! What was measured, as `mpt-ctl reorder` shows it.
+
+use super::{Order, PathOrder};
+use crate::control::order::{
+    Enough, OrderFigures, OrderStatus, PathOrderFigures, PathOrderStatus, PointStatus,
+};
+use crate::metrics::delay_variation::DelayReport;
+use crate::metrics::rfc4737::ReorderingReport;
+use crate::metrics::{OrderMeter, OrderReport};
+use crate::time::Time;
+
+impl Order {
+    /// Both points; the paths are not in it yet.
+    pub(crate) fn status(&mut self, now: Time) -> OrderStatus {
+        let since_start = self
+            .began
+            .map_or(0.0, |began| now.since(began).as_secs_f64());
+        let interval = self.last_interval.map(|interval| interval.as_secs_f64());
+        let point = |meter: &OrderMeter| PointStatus {
+            since_start: figures(since_start, meter.total()),
+            last_interval: interval.map(|seconds| figures(seconds, meter.last())),
+        };
+        OrderStatus {
+            arriving: point(self.arriving.meter.settled()),
+            leaving: point(self.leaving.meter.settled()),
+            paths: Default::default(),
+        }
+    }
+}
+
+impl PathOrder {
+    /// Order and delay variation of the path.
+    pub(crate) fn status(&mut self) -> PathOrderStatus {
+        let meter = self.arriving.meter.settled();
+        PathOrderStatus {
+            since_start: path_figures(meter.total(), self.delays.total()),
+            last_interval: self
+                .has_interval
+                .then(|| path_figures(meter.last(), self.delays.last())),
+        }
+    }
+}
+
+fn figures(seconds: f64, report: OrderReport) -> OrderFigures {
+    OrderFigures {
+        seconds,
+        three_reordering: report.reordering.n_reordering(3),
+        enough: enough(&report.reordering),
+        reordering: without_histogram(report.reordering),
+        density: report.density,
+        occupancy: report.occupancy,
+    }
+}
+
+fn path_figures(reordering: ReorderingReport, delay: DelayReport) -> PathOrderFigures {
+    PathOrderFigures {
+        three_reordering: reordering.n_reordering(3),
+        reordering: without_histogram(reordering),
+        delay,
+    }
+}
+
+/// The histogram of extents can be long, and a reply is limited.
+fn without_histogram(mut reordering: ReorderingReport) -> ReorderingReport {
+    reordering.extents.clear();
+    reordering
+}
+
+fn enough(reordering: &ReorderingReport) -> Enough {
+    let micros = |ns: u64| ns.div_ceil(1000);
+    Enough {
+        window: reordering.behind.max,
+        window_p99: reordering.behind.p99,
+        delay_us: micros(reordering.late_ns.max),
+        delay_p99_us: micros(reordering.late_ns.p99),
+    }
+}

@@ -1,0 +1,604 @@
+//! Recovery: what a path lost is sent again before the inner flows notice.
+//!
+//! The sender keeps what it sent ([`Recovery::keep`]) until the peer's reports say that the receiver
+//! is done with it. Loss is told as RACK does it (RFC 8985; Weinrank, Tüxen and Rathgeb for SCTP),
+//! by time and for each path: paths deliver in order, so a number that is missing while one that was
+//! sent later *on the same path* has arrived is lost, once the path's *reordering window* has passed.
+//! That window is zero until the path has been seen to reorder, which shows when the original of
+//! what was sent again arrives as well; then it is a quarter of the round-trip time, a quarter more
+//! for each round trip with such an arrival, at most one round-trip time, and back at a quarter
+//! after 16 clean recoveries.
+//!
+//! What is lost goes out again on the path where it arrives first, with its number, at most twice.
+//! How much at once is limited as in the SCTP paper: by 4 packets for each report in the first round
+//! trip of an episode and 2 in later ones, less when what was sent again is lost again. Over all, the
+//! bytes sent again are bounded by a share of the bytes sent ([`EARNED`]), whatever a report claims.
+//!
+//! When the last packets of a burst are lost nothing is sent later that would tell. So if no report
+//! comes for two round trips although something is outstanding, the newest packet is sent once more,
+//! as a probe (RFC 8985 §7); the report that answers it tells the rest.
+//!
+//! Packets are kept in one ring of bytes that grows as it is needed, up to [`MAX_BYTES`]. At rates at
+//! which the ring holds less than a round trip it would be of no use, and is left empty.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::path::{MAX_PATHS, PathId};
+use crate::report::{MAX_MISSING, Missing, Report};
+use crate::sent::SentLog;
+use crate::seq::Seq;
+use crate::time::{Time, earliest};
+
+use arrayvec::ArrayVec;
+
+/// Most bytes of packets that are kept: half a second at 270 Mbit/s.
+pub(crate) const MAX_BYTES: usize = 16 << 20;
+/// Most packets that are kept.
+const MAX_PACKETS: usize = 32_768;
+/// The ring's first size.
+const FIRST_BYTES: usize = 256 << 10;
+/// Packets are not kept while more than this is sent in [`FAST_SPAN`]: above 2 Gbit/s.
+const FAST_BYTES: u64 = 2_500_000;
+const FAST_SPAN: Duration = Duration::from_millis(10);
+/// Packets older than this are nobody's business any more.
+const MAX_AGE: Duration = Duration::from_secs(2);
+/// Most times that a packet is sent again.
+const MAX_TRIES: u8 = 2;
+/// Most lost packets that wait to be sent again.
+const MAX_DUE: usize = 2048;
+/// For each so many bytes sent, one may be sent again …
+const EARNED: u64 = 8;
+/// … and so many may be saved up for.
+const SAVED_BYTES: u64 = 256 << 10;
+/// Numbers sent again of late, to know a needless one when its original arrives.
+const REMEMBERED: usize = 256;
+/// RFC 8985 §6.2: for so many recoveries a widened window stays wide.
+const PERSISTENCE: u32 = 16;
+/// Reports may come so late after what they tell of.
+const REPORT_DELAY: Duration = Duration::from_millis(15);
+/// Probes of the tail in a row.
+const MAX_PROBES: u32 = 2;
+
+/// A packet that was sent.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    /// When, at last.
+    sent: Time,
+    first_sent: Time,
+    path: PathId,
+    tos: u8,
+    len: u16,
+    /// Where its bytes begin in the ring.
+    start: u32,
+    tries: u8,
+    /// Waits to be sent again.
+    due: bool,
+}
+
+/// What is known of a path.
+#[derive(Debug, Clone, Copy, Default)]
+struct PathRecovery {
+    /// The newest number that arrived, when it was sent, and how long its report took to come.
+    edge: Option<(Seq, Time, Duration)>,
+    rtt: Duration,
+    /// Its queue is filled by others: its losses are for the inner flows to see.
+    contended: bool,
+    /// Quarters of the round-trip time in the reordering window.
+    quarters: u32,
+    widened: Time,
+    clean: u32,
+}
+
+impl PathRecovery {
+    fn window(&self) -> Duration {
+        (self.rtt * self.quarters / 4).min(self.rtt)
+    }
+}
+
+/// The limit of a burst, in packets for each report.
+#[derive(Debug, Clone, Copy)]
+struct BurstLimit {
+    first: f64,
+    later: f64,
+    episode_began: Time,
+    episode_until: Time,
+    lost_again: bool,
+    clean: u32,
+    allowance: f64,
+}
+
+impl Default for BurstLimit {
+    fn default() -> BurstLimit {
+        BurstLimit {
+            first: 4.0,
+            later: 2.0,
+            episode_began: Time::ZERO,
+            episode_until: Time::ZERO,
+            lost_again: false,
+            clean: 0,
+            allowance: 0.0,
+        }
+    }
+}
+
+impl BurstLimit {
+    /// Packets were found lost.
+    fn begin(&mut self, now: Time, rtt: Duration) {
+        if now > self.episode_until {
+            if self.lost_again {
+                self.clean = 0;
+            } else {
+                self.clean += 1;
+                if self.clean >= PERSISTENCE {
+                    *self = BurstLimit::default();
+                }
+            }
+            self.lost_again = false;
+            self.episode_began = now;
+        }
+        self.episode_until = now + rtt;
+    }
+
+    fn is_first_round(&self, now: Time, rtt: Duration) -> bool {
+        now.since(self.episode_began) < rtt
+    }
+
+    /// A report came: so many packets may go.
+    fn refill(&mut self, now: Time, rtt: Duration) {
+        let limit = if self.is_first_round(now, rtt) {
+            self.first
+        } else {
+            self.later
+        };
+        self.allowance = self.allowance.fract() + limit;
+    }
+
+    /// What had been sent again was lost again.
+    fn back_off(&mut self, now: Time, rtt: Duration) {
+        self.lost_again = true;
+        if self.is_first_round(now, rtt) {
+            self.first = (self.first - 1.0).max(2.0);
+        } else {
+            self.later = (self.later - 0.25).max(1.25);
+        }
+    }
+}
+
+/// What was done, in packets since start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    pub(crate) lost: u64,
+    pub(crate) resent: u64,
+    pub(crate) resent_bytes: u64,
+    pub(crate) spurious: u64,
+    pub(crate) probes: u64,
+}
+
+/// A packet to be sent again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Resend {
+    pub(crate) seq: Seq,
+    pub(crate) tos: u8,
+    /// Not known to be lost: the tail is probed with it.
+    is_probe: bool,
+}
+
+/// What was sent and may have to be sent again.
+#[derive(Debug)]
+pub(crate) struct Recovery {
+    enabled: bool,
+    /// By number, without a break.
+    kept: VecDeque<Kept>,
+    /// Number of the first.
+    first: Seq,
+    ring: Vec<u8>,
+    /// Where the next packet goes.
+    head: usize,
+    paths: [PathRecovery; MAX_PATHS],
+    quickest: Duration,
+    due: VecDeque<Seq>,
+    burst: BurstLimit,
+    /// Bytes that may be sent again, times [`EARNED`].
+    earned: u64,
+    resent: VecDeque<(Seq, PathId)>,
+    /// What the last report called missing, and one past the highest number that had arrived.
+    missing: ArrayVec<Missing, MAX_MISSING>,
+    high: Seq,
+    /// When what is missing is looked at again.
+    recheck: Option<Time>,
+    last_sent: Time,
+    last_report: Time,
+    /// When it is considered whether the tail needs a probe.
+    probe_check: Option<Time>,
+    probes: u32,
+    fast: (Time, u64),
+    counters: Counters,
+}
+
+impl Recovery {
+    pub(crate) fn new(enabled: bool) -> Recovery {
+        Recovery {
+            enabled,
+            kept: VecDeque::new(),
+            first: Seq::FIRST,
+            ring: Vec::new(),
+            head: 0,
+            paths: Default::default(),
+            quickest: Duration::from_millis(100),
+            due: VecDeque::new(),
+            burst: BurstLimit::default(),
+            earned: SAVED_BYTES * EARNED,
+            resent: VecDeque::with_capacity(REMEMBERED),
+            missing: ArrayVec::new(),
+            high: Seq::FIRST,
+            recheck: None,
+            last_sent: Time::ZERO,
+            last_report: Time::ZERO,
+            probe_check: None,
+            probes: 0,
+            fast: (Time::ZERO, 0),
+            counters: Counters::default(),
+        }
+    }
+
+    pub(crate) fn set_enabled(&mut self, enabled: bool) {
+        self.enabled = enabled;
+        self.forget();
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Bytes of memory that the ring has.
+    pub(crate) fn memory(&self) -> usize {
+        self.ring.len()
+    }
+
+    /// Forgets all that was sent.
+    pub(crate) fn forget(&mut self) {
+        self.kept.clear();
+        self.due.clear();
+        self.missing.clear();
+        self.recheck = None;
+        self.probe_check = None;
+    }
+
+    pub(crate) fn set_rtt(&mut self, path: PathId, rtt: Duration, quickest: Duration) {
+        self.paths[path.index()].rtt = rtt;
+        self.quickest = quickest;
+    }
+
+    pub(crate) fn set_contended(&mut self, path: PathId, contended: bool) {
+        self.paths[path.index()].contended = contended;
+    }
+
+    /// Says that `bytes` are about to be sent; whether what is sent now is to be kept.
+    #[inline]
+    pub(crate) fn keeps(&mut self, now: Time, bytes: usize) -> bool {
+        if !self.enabled {
+            return false;
+        }
+        let (began, sum) = &mut self.fast;
+        if now.since(*began) > FAST_SPAN {
+            (*began, *sum) = (now, 0);
+        }
+        *sum += bytes as u64;
+        if *sum > FAST_BYTES {
+            if !self.kept.is_empty() {
+                self.forget();
+            }
+            return false;
+        }
+        true
+    }
+
+    /// Keeps the inner packet that was sent with the number `seq`, the one after the last.
+    pub(crate) fn keep(&mut self, now: Time, seq: Seq, path: PathId, tos: u8, packet: &[u8]) {
+        let next = self.first.plus(self.kept.len() as u32);
+        if self.kept.is_empty() || next != seq {
+            self.forget();
+            self.first = seq;
+            self.head = 0;
+        }
+        self.expire(now);
+        let Some(start) = self.room_for(packet.len()) else {
+            return self.forget();
+        };
+        if self.kept.is_empty() {
+            self.first = seq;
+        }
+        self.ring[start..start + packet.len()].copy_from_slice(packet);
+        self.head = start + packet.len();
+        self.kept.push_back(Kept {
+            sent: now,
+            first_sent: now,
+            path,
+            tos,
+            len: packet.len() as u16,
+            start: start as u32,
+            tries: 0,
+            due: false,
+        });
+        self.earned = (self.earned + packet.len() as u64).min(SAVED_BYTES * EARNED);
+        self.last_sent = now;
+        self.probes = 0;
+        if self.probe_check.is_none() {
+            self.probe_check = Some(now + self.patience());
+        }
+    }
+
+    fn expire(&mut self, now: Time) {
+        while let Some(oldest) = self.kept.front() {
+            let is_old = now.since(oldest.first_sent) > MAX_AGE;
+            if !is_old && self.kept.len() < MAX_PACKETS {
+                break;
+            }
+            self.kept.pop_front();
+            self.first = self.first.next();
+        }
+    }
+
+    /// Where `len` bytes fit behind one another, at the cost of the oldest packets if need be.
+    fn room_for(&mut self, len: usize) -> Option<usize> {
+        loop {
+            if let Some(start) = self.free_at(len) {
+                return Some(start);
+            }
+            if self.ring.len() < MAX_BYTES {
+                self.grow(len);
+            } else {
+                self.kept.pop_front()?;
+                self.first = self.first.next();
+            }
+        }
+    }
+
+    /// Where `len` bytes are free.
+    fn free_at(&self, len: usize) -> Option<usize> {
+        let (Some(oldest), Some(newest)) = (self.kept.front(), self.kept.back()) else {
+            return (len <= self.ring.len()).then_some(0);
+        };
+        let (tail, head) = (oldest.start as usize, self.head);
+        if newest.start < oldest.start {
+            return (head + len <= tail).then_some(head);
+        }
+        if head + len <= self.ring.len() {
+            return Some(head);
+        }
+        (len <= tail).then_some(0)
+    }
+
+    /// A ring of twice the size, with the packets moved to its start.
+    fn grow(&mut self, len: usize) {
+        let size = (self.ring.len() * 2)
+            .max(FIRST_BYTES)
+            .max(len)
+            .min(MAX_BYTES);
+        let mut ring = vec![0; size];
+        let mut at = 0;
+        for kept in &mut self.kept {
+            let (start, len) = (kept.start as usize, usize::from(kept.len));
+            ring[at..at + len].copy_from_slice(&self.ring[start..start + len]);
+            kept.start = at as u32;
+            at += len;
+        }
+        self.ring = ring;
+        self.head = at;
+    }
+
+    fn index_of(&self, seq: Seq) -> Option<usize> {
+        let index = usize::try_from(seq.distance_from(self.first)).ok()?;
+        (index < self.kept.len()).then_some(index)
+    }
+
+    /// The bytes of a packet that is kept.
+    pub(crate) fn packet(&self, seq: Seq) -> Option<&[u8]> {
+        let kept = &self.kept[self.index_of(seq)?];
+        let start = kept.start as usize;
+        Some(&self.ring[start..start + usize::from(kept.len)])
+    }
+
+    /// How long to wait for a report on what was sent last.
+    fn patience(&self) -> Duration {
+        self.quickest * 2 + REPORT_DELAY
+    }
+
+    /// Takes a believed report.
+    pub(crate) fn learn(&mut self, now: Time, report: &Report, log: &SentLog) {
+        if !self.enabled {
+            return;
+        }
+        self.last_report = now;
+        for entry in &report.paths {
+            let Some(path) = PathId::new(usize::from(entry.path)) else {
+                continue;
+            };
+            let Some(sent) = log.find(entry.edge).filter(|sent| sent.path == path) else {
+                continue;
+            };
+            let known = &mut self.paths[path.index()];
+            if known
+                .edge
+                .is_none_or(|(edge, ..)| entry.edge.is_after(edge))
+            {
+                known.edge = Some((entry.edge, sent.time, now.since(sent.time)));
+            }
+        }
+        while !self.kept.is_empty() && report.next.is_after(self.first) {
+            self.kept.pop_front();
+            self.first = self.first.next();
+        }
+        self.note_needless(now, report);
+        self.missing.clone_from(&report.missing);
+        self.high = report.high;
+        self.judge(now);
+        let rtt = self.quickest;
+        self.burst.refill(now, rtt);
+    }
+
+    /// The original of what was sent again has arrived: the path reorders.
+    fn note_needless(&mut self, now: Time, report: &Report) {
+        for &seq in &report.duplicates {
+            let Some(index) = self.resent.iter().position(|&(resent, _)| resent == seq) else {
+                continue;
+            };
+            let Some((_, path)) = self.resent.remove(index) else {
+                continue;
+            };
+            self.counters.spurious += 1;
+            let path = &mut self.paths[path.index()];
+            path.clean = 0;
+            if now.since(path.widened) >= path.rtt {
+                path.quarters = (path.quarters + 1).min(4);
+                path.widened = now;
+            }
+        }
+    }
+
+    /// Looks at what is missing: what of it is lost by now?
+    fn judge(&mut self, now: Time) {
+        self.recheck = None;
+        let ranges = self.missing.clone();
+        for range in ranges {
+            let end = range.first.plus(range.count);
+            let mut seq = range.first;
+            if self.first.is_after(seq) {
+                seq = self.first;
+            }
+            while end.is_after(seq) {
+                let Some(index) = self.index_of(seq) else {
+                    break;
+                };
+                self.judge_one(now, seq, index);
+                seq = seq.next();
+            }
+        }
+    }
+
+    fn judge_one(&mut self, now: Time, seq: Seq, index: usize) {
+        let kept = self.kept[index];
+        let path = self.paths[kept.path.index()];
+        if kept.due || kept.tries >= MAX_TRIES || path.contended {
+            return;
+        }
+        let overtaken = path
+            .edge
+            .filter(|&(edge, sent, _)| sent > kept.sent || (kept.tries == 0 && edge.is_after(seq)));
+        let lost_at = match overtaken {
+            Some((.., took)) if path.quarters > 0 => kept.sent + took + path.window(),
+            Some(_) => now,
+            // Nothing that was sent later came. If nothing does, it is not the packet, but the path.
+            None => kept.sent + path.rtt * 3 + REPORT_DELAY * 2,
+        };
+        if lost_at > now {
+            self.recheck = earliest(self.recheck, Some(lost_at));
+            return;
+        }
+        if self.due.len() >= MAX_DUE {
+            return;
+        }
+        self.counters.lost += 1;
+        let rtt = self.quickest;
+        self.burst.begin(now, rtt);
+        if kept.tries > 0 {
+            self.burst.back_off(now, rtt);
+        }
+        let path = &mut self.paths[kept.path.index()];
+        path.clean += 1;
+        if path.clean >= PERSISTENCE && path.quarters > 1 {
+            (path.clean, path.quarters) = (0, 1);
+        }
+        self.kept[index].due = true;
+        self.due.push_back(seq);
+    }
+
+    /// The next packet to be sent again now, if there is one and the limits allow it. Its bytes:
+    /// [`Recovery::packet`]. Say with [`Recovery::resent`] where it went.
+    pub(crate) fn next_resend(&mut self) -> Option<Resend> {
+        while let Some(&seq) = self.due.front() {
+            let Some(kept) = self.index_of(seq).map(|index| self.kept[index]) else {
+                self.due.pop_front();
+                continue;
+            };
+            let cost = u64::from(kept.len) * EARNED;
+            if self.burst.allowance < 1.0 || self.earned < cost {
+                return None;
+            }
+            self.due.pop_front();
+            self.burst.allowance -= 1.0;
+            self.earned -= cost;
+            return Some(Resend {
+                seq,
+                tos: kept.tos,
+                is_probe: false,
+            });
+        }
+        None
+    }
+
+    /// A packet was sent again, over `path`.
+    pub(crate) fn resent(&mut self, now: Time, resend: Resend, path: PathId) {
+        let Some(index) = self.index_of(resend.seq) else {
+            return;
+        };
+        let kept = &mut self.kept[index];
+        if !resend.is_probe {
+            if self.resent.len() >= REMEMBERED {
+                self.resent.pop_front();
+            }
+            self.resent.push_back((resend.seq, kept.path));
+        }
+        kept.sent = now;
+        kept.path = path;
+        kept.tries += 1;
+        kept.due = false;
+        self.counters.resent += 1;
+        self.counters.resent_bytes += u64::from(kept.len);
+    }
+
+    /// When [`Recovery::handle_timeout`] is to be called.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        earliest(self.recheck, self.probe_check)
+    }
+
+    /// Does what is due. A packet to be sent again as a probe, if the tail needs one.
+    pub(crate) fn handle_timeout(&mut self, now: Time) -> Option<Resend> {
+        if self.recheck.is_some_and(|at| at <= now) {
+            self.judge(now);
+            let rtt = self.quickest;
+            self.burst.refill(now, rtt);
+        }
+        if self.probe_check.is_none_or(|at| at > now) {
+            return None;
+        }
+        self.probe_check = None;
+        let newest = self.first.plus((self.kept.len() as u32).checked_sub(1)?);
+        if self.high.is_after(newest) && self.missing.is_empty() {
+            return None;
+        }
+        let quiet_since = self.last_sent.max(self.last_report);
+        let due = quiet_since + self.patience() * 2u32.pow(self.probes);
+        if due > now {
+            self.probe_check = Some(due);
+            return None;
+        }
+        if self.probes >= MAX_PROBES {
+            return None;
+        }
+        self.probes += 1;
+        self.last_sent = now;
+        self.probe_check = Some(now + self.patience() * 2u32.pow(self.probes));
+        self.counters.probes += 1;
+        let kept = self.kept.back()?;
+        Some(Resend {
+            seq: newest,
+            tos: kept.tos,
+            is_probe: true,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
