@@ -344,7 +344,7 @@ impl Outbound {
         self.framing(&self.header(Version::V4)).overhead()
     }
 
-    fn framing(&self, header: &Header) -> Framing {
+    pub(super) fn framing(&self, header: &Header) -> Framing {
         Framing::of(header, self.sealing.is_some())
     }
 

@@ -20,8 +20,8 @@ use super::{Shared, Transmit};
 use crate::buffer::Stored;
 use crate::control::Protection;
 use crate::crypto::{
-    CONTROL_OVERHEAD, DATA_HEAD_BYTES, DataSealer, KeyChange, OpenError, Opened, Refused, Sender,
-    SessionEvent, Sessions, TAG_BYTES, lay_out, restore,
+    CONTROL_OVERHEAD, DATA_HEAD_BYTES, DATA_OVERHEAD, DataSealer, KeyChange, OpenError, Opened,
+    Refused, Sender, SessionEvent, Sessions, TAG_BYTES, lay_out, restore,
 };
 use crate::drops::Drop;
 use crate::gre::{Header, Protocol};
@@ -41,7 +41,7 @@ const HANDSHAKE_GRE: [u8; 4] = [0x00, 0x00, 0x88, 0xb5];
 pub(super) struct Framing {
     sealed: bool,
     pub(super) head: usize,
-    tail: usize,
+    pub(super) tail: usize,
 }
 
 impl Framing {
@@ -224,17 +224,27 @@ impl Inbound {
                     Err(why) => self.drops.count(why, 1),
                     Ok(len) => {
                         self.hear_data(now, id);
+                        let sequence = number.map(|number| Seq::new(number as u32));
                         let packet = Stored {
                             buffer,
                             start: start as u16,
                             len: len as u16,
+                            number: sequence.map(|seq| self.order.number(seq)),
                         };
-                        let sequence = number.map(|number| Seq::new(number as u32));
                         self.handle_packet(now, id, sequence, packet, place.len());
                     }
                 }
             }
-            Opened::Copy { number, .. } => self.note_copy(now, id, Seq::new(number as u32), place),
+            Opened::Copy { number, .. } => {
+                let seq = Seq::new(number as u32);
+                let packet = Stored {
+                    buffer,
+                    start: place.start as u16,
+                    len: place.len().saturating_sub(DATA_OVERHEAD) as u16,
+                    number: Some(self.order.number(seq)),
+                };
+                self.note_copy(now, id, seq, packet, place.len());
+            }
             Opened::Control { message, .. } => {
                 let range = place.start + message.start..place.start + message.end;
                 let message = &self.pool.bytes_mut(buffer)[range];
@@ -254,12 +264,13 @@ impl Inbound {
     }
 
     /// A packet came again: on this path, nothing below it is under way any more.
-    fn note_copy(&mut self, now: Time, id: PathId, seq: Seq, place: Range<usize>) {
+    fn note_copy(&mut self, now: Time, id: PathId, seq: Seq, packet: Stored, bytes: usize) {
         self.drops.count(Drop::Duplicate, 1);
         self.reorder.count_copy();
         let out = &mut |packet| self.ready.push_back(packet);
         if self.reorder.announce(now, id, seq.next(), out) {
-            self.note_copy_arrival(now, id, seq, place.len());
+            self.measure_arrival(now, id, packet);
+            self.note_copy_arrival(now, id, seq, bytes);
         }
     }
 

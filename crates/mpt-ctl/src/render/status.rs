@@ -114,6 +114,7 @@ fn drops(status: &Status) -> Option<Table<3>> {
 fn meaning(reason: &str) -> &'static str {
     match reason {
         "no_path" => "no path was up",
+        "no_keys" => "no keys were agreed with the peer",
         "too_big" => "did not fit any path; the sender was told",
         "not_ip" => "neither IPv4 nor IPv6",
         "send_full" => "send buffer of a path full",
@@ -127,6 +128,12 @@ fn meaning(reason: &str) -> &'static str {
         "bad_checksum" => "GRE checksum wrong",
         "unknown_protocol" => "GRE protocol type unknown",
         "bad_inner" => "inner packet malformed",
+        "not_sealed" => "not sealed, as this tunnel's packets are",
+        "unknown_session" => "sealed for keys that are no more",
+        "forged" => "not sealed by the peer",
+        "replayed" => "came before, or too late to tell",
+        "bad_handshake" => "handshake message not of the peer",
+        "handshake_limit" => "more handshakes begun than worked on",
         "bad_control" => "probe or report malformed",
         "stale_control" => "probe or report of an earlier session",
         "jump" => "sequence number not believed",
