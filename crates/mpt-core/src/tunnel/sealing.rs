@@ -20,8 +20,9 @@ use super::{Shared, Transmit};
 use crate::buffer::Stored;
 use crate::control::Protection;
 use crate::crypto::{
-    CONTROL_OVERHEAD, DATA_HEAD_BYTES, DATA_OVERHEAD, DataSealer, KeyChange, OpenError, Opened,
-    Refused, Sender, SessionEvent, Sessions, TAG_BYTES, lay_out, restore,
+    CONTROL_OVERHEAD, DATA_HEAD_BYTES, DATA_OVERHEAD, DataSealer, KIND_COOKIE_REPLY,
+    KIND_INITIATION, KIND_RESPONSE, KeyChange, OpenError, Opened, Refused, Sender, SessionEvent,
+    Sessions, TAG_BYTES, lay_out, restore,
 };
 use crate::drops::Drop;
 use crate::gre::{Header, Protocol};
@@ -160,7 +161,8 @@ impl Inbound {
             return;
         };
         let datagram = &mut self.pool.bytes_mut(buffer)[place.clone()];
-        if let Some(message) = datagram.strip_prefix(&HANDSHAKE_GRE) {
+        let message = datagram.strip_prefix(&HANDSHAKE_GRE);
+        if let Some(message) = message.filter(|message| is_handshake(message)) {
             opening.catch_up(&self.shared);
             let sender = Sender {
                 path: id,
@@ -375,6 +377,14 @@ impl Inbound {
             contents: &datagram.bytes[..datagram.len],
         })
     }
+}
+
+/// Whether a control message is one of those that are not sealed.
+fn is_handshake(message: &[u8]) -> bool {
+    matches!(
+        message.first(),
+        Some(&(KIND_INITIATION | KIND_RESPONSE | KIND_COOKIE_REPLY))
+    )
 }
 
 fn drop_for(error: OpenError) -> Drop {
