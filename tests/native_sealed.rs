@@ -172,6 +172,65 @@ fn either_end_may_be_killed_and_started_anew() {
     }
 }
 
+/// A server that is told no address, and a client whose address changes under load: the server follows.
+#[test]
+fn a_client_whose_address_changes_is_followed() {
+    let Some(_turn) = net::turn() else { return };
+    let hosts = two_links();
+    let links: Vec<&Link> = hosts.links.iter().collect();
+    let settings = Settings::new().sealed();
+    let b = Daemon::start(&hosts.b, "mpt0", |socket| {
+        let text = settings.toml(Side::B, "mpt0", &links, socket);
+        let lines = text.lines().filter(|line| !line.starts_with("remote"));
+        lines.collect::<Vec<_>>().join("\n")
+    });
+    assert_eq!(b.status().paths[0].remote, "unknown");
+    let a = Daemon::start(&hosts.a, "mpt0", |socket| {
+        let text = settings.toml(Side::A, "mpt0", &links, socket);
+        text.replace(
+            "local = \"10.1.0.1\"",
+            "local = \"0.0.0.0:4764\"\ninterface = \"path0\"",
+        )
+    });
+    let tunnel = net::Tunnel { a, b, hosts };
+    tunnel.await_paths();
+    assert_eq!(tunnel.b.status().paths[0].remote, "10.1.0.1:4764");
+
+    // The other path is out of service, so that all depends on the one that changes.
+    tunnel.a.ctl(&["path", "down", "path1"]);
+    let flow = Iperf::udp(Side::B.inner_v4(), 5, 20.0, 1200).words("-w 400K");
+    let flow = flow.start(&tunnel.hosts.a, &tunnel.hosts.b);
+    let (to_server, to_client) = (
+        Meter::start(tunnel.b.id(), "mpt0"),
+        tunnel.hosts.a.start("ping -q -i 0.01 -c 300 10.99.0.2"),
+    );
+    std::thread::sleep(Duration::from_secs(1));
+    let changed = Instant::now();
+    tunnel.hosts.a.run("ip address add 10.1.0.77/24 dev path0");
+    tunnel
+        .hosts
+        .a
+        .run("ip address delete 10.1.0.1/24 dev path0");
+    wait_for("the server to follow", Duration::from_secs(1), || {
+        let remote = tunnel.b.status().paths.remove(0).remote;
+        (remote == "10.1.0.77:4764").then_some(())
+    });
+    println!("followed after {:?}", changed.elapsed());
+    std::thread::sleep(Duration::from_secs(2));
+    let record = to_server.finish();
+    let silence = record.longest_silence(changed, Instant::now());
+    println!("longest silence {silence:?}");
+    assert!(silence <= Duration::from_secs(1));
+    let report = flow.finish();
+    println!("{report:?}");
+    drop(to_client);
+    assert_eq!(tunnel.b.status().tunnel.drops["forged"], 0);
+    assert_eq!(
+        ping(&tunnel.hosts.a, Side::B.inner_v4(), 5, 20, "").received,
+        5
+    );
+}
+
 /// How fast a sealed tunnel is beside a plain one, in one run. Asserted with room: machines that
 /// run tests are busy; docs/performance.md says what a quiet one does.
 #[test]

@@ -285,3 +285,84 @@ fn packets_without_order_are_sealed_too() {
         assert_eq!(dropped(&pair, side), []);
     }
 }
+
+#[test]
+fn an_end_may_wait_to_be_called() {
+    let mut pair = Pair::new(PairConfig {
+        waits_to_be_called: Some(Side::B),
+        ..sealed()
+    });
+    assert_eq!(pair.end(Side::B).path(0).remote, "unknown");
+    pair.run_for(SECOND);
+    talk(&mut pair, 0..1000);
+    pair.run_for(SECOND);
+    for side in Side::BOTH {
+        assert!(ids(&mut pair, side).into_iter().eq(0..1000));
+    }
+    for path in 0..2 {
+        let address = pair.address(Side::A, path).to_string();
+        assert_eq!(pair.end(Side::B).path(path).remote, address);
+    }
+    // It cannot call when it begins anew: the other end has to notice.
+    pair.restart(Side::B);
+    let at = pair.now();
+    talk(&mut pair, 1000..3000);
+    pair.run_for(SECOND);
+    let delivered = pair.delivered(Side::A);
+    let first = delivered.iter().find(|(time, _)| *time > at + 20 * MS);
+    assert!(first.unwrap().0 < at + SECOND);
+}
+
+#[test]
+fn a_peer_whose_address_changes_is_followed_at_once_and_loses_little() {
+    for waits in [None, Some(Side::B)] {
+        let mut pair = Pair::running(
+            PairConfig {
+                waits_to_be_called: waits,
+                ..sealed()
+            },
+            SECOND,
+        );
+        talk(&mut pair, 0..1000);
+        for path in 0..2 {
+            let address = SocketAddr::from(([203, 0, 113, 9], 40_000 + path as u16));
+            pair.move_to(Side::A, path, address);
+        }
+        talk(&mut pair, 1000..3000);
+        pair.run_for(SECOND);
+        // From the one that moved all comes; to it, all but what went to where it was.
+        assert!(ids(&mut pair, Side::B).into_iter().eq(0..3000));
+        let came = ids(&mut pair, Side::A);
+        assert!(came.is_sorted() && came.len() > 2700, "{}", came.len());
+        let missing = 3000 - came.len() as u64;
+        assert_eq!(came.last(), Some(&2999));
+        assert!(missing < 300, "{missing}");
+        let told = |event: &Event| matches!(event, Event::PeerAddress { .. });
+        assert!(pair.events(Side::B).iter().any(|(_, event)| told(event)));
+        assert_eq!(pair.end(Side::B).path(1).remote, "203.0.113.9:40001");
+    }
+}
+
+#[test]
+fn nothing_but_the_newest_message_of_the_peer_moves_a_path() {
+    let mut pair = Pair::running(sealed(), SECOND);
+    pair.record();
+    talk(&mut pair, 0..1000);
+    let recording = pair.recorded();
+    let elsewhere: SocketAddr = "198.51.100.7:999".parse().unwrap();
+    // Everything again, and everything changed, from another address.
+    for (from, wire) in &recording {
+        let mut changed = wire.clone();
+        let last = changed.bytes.len() - 1;
+        changed.bytes[last] ^= 1;
+        for wire in [wire, &changed] {
+            pair.inject(from.other(), wire.path.index(), elsewhere, 0, &wire.bytes);
+        }
+    }
+    for side in Side::BOTH {
+        for path in 0..2 {
+            let address = pair.address(side.other(), path).to_string();
+            assert_eq!(pair.end(side).path(path).remote, address);
+        }
+    }
+}

@@ -11,13 +11,12 @@ use std::sync::Arc;
 use mpt_core::buffer::Buffer;
 use mpt_core::control::order::OrderStatus;
 use mpt_core::control::{PathState, PathStatus, Protection, ReorderStatus, TunnelStatus};
-use mpt_core::crypto::KeyChange;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId, Unreachable};
 use mpt_core::reorder::ReorderConfig;
 use mpt_core::report;
 use mpt_core::scheduler::Policy;
 use mpt_core::time::Time;
-use mpt_core::tunnel::{Datagram, Event, Inbound};
+use mpt_core::tunnel::{Change, Datagram, Event, Inbound};
 use tokio::io::Ready;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -83,7 +82,7 @@ pub(crate) async fn run(
     tun: Arc<Tun>,
     receives_trains: bool,
     reports: mpsc::Sender<(Time, report::Report)>,
-    keys: mpsc::Sender<KeyChange>,
+    changes: mpsc::Sender<Change>,
     mut commands: mpsc::Receiver<Command>,
 ) -> io::Result<()> {
     let mut timer = Timer::new()?;
@@ -92,7 +91,7 @@ pub(crate) async fn run(
         inbound,
         tun,
         reports,
-        keys,
+        changes,
         paths: Default::default(),
         buffers: Vec::with_capacity(BATCH),
         metas: vec![RecvMeta::default(); BATCH],
@@ -122,8 +121,8 @@ struct Downlink {
     tun: Arc<Tun>,
     /// To the line out: what the peer reports.
     reports: mpsc::Sender<(Time, report::Report)>,
-    /// To the line out: what it is to seal with.
-    keys: mpsc::Sender<KeyChange>,
+    /// To the line out: keys, and where peers are.
+    changes: mpsc::Sender<Change>,
     paths: [Option<Attached>; MAX_PATHS],
     /// Buffers in hand for the next batch.
     buffers: Vec<Buffer>,
@@ -305,13 +304,13 @@ impl Downlink {
     /// Takes everything that the core has ready; returns when it wants to be called again.
     fn flush(&mut self) -> Option<Time> {
         self.write_tun();
-        // The newest are enough: while the other line has no time, they wait in the core.
-        if let Ok(room) = self.keys.try_reserve()
-            && let Some(change) = self.inbound.poll_keys()
-        {
-            room.send(change);
+        // While the other line has no time, changes and reports wait in the core, which lets the oldest go.
+        while let Ok(room) = self.changes.try_reserve() {
+            match self.inbound.poll_change() {
+                Some(change) => room.send(change),
+                None => break,
+            }
         }
-        // While the other line has no time, reports wait in the core, which lets the oldest go.
         while let Ok(room) = self.reports.try_reserve() {
             match self.inbound.poll_report() {
                 Some(report) => room.send(report),
@@ -379,6 +378,9 @@ impl Downlink {
                     tracing::debug!("new keys, for ChaCha20-Poly1305");
                 }
             },
+            Event::PeerAddress { path, address } => {
+                tracing::info!("the peer of path {} is at {address} now", name(path));
+            }
             Event::PeerStoppedProbing => {
                 tracing::warn!("the peer sends data but no probes any more; going on without them");
             }

@@ -31,8 +31,8 @@ const MAX_COMMANDS: usize = 64;
 /// Reports of the peer that may wait on their way from the line in to the line out.
 const MAX_REPORTS: usize = 16;
 
-/// Changes of keys that may wait there: each makes those before it worthless.
-const MAX_KEY_CHANGES: usize = 1;
+/// Changes of keys and peers' addresses that may wait there.
+const MAX_CHANGES: usize = 16;
 
 /// A running tunnel. [`Tunnel::stop`] ends it; its interface and sockets go with it.
 pub(crate) struct Tunnel {
@@ -106,14 +106,14 @@ impl Tunnel {
             Some(sessions) => sealed_tunnel(&tunnel_config, sessions),
             None => tunnel(&tunnel_config),
         };
-        let (keys, new_keys) = mpsc::channel(MAX_KEY_CHANGES);
+        let (changes, changed) = mpsc::channel(MAX_CHANGES);
         let (reports, reported) = mpsc::channel(MAX_REPORTS);
         let (uplink, uplink_commands) = mpsc::channel(MAX_COMMANDS);
         let (downlink, downlink_commands) = mpsc::channel(MAX_COMMANDS);
         let threads = vec![
             spawn(&format!("{name}-out"), &name, ended, {
                 let tun = tun.clone();
-                || uplink::run(outbound, tun, reported, new_keys, uplink_commands)
+                || uplink::run(outbound, tun, reported, changed, uplink_commands)
             })?,
             spawn(&format!("{name}-in"), &name, ended, move || {
                 downlink::run(
@@ -121,7 +121,7 @@ impl Tunnel {
                     tun,
                     receives_trains,
                     reports,
-                    keys,
+                    changes,
                     downlink_commands,
                 )
             })?,

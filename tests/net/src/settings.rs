@@ -159,7 +159,9 @@ impl Settings {
         if !self.recovery.is_empty() {
             let _ = write!(text, "\n[recovery]\n{}", self.recovery);
         }
-        let pairs = self.sealed.or(all_sealed().then_some(KEY_PAIRS));
+        let has_folder = Path::new(socket).parent().is_some_and(Path::exists);
+        let all_sealed = all_sealed() && has_folder;
+        let pairs = self.sealed.or(all_sealed.then_some(KEY_PAIRS));
         if let Some(pairs) = pairs.filter(|_| !self.tunnel.contains("key =")) {
             let file = Path::new(socket).with_file_name("private.key");
             write_secret(&file, pairs[side as usize].0);

@@ -99,6 +99,13 @@ pub enum Event {
         /// What is sealed with them.
         protection: Protection,
     },
+    /// The peer of a path is elsewhere now.
+    PeerAddress {
+        /// The path.
+        path: PathId,
+        /// Where it is.
+        address: SocketAddr,
+    },
     /// A path carries less than assumed.
     PathMtu {
         /// The path.
@@ -257,7 +264,7 @@ impl Inbound {
         what: Unreachable,
     ) {
         if let Some(path) = &mut self.paths[path.index()]
-            && path.config.remote.ip() == to.ip()
+            && path.peer.is_some_and(|peer| peer.ip() == to.ip())
         {
             path.set_unreachable(now, what);
         }
@@ -270,7 +277,7 @@ impl Inbound {
         let Some(known) = &self.paths[path.index()] else {
             return;
         };
-        if known.config.remote.ip() != to.ip() {
+        if known.peer.is_none_or(|peer| peer.ip() != to.ip()) {
             return;
         }
         let (overhead, least) = if to.is_ipv4() {
@@ -320,8 +327,11 @@ impl Inbound {
         let step = segment_size.map_or(len, usize::from).max(1);
         let datagrams = len.div_ceil(step).max(1) as u64;
         let known = self.paths[path.index()].as_ref();
-        let may_be_peer =
-            |known: &Path| self.opening.is_some() || is_same_peer(known.config.remote, from);
+        let may_be_peer = |known: &Path| match known.peer {
+            _ if self.opening.is_some() => true,
+            Some(peer) => is_same_peer(peer, from),
+            None => false,
+        };
         if !known.is_some_and(may_be_peer) {
             self.drops.count(Drop::Stranger, datagrams);
         } else if truncated || len > self.pool.bytes_mut(buffer).len() {

@@ -11,8 +11,8 @@
 //! half's `poll_*` functions have, until they return `None`. [`Inbound::poll_timeout`] says when to
 //! call [`Inbound::handle_timeout`] at the latest, [`Outbound::poll_timeout`] the same of
 //! [`Outbound::handle_timeout`]; it may change with any call. What [`Inbound::poll_report`] has goes to
-//! [`Outbound::handle_report`] of the same end, and what [`Inbound::poll_keys`] has to
-//! [`Outbound::set_keys`].
+//! [`Outbound::handle_report`] of the same end, and what [`Inbound::poll_change`] has to
+//! [`Outbound::follow`].
 
 mod adapting;
 mod inbound;
@@ -31,6 +31,7 @@ use std::time::Duration;
 
 pub use inbound::{Datagram, Event, Inbound};
 pub use outbound::Outbound;
+pub use sealing::Change;
 
 use crate::coalesce::Accepts;
 use crate::crypto::Sessions;

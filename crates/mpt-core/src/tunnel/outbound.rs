@@ -7,9 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::adapting::Adapting;
-use super::sealing::{Framing, Sealing};
+use super::sealing::{Change, Framing, Sealing};
 use super::{Shared, Transmit, TunnelConfig};
-use crate::crypto::KeyChange;
 use crate::drops::{Drop, Drops};
 use crate::ecn;
 use crate::fragment;
@@ -45,6 +44,8 @@ pub struct Outbound {
     pub(super) adapting: Adapting,
     /// Where each path's peer is; unspecified where there is no path.
     remotes: [SocketAddr; MAX_PATHS],
+    /// Where each path's peer is by the configuration.
+    configured: [Option<Option<SocketAddr>>; MAX_PATHS],
     /// The train that each path's packets join.
     pub(super) open: [Option<Train>; MAX_PATHS],
     /// Trains that are complete, in the order in which they must go.
@@ -74,6 +75,7 @@ impl Outbound {
             scheduler: Scheduler::new(config.policy),
             adapting: Adapting::new(config.recovery),
             remotes: [NOWHERE; MAX_PATHS],
+            configured: [None; MAX_PATHS],
             open: Default::default(),
             ready: VecDeque::new(),
             leaving: None,
@@ -93,17 +95,23 @@ impl Outbound {
         self.sealing = Some(Sealing::default());
     }
 
-    /// Seals with other keys from now on, in a sealed tunnel.
-    pub fn set_keys(&mut self, change: KeyChange) {
-        if let Some(sealing) = &mut self.sealing {
-            sealing.set_keys(change);
+    /// Follows what the line in of a sealed tunnel has found out.
+    pub fn follow(&mut self, change: Change) {
+        match (change, &mut self.sealing) {
+            (Change::Keys(keys), Some(sealing)) => sealing.set_keys(keys),
+            (Change::Peer(path, peer), Some(_)) => self.remotes[path.index()] = peer,
+            (_, None) => {}
         }
     }
 
     /// Adds a path, or changes what is configured of one. It carries packets once [`super::Inbound`]
     /// says that it is usable.
     pub fn set_path(&mut self, path: PathId, config: &PathConfig) {
-        self.remotes[path.index()] = config.remote;
+        let changed = self.configured[path.index()] != Some(config.remote);
+        if changed {
+            self.configured[path.index()] = Some(config.remote);
+            self.remotes[path.index()] = config.remote.unwrap_or(NOWHERE);
+        }
         self.scheduler.set_weight(path, config.weight);
     }
 
@@ -114,6 +122,7 @@ impl Outbound {
             self.drops.count(Drop::NoPath, train.datagrams as u64);
         }
         self.remotes[path.index()] = NOWHERE;
+        self.configured[path.index()] = None;
         self.adapting.forget_path(path);
         self.shared.forget_sent(path);
     }

@@ -46,7 +46,8 @@ impl Inbound {
         let Some(known) = &mut self.paths[path.index()] else {
             return;
         };
-        if echo_sent.is_none() && !known.continues(message) {
+        // What is sealed is the path's newest: that has been seen to.
+        if echo_sent.is_none() && self.opening.is_none() && !known.continues(message) {
             self.drops.count(Drop::StaleControl, 1);
             return;
         }
@@ -187,7 +188,7 @@ impl Inbound {
         let Some(path) = &mut self.paths[id.index()] else {
             return;
         };
-        if self.messages.len() >= MAX_MESSAGES_QUEUED || !may_speak {
+        if self.messages.len() >= MAX_MESSAGES_QUEUED || !may_speak || path.peer.is_none() {
             return;
         }
         let len = header.buffer_len() + MESSAGE_BYTES;
@@ -226,7 +227,9 @@ impl Inbound {
         let (path, to, datagram) = loop {
             let (path, datagram) = self.messages.pop_front()?;
             if let Some(known) = &self.paths[path.index()] {
-                break (path, known.config.remote, datagram);
+                if let Some(peer) = known.peer {
+                    break (path, peer, datagram);
+                }
             }
         };
         let datagram = self.leaving.insert(datagram);
@@ -266,7 +269,7 @@ impl Inbound {
             if may_speak && state == PathState::Up || state == PathState::Probing && may_be_silent {
                 usable.insert(id);
             }
-            if may_carry_handshakes(state, reason) {
+            if path.peer.is_some() && may_carry_handshakes(state, reason) {
                 reachable.insert(id);
             }
             if path.is_waited_for(now) {

@@ -6,6 +6,9 @@
 //! arrives is a handshake message, or opens, or is dropped before it has changed anything, whoever sent
 //! it: an address proves nothing. What opened goes the way of every packet.
 //!
+//! A path's peer is where its newest control message came from: it may sit behind a NAT, or change its
+//! address, and only what it sealed itself, and nothing that is repeated, moves it.
+//!
 //! An opened packet is the peer's, so there is less to doubt than in a plain tunnel. Its number is
 //! believed however far ahead it is. And the peer's session comes with the handshake: a peer that
 //! began anew is known before its first packet, and what is late from its former life is dropped by the
@@ -70,6 +73,14 @@ impl Framing {
     }
 }
 
+/// What the line in of a sealed tunnel has found out and the line out has to follow.
+pub enum Change {
+    /// There are other keys, or none.
+    Keys(KeyChange),
+    /// The peer of a path is elsewhere.
+    Peer(PathId, SocketAddr),
+}
+
 /// What the line out needs of a sealed tunnel.
 #[derive(Default)]
 pub(super) struct Sealing {
@@ -101,6 +112,8 @@ pub(super) struct Opening {
     sessions: Sessions,
     /// The number of the line out's next data packet, or a little less.
     next_number: u64,
+    /// Paths whose peer is elsewhere, and the line out does not know.
+    moved: PathSet,
 }
 
 impl Opening {
@@ -108,6 +121,7 @@ impl Opening {
         Opening {
             sessions,
             next_number: 0,
+            moved: PathSet::EMPTY,
         }
     }
 
@@ -167,7 +181,7 @@ impl Inbound {
             let sender = Sender {
                 path: id,
                 address: from,
-                known: is_same_peer(path.config.remote, from),
+                known: path.peer.is_some_and(|peer| is_same_peer(peer, from)),
             };
             let taken = opening.sessions.handle_message(now, sender, message);
             if let Err(why) = taken {
@@ -184,14 +198,16 @@ impl Inbound {
         path.rx_packets += 1;
         path.rx_bytes += place.len() as u64;
         self.follow_sessions(now);
-        self.handle_opened(now, id, tos, buffer, place, opened);
+        self.handle_opened(now, id, from, tos, buffer, place, opened);
     }
 
     /// Takes what a datagram carried.
+    #[allow(clippy::too_many_arguments, reason = "they are the datagram, in parts")]
     fn handle_opened(
         &mut self,
         now: Time,
         id: PathId,
+        from: SocketAddr,
         tos: u8,
         buffer: u32,
         place: Range<usize>,
@@ -247,7 +263,10 @@ impl Inbound {
                 };
                 self.note_copy(now, id, seq, packet, place.len());
             }
-            Opened::Control { message, .. } => {
+            Opened::Control {
+                message, number, ..
+            } => {
+                let is_newest = self.follow_peer(now, id, number, from);
                 let range = place.start + message.start..place.start + message.end;
                 let message = &self.pool.bytes_mut(buffer)[range];
                 if message.first() == Some(&KIND_REPORT) {
@@ -257,12 +276,32 @@ impl Inbound {
                     }
                 } else {
                     match Message::parse(message) {
+                        Ok(_) if !is_newest => self.drops.count(Drop::StaleControl, 1),
                         Ok(message) => self.handle_message(now, id, &message),
                         Err(_) => self.drops.count(Drop::BadControl, 1),
                     }
                 }
             }
         }
+    }
+
+    /// Believes where the path's newest control message came from. Returns whether it is the newest.
+    fn follow_peer(&mut self, now: Time, id: PathId, number: u64, from: SocketAddr) -> bool {
+        let Some(path) = &mut self.paths[id.index()] else {
+            return false;
+        };
+        let (is_newest, moved) = path.note_sealed(now, number, from);
+        if let Some(opening) = &mut self.opening
+            && moved
+        {
+            opening.moved.insert(id);
+            self.event(Event::PeerAddress {
+                path: id,
+                address: from,
+            });
+            self.unsettled = true;
+        }
+        is_newest
     }
 
     /// A packet came again: on this path, nothing below it is under way any more.
@@ -322,10 +361,18 @@ impl Inbound {
         }
     }
 
-    /// What the line out is to seal with, when that has changed: for
-    /// [`super::Outbound::set_keys`].
-    pub fn poll_keys(&mut self) -> Option<KeyChange> {
-        self.opening.as_mut()?.sessions.poll_keys()
+    /// What the line out has to know: for [`super::Outbound::follow`]. What is not fetched waits, and
+    /// newer replaces older.
+    pub fn poll_change(&mut self) -> Option<Change> {
+        let opening = self.opening.as_mut()?;
+        while let Some(id) = opening.moved.iter().next() {
+            opening.moved.remove(id);
+            let path = self.paths[id.index()].as_ref();
+            if let Some(peer) = path.and_then(|path| path.peer) {
+                return Some(Change::Peer(id, peer));
+            }
+        }
+        opening.sessions.poll_keys().map(Change::Keys)
     }
 
     /// Whether a control message could be sent.
@@ -347,7 +394,7 @@ impl Inbound {
         let mut next = None;
         while let Some(message) = opening.sessions.poll_transmit() {
             let known = self.paths[message.path.index()].as_ref();
-            let to = known.map(|known| message.to.unwrap_or(known.config.remote));
+            let to = known.and_then(|known| message.to.or(known.peer));
             let mut datagram = ControlDatagram::new(message.contents.len());
             datagram.bytes[..datagram.len].copy_from_slice(message.contents);
             next = to.map(|to| (message.path, to, datagram));
@@ -360,10 +407,11 @@ impl Inbound {
             let plain = &message.bytes[HANDSHAKE_GRE.len()..message.len];
             let mut datagram = ControlDatagram::new(0);
             if let Some(known) = &self.paths[path.index()]
+                && let Some(peer) = known.peer
                 && let Some(len) = opening.sessions.seal_control(plain, &mut datagram.bytes)
             {
                 datagram.len = len;
-                next = Some((path, known.config.remote, datagram));
+                next = Some((path, peer, datagram));
             }
         }
         let (path, to, datagram) = next?;

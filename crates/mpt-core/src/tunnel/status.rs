@@ -61,7 +61,9 @@ impl Inbound {
         };
         status.state = path.state;
         status.reason = path.reason.map(|reason| reason.to_string());
-        status.remote = path.config.remote.to_string();
+        status.remote = path
+            .peer
+            .map_or_else(|| "unknown".to_owned(), |peer| peer.to_string());
         status.weight = path.config.weight;
         status.rtt_us = path.rtt.smoothed().map(micros);
         status.rtt_min_us = path.rtt.minimum().map(micros);

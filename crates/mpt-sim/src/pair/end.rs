@@ -229,8 +229,8 @@ impl End {
             self.delivered.push((now, packet.to_vec()));
             true
         });
-        while let Some(change) = self.inbound.poll_keys() {
-            self.outbound.set_keys(change);
+        while let Some(change) = self.inbound.poll_change() {
+            self.outbound.follow(change);
         }
         while let Some((at, report)) = self.inbound.poll_report() {
             self.outbound.handle_report(at, &report);
@@ -244,8 +244,8 @@ impl End {
         }
     }
 
-    /// All that is to be sent now: the line out's trains first, then control messages.
-    pub(super) fn poll_transmits(&mut self) -> Vec<Wire> {
+    /// All that is to be sent now, and where to: the line out's trains first, then control messages.
+    pub(super) fn poll_transmits(&mut self) -> Vec<(SocketAddr, Wire)> {
         let mut wires = Vec::new();
         while let Some(transmit) = self.outbound.poll_transmit() {
             cut(&transmit, &mut wires);
@@ -287,12 +287,15 @@ fn train_len(wires: &[Wire]) -> usize {
 }
 
 /// A train as the datagrams that the kernel makes of it.
-fn cut(transmit: &Transmit<'_>, wires: &mut Vec<Wire>) {
+fn cut(transmit: &Transmit<'_>, wires: &mut Vec<(SocketAddr, Wire)>) {
     let datagrams = transmit.contents.chunks(transmit.segment_size.max(1));
     assert_eq!(datagrams.len(), transmit.datagrams, "a train miscounted");
-    wires.extend(datagrams.map(|bytes| Wire {
-        path: transmit.path,
-        tos: transmit.tos,
-        bytes: bytes.to_vec(),
+    wires.extend(datagrams.map(|bytes| {
+        let wire = Wire {
+            path: transmit.path,
+            tos: transmit.tos,
+            bytes: bytes.to_vec(),
+        };
+        (transmit.to, wire)
     }));
 }

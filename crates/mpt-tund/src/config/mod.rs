@@ -173,8 +173,9 @@ pub(crate) struct Path {
     pub(crate) name: String,
     /// Local socket. Its address is unspecified only where `interface` is given.
     pub(crate) local: SocketAddr,
-    /// The peer's socket, of the same family; never unspecified.
-    pub(crate) remote: SocketAddr,
+    /// The peer's socket, of the same family; never unspecified. Only a sealed tunnel can do without: it
+    /// learns it from the peer.
+    pub(crate) remote: Option<SocketAddr>,
     /// Device that the socket is bound to.
     pub(crate) interface: Option<String>,
     /// Relative share of bytes, 1 to [`MAX_WEIGHT`].

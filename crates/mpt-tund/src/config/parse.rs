@@ -172,7 +172,7 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
         socket = entry.place();
     }
     let sections = path_sections(&root)?;
-    let (paths, locals) = paths(&sections, tunnel.port)?;
+    let (paths, locals) = paths(&sections, tunnel.port, crypto.is_some())?;
     tunnel.scheduler = scheduler(&head, &sections)?;
 
     let config = Config {
@@ -358,12 +358,16 @@ fn path_sections<'a>(root: &Section<'a>) -> Result<Vec<Section<'a>>, Mistake> {
 }
 
 /// The paths, and where each one's `local` stands.
-fn paths(sections: &[Section<'_>], port: u16) -> Result<(Vec<Path>, Vec<Place>), Mistake> {
+fn paths(
+    sections: &[Section<'_>],
+    port: u16,
+    is_sealed: bool,
+) -> Result<(Vec<Path>, Vec<Place>), Mistake> {
     validate::some_weight(sections)?;
     let mut paths = Vec::new();
     let mut locals: Vec<Place> = Vec::new();
     for section in sections {
-        let (path, local) = path(section, port)?;
+        let (path, local) = path(section, port, is_sealed)?;
         validate::path(&path, section)?;
         validate::path_beside(&paths, &locals, &path, section)?;
         paths.push(path);
@@ -372,16 +376,22 @@ fn paths(sections: &[Section<'_>], port: u16) -> Result<(Vec<Path>, Vec<Place>),
     Ok((paths, locals))
 }
 
-fn path(section: &Section<'_>, port: u16) -> Result<(Path, Place), Mistake> {
+fn path(section: &Section<'_>, port: u16, is_sealed: bool) -> Result<(Path, Place), Mistake> {
     let name = section.required("name", "add a name for the path, like name = \"fibre\"")?;
     let local = section.required(
         "local",
         "add this host's address on the path, like local = \"10.1.0.1\"",
     )?;
-    let remote = section.required(
-        "remote",
-        "add the peer's address on the path, like remote = \"10.1.0.2\"",
-    )?;
+    let remote = match section.get("remote") {
+        None if is_sealed => None,
+        _ => Some(section.required(
+            "remote",
+            "add the peer's address on the path, like remote = \"10.1.0.2\"",
+        )?),
+    };
+    let remote = remote
+        .map(|remote| values::endpoint(remote, End::Remote, DEFAULT_PORT))
+        .transpose()?;
     let interface = section
         .get("interface")
         .map(|entry| values::name(entry, values::MAX_INTERFACE_BYTES, "eth0"))
@@ -394,7 +404,7 @@ fn path(section: &Section<'_>, port: u16) -> Result<(Path, Place), Mistake> {
     validate::weight_not_zero(section, &name)?;
     let path = Path {
         local: values::endpoint(local, End::Local, port)?,
-        remote: values::endpoint(remote, End::Remote, DEFAULT_PORT)?,
+        remote,
         interface: interface.map(str::to_owned),
         weight: number(section, "weight", 1..=u64::from(MAX_WEIGHT), "")?.unwrap_or(DEFAULT_WEIGHT),
         keepalive: duration("keepalive", KEEPALIVE_RANGE, Duration::from_millis(200))?,
