@@ -132,3 +132,23 @@ fn a_gre_key_beside_it() {
       help: remove `key`; what tells tunnels apart is [crypto] then
     ");
 }
+
+#[test]
+fn a_sealed_path_may_do_without_a_remote() {
+    let keys = format!("private_key_file = \"private.key\"\npeer_public_key = \"{PEER}\"\n");
+    let folder = sealed(&keys);
+    let file = folder.path().join("mpt0.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let without = text.replace("remote = \"10.1.0.2\"\n", "");
+    assert_ne!(without, text);
+    std::fs::write(&file, &without).unwrap();
+    let (right, _, complaint) = check_sealed(&folder);
+    assert!(right, "{complaint}");
+    let plain = without.replace(&format!("[crypto]\n{keys}"), "");
+    std::fs::write(&file, plain).unwrap();
+    let (right, _, complaint) = check_sealed(&folder);
+    assert!(
+        !right && complaint.contains("has no `remote`"),
+        "{complaint}"
+    );
+}

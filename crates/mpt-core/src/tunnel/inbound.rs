@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::probing::MAX_MESSAGES_QUEUED;
 use super::reporting::Reporting;
-use super::sealing::Opening;
+use super::sealing::{Arrival, Opening};
 use super::session::{Jump, Peer, Where};
 use super::{Shared, TunnelConfig};
 use crate::buffer::{Buffer, Packer, Pool, Stored};
@@ -339,10 +339,18 @@ impl Inbound {
         } else {
             for start in (0..len.max(1)).step_by(step) {
                 let place = start..len.min(start + step);
-                match self.opening {
-                    Some(_) => self.handle_sealed(now, path, from, tos, buffer, place),
-                    None => self.handle_one(now, path, tos, buffer, place),
+                if self.opening.is_none() {
+                    self.handle_one(now, path, tos, buffer, place);
+                    continue;
                 }
+                let arrival = Arrival {
+                    path,
+                    from,
+                    tos,
+                    buffer,
+                    place,
+                };
+                self.handle_sealed(now, arrival);
             }
         }
         self.pool.release(buffer);

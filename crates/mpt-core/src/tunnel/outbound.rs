@@ -31,6 +31,15 @@ const ICMP_INTERVAL: Duration = Duration::from_millis(2);
 const MAX_SPARE: usize = 32;
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
+/// Where a path's peer is.
+#[derive(Debug, Clone, Copy, Default)]
+struct Remote {
+    /// By the configuration.
+    configured: Option<SocketAddr>,
+    /// In a sealed tunnel it may be elsewhere.
+    now: Option<SocketAddr>,
+}
+
 /// The sending half of a tunnel.
 pub struct Outbound {
     pub(super) shared: Arc<Shared>,
@@ -42,10 +51,7 @@ pub struct Outbound {
     pub(super) next_seq: Seq,
     pub(super) scheduler: Scheduler,
     pub(super) adapting: Adapting,
-    /// Where each path's peer is; unspecified where there is no path.
-    remotes: [SocketAddr; MAX_PATHS],
-    /// Where each path's peer is by the configuration.
-    configured: [Option<Option<SocketAddr>>; MAX_PATHS],
+    remotes: [Remote; MAX_PATHS],
     /// The train that each path's packets join.
     pub(super) open: [Option<Train>; MAX_PATHS],
     /// Trains that are complete, in the order in which they must go.
@@ -74,8 +80,7 @@ impl Outbound {
             next_seq: Seq::FIRST,
             scheduler: Scheduler::new(config.policy),
             adapting: Adapting::new(config.recovery),
-            remotes: [NOWHERE; MAX_PATHS],
-            configured: [None; MAX_PATHS],
+            remotes: Default::default(),
             open: Default::default(),
             ready: VecDeque::new(),
             leaving: None,
@@ -99,7 +104,7 @@ impl Outbound {
     pub fn follow(&mut self, change: Change) {
         match (change, &mut self.sealing) {
             (Change::Keys(keys), Some(sealing)) => sealing.set_keys(keys),
-            (Change::Peer(path, peer), Some(_)) => self.remotes[path.index()] = peer,
+            (Change::Peer(path, peer), Some(_)) => self.remotes[path.index()].now = Some(peer),
             (_, None) => {}
         }
     }
@@ -107,10 +112,12 @@ impl Outbound {
     /// Adds a path, or changes what is configured of one. It carries packets once [`super::Inbound`]
     /// says that it is usable.
     pub fn set_path(&mut self, path: PathId, config: &PathConfig) {
-        let changed = self.configured[path.index()] != Some(config.remote);
-        if changed {
-            self.configured[path.index()] = Some(config.remote);
-            self.remotes[path.index()] = config.remote.unwrap_or(NOWHERE);
+        let remote = &mut self.remotes[path.index()];
+        if remote.configured != config.remote {
+            *remote = Remote {
+                configured: config.remote,
+                now: config.remote,
+            };
         }
         self.scheduler.set_weight(path, config.weight);
     }
@@ -121,8 +128,7 @@ impl Outbound {
         if let Some(train) = self.open[path.index()].take() {
             self.drops.count(Drop::NoPath, train.datagrams as u64);
         }
-        self.remotes[path.index()] = NOWHERE;
-        self.configured[path.index()] = None;
+        self.remotes[path.index()] = Remote::default();
         self.adapting.forget_path(path);
         self.shared.forget_sent(path);
     }
@@ -425,7 +431,7 @@ impl Outbound {
 
     fn leave(&mut self, train: Train) -> Transmit<'_> {
         self.recycle();
-        let to = self.remotes[train.path.index()];
+        let to = self.remotes[train.path.index()].now.unwrap_or(NOWHERE);
         let sent = &mut self.unpublished[train.path.index()];
         sent.0 += train.datagrams as u64;
         sent.1 += train.bytes().len() as u64;

@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use super::inbound::{ControlDatagram, Event, Inbound, is_same_peer};
+use super::inbound::{ControlDatagram, Event, Inbound, is_same_peer, look_into};
 use super::{Shared, Transmit};
 use crate::buffer::Stored;
 use crate::control::Protection;
@@ -107,6 +107,15 @@ impl Sealing {
     }
 }
 
+/// A datagram that has arrived, and where it stands.
+pub(super) struct Arrival {
+    pub(super) path: PathId,
+    pub(super) from: SocketAddr,
+    pub(super) tos: u8,
+    pub(super) buffer: u32,
+    pub(super) place: Range<usize>,
+}
+
 /// What the line in needs of a sealed tunnel.
 pub(super) struct Opening {
     sessions: Sessions,
@@ -162,58 +171,43 @@ pub(super) fn may_carry_handshakes(state: PathState, reason: Option<DownReason>)
 
 impl Inbound {
     /// Takes one datagram of a sealed tunnel, whoever sent it.
-    pub(super) fn handle_sealed(
-        &mut self,
-        now: Time,
-        id: PathId,
-        from: SocketAddr,
-        tos: u8,
-        buffer: u32,
-        place: Range<usize>,
-    ) {
+    pub(super) fn handle_sealed(&mut self, now: Time, arrival: Arrival) {
+        let id = arrival.path;
         let (Some(opening), Some(path)) = (&mut self.opening, &mut self.paths[id.index()]) else {
             return;
         };
-        let datagram = &mut self.pool.bytes_mut(buffer)[place.clone()];
+        let datagram = &mut self.pool.bytes_mut(arrival.buffer)[arrival.place.clone()];
         let message = datagram.strip_prefix(&HANDSHAKE_GRE);
         if let Some(message) = message.filter(|message| is_handshake(message)) {
             opening.catch_up(&self.shared);
             let sender = Sender {
                 path: id,
-                address: from,
-                known: path.peer.is_some_and(|peer| is_same_peer(peer, from)),
+                address: arrival.from,
+                known: path
+                    .peer
+                    .is_some_and(|peer| is_same_peer(peer, arrival.from)),
             };
-            let taken = opening.sessions.handle_message(now, sender, message);
-            if let Err(why) = taken {
-                self.drops.count(drop_for_refusal(why), 1);
-            } else {
-                self.handshakes += 1;
+            match opening.sessions.handle_message(now, sender, message) {
+                Ok(()) => self.handshakes += 1,
+                Err(why) => self.drops.count(drop_for_refusal(why), 1),
             }
             return self.follow_sessions(now);
         }
-        let opened = match opening.sessions.open(now, datagram) {
-            Ok(opened) => opened,
-            Err(why) => return self.drops.count(drop_for(why), 1),
-        };
-        path.rx_packets += 1;
-        path.rx_bytes += place.len() as u64;
-        self.follow_sessions(now);
-        self.handle_opened(now, id, from, tos, buffer, place, opened);
+        match opening.sessions.open(now, datagram) {
+            Ok(opened) => {
+                path.rx_packets += 1;
+                path.rx_bytes += arrival.place.len() as u64;
+                self.follow_sessions(now);
+                self.handle_opened(now, &arrival, opened);
+            }
+            Err(why) => self.drops.count(drop_for(why), 1),
+        }
     }
 
     /// Takes what a datagram carried.
-    #[allow(clippy::too_many_arguments, reason = "they are the datagram, in parts")]
-    fn handle_opened(
-        &mut self,
-        now: Time,
-        id: PathId,
-        from: SocketAddr,
-        tos: u8,
-        buffer: u32,
-        place: Range<usize>,
-        opened: Opened,
-    ) {
+    fn handle_opened(&mut self, now: Time, arrival: &Arrival, opened: Opened) {
         let present = self.peer.session();
+        let start = arrival.place.start;
         match opened {
             Opened::Data { session, .. } | Opened::Copy { session, .. }
                 if Some(session) != present =>
@@ -229,46 +223,16 @@ impl Inbound {
                 packet,
                 ..
             } => {
-                let start = place.start + packet.start;
-                let payload = &mut self.pool.bytes_mut(buffer)[start..place.start + packet.end];
-                let version = match protocol {
-                    Protocol::Ipv4 => Version::V4,
-                    Protocol::Ipv6 => Version::V6,
-                    Protocol::Control | Protocol::Sealed => {
-                        return self.drops.count(Drop::BadInner, 1);
-                    }
-                };
-                match super::inbound::look_into(payload, version, tos) {
-                    Err(why) => self.drops.count(why, 1),
-                    Ok(len) => {
-                        self.hear_data(now, id);
-                        let sequence = number.map(|number| Seq::new(number as u32));
-                        let packet = Stored {
-                            buffer,
-                            start: start as u16,
-                            len: len as u16,
-                            number: sequence.map(|seq| self.order.number(seq)),
-                        };
-                        self.handle_packet(now, id, sequence, packet, place.len());
-                    }
-                }
+                let place = start + packet.start..start + packet.end;
+                self.handle_opened_packet(now, arrival, number, protocol, place);
             }
-            Opened::Copy { number, .. } => {
-                let seq = Seq::new(number as u32);
-                let packet = Stored {
-                    buffer,
-                    start: place.start as u16,
-                    len: place.len().saturating_sub(DATA_OVERHEAD) as u16,
-                    number: Some(self.order.number(seq)),
-                };
-                self.note_copy(now, id, seq, packet, place.len());
-            }
+            Opened::Copy { number, .. } => self.note_copy(now, arrival, number),
             Opened::Control {
                 message, number, ..
             } => {
-                let is_newest = self.follow_peer(now, id, number, from);
-                let range = place.start + message.start..place.start + message.end;
-                let message = &self.pool.bytes_mut(buffer)[range];
+                let is_newest = self.follow_peer(now, arrival.path, number, arrival.from);
+                let place = start + message.start..start + message.end;
+                let message = &self.pool.bytes_mut(arrival.buffer)[place];
                 if message.first() == Some(&KIND_REPORT) {
                     match Report::parse(message) {
                         Ok(report) => self.handle_report(now, report),
@@ -277,11 +241,43 @@ impl Inbound {
                 } else {
                     match Message::parse(message) {
                         Ok(_) if !is_newest => self.drops.count(Drop::StaleControl, 1),
-                        Ok(message) => self.handle_message(now, id, &message),
+                        Ok(message) => self.handle_message(now, arrival.path, &message),
                         Err(_) => self.drops.count(Drop::BadControl, 1),
                     }
                 }
             }
+        }
+    }
+
+    /// Takes an inner packet, which stands at `place` in the buffer.
+    fn handle_opened_packet(
+        &mut self,
+        now: Time,
+        arrival: &Arrival,
+        number: Option<u64>,
+        protocol: Protocol,
+        place: Range<usize>,
+    ) {
+        let start = place.start;
+        let payload = &mut self.pool.bytes_mut(arrival.buffer)[place];
+        let looked = match protocol {
+            Protocol::Ipv4 => look_into(payload, Version::V4, arrival.tos),
+            Protocol::Ipv6 => look_into(payload, Version::V6, arrival.tos),
+            Protocol::Control | Protocol::Sealed => Err(Drop::BadInner),
+        };
+        match looked {
+            Ok(len) => {
+                self.hear_data(now, arrival.path);
+                let sequence = number.map(|number| Seq::new(number as u32));
+                let packet = Stored {
+                    buffer: arrival.buffer,
+                    start: start as u16,
+                    len: len as u16,
+                    number: sequence.map(|seq| self.order.number(seq)),
+                };
+                self.handle_packet(now, arrival.path, sequence, packet, arrival.place.len());
+            }
+            Err(why) => self.drops.count(why, 1),
         }
     }
 
@@ -305,13 +301,20 @@ impl Inbound {
     }
 
     /// A packet came again: on this path, nothing below it is under way any more.
-    fn note_copy(&mut self, now: Time, id: PathId, seq: Seq, packet: Stored, bytes: usize) {
+    fn note_copy(&mut self, now: Time, arrival: &Arrival, number: u64) {
+        let (path, seq) = (arrival.path, Seq::new(number as u32));
+        let packet = Stored {
+            buffer: arrival.buffer,
+            start: arrival.place.start as u16,
+            len: arrival.place.len().saturating_sub(DATA_OVERHEAD) as u16,
+            number: Some(self.order.number(seq)),
+        };
         self.drops.count(Drop::Duplicate, 1);
         self.reorder.count_copy();
         let out = &mut |packet| self.ready.push_back(packet);
-        if self.reorder.announce(now, id, seq.next(), out) {
-            self.measure_arrival(now, id, packet);
-            self.note_copy_arrival(now, id, seq, bytes);
+        if self.reorder.announce(now, path, seq.next(), out) {
+            self.measure_arrival(now, path, packet);
+            self.note_copy_arrival(now, path, seq, arrival.place.len());
         }
     }
 
