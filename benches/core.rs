@@ -103,6 +103,7 @@ fn reordering(c: &mut Criterion) {
         let mut reorder = Reorder::new(
             ReorderConfig {
                 window: 1024,
+                grows_to: None,
                 max_buffer_delay: Duration::from_millis(300),
                 late: LatePolicy::Deliver,
             },

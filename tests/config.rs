@@ -150,6 +150,17 @@ fn paths_bound_to_devices_of_their_own_may_share_a_port() {
 }
 
 #[test]
+fn the_reorder_window_may_be_automatic() {
+    let text = edited(&[(
+        "window = 1024",
+        "window = \"auto\"\nmax_buffer_delay = \"auto\"",
+    )]);
+    let folder = folder(&[("a.toml", &text)]);
+    let (right, _, complaint) = check(folder.path(), &["-c", "a.toml"]);
+    assert!(right, "{complaint}");
+}
+
+#[test]
 fn the_most_that_is_allowed_is_allowed() {
     let text = edited(&[
         (

@@ -225,8 +225,8 @@ fn a_change_is_sent_as_one_request_and_its_outcome_printed() {
     );
     assert_eq!(text(&output.stdout), "The window is now 2048.\n");
     let sent = Request::ReorderSet {
-        window: Some(2048),
-        max_buffer_delay_us: Some(1_000_000),
+        window: Some(2048.into()),
+        max_buffer_delay_us: Some(1_000_000.into()),
         late: Some(LatePolicy::Drop),
     };
     assert_eq!(daemon.requests(), [sent]);

@@ -13,10 +13,9 @@ use mpt_core::coalesce::Accepts;
 use mpt_core::control::LatePolicy;
 use mpt_core::ip::Version;
 use mpt_core::path::{PathConfig, PathId};
-use mpt_core::reorder::ReorderConfig;
 use mpt_core::scheduler::Policy;
 use mpt_core::time::Time;
-use mpt_core::tunnel::{Datagram, Inbound, Outbound, TunnelConfig, tunnel};
+use mpt_core::tunnel::{Datagram, Inbound, Outbound, ReorderSettings, TunnelConfig, tunnel};
 use mpt_core::vnet::VnetHeader;
 use mpt_sim::flow::{Flow, Kind};
 
@@ -42,9 +41,9 @@ impl Line {
             session: 1,
             key: Some(7),
             mtu: 1464,
-            reorder: ReorderConfig {
-                window: 1024,
-                max_buffer_delay: Duration::from_millis(300),
+            reorder: ReorderSettings {
+                window: 1024.into(),
+                max_buffer_delay: Duration::from_millis(300).into(),
                 late: LatePolicy::Deliver,
             },
             policy: Policy::Weighted,

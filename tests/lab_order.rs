@@ -109,6 +109,7 @@ fn loss_stalls_nothing_and_every_gap_is_counted() {
     // The wait's granularity is a timer's, not a packet's.
     assert!(reorder.hold_us.max <= 310_000, "{reorder:?}");
     let ended = reorder.gaps_filled
+        + reorder.gaps_recovered
         + reorder.gaps_inferred_lost
         + reorder.gaps_timed_out
         + reorder.gaps_overflowed;

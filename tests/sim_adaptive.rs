@@ -1,90 +1,239 @@
 //! What the adaptive scheduler promises, over links in virtual time.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::HashSet;
 use std::time::Duration;
 
-use mpt_core::control::LatePolicy;
-use mpt_core::reorder::ReorderConfig;
+use mpt_core::control::PathPhase;
 use mpt_core::scheduler::Policy;
 use mpt_sim::link::QueueLimit;
-use mpt_sim::loss::Loss;
+use mpt_sim::packet::{Inner, id_of};
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side};
+use mpt_sim::rng::{SimRng, stream};
 use mpt_sim::source::Flow;
+use rand::RngExt as _;
 
 const SECOND: Duration = Duration::from_secs(1);
+const MS: Duration = Duration::from_millis(1);
+/// Payload of the flows' packets, of what goes over the wire for them.
+const PAYLOAD: f64 = 1372.0 / 1436.0;
 
-fn pair(paths: impl Into<Vec<PathSpec>>) -> Pair {
-    let mut config = PairConfig {
+fn pair(paths: impl Into<Vec<PathSpec>>, seed: u64) -> Pair {
+    let config = PairConfig {
         policy: Policy::Adaptive,
         recovery: true,
+        seed,
         ..PairConfig::new(paths)
-    };
-    config.reorder = ReorderConfig {
-        window: 8192,
-        max_buffer_delay: SECOND,
-        late: LatePolicy::Deliver,
     };
     Pair::running(config, SECOND)
 }
 
-fn path(mbps: u64, delay_ms: u64, queue: u32) -> PathSpec {
+fn path(mbps: u64, delay_ms: u64, queue: usize) -> PathSpec {
     let mut path = PathSpec::symmetric(mbps, delay_ms);
     for link in &mut path.links {
-        link.queue = QueueLimit::Packets(queue as usize);
+        link.queue = QueueLimit::Packets(queue);
     }
     path
 }
 
-fn lossy(mbps: u64, delay_ms: u64, probability: f64) -> PathSpec {
-    let mut path = path(mbps, delay_ms, 1000);
-    path.links[0].loss = Loss::Independent { probability };
-    path
-}
-
-fn show(pair: &mut Pair, flow: &mut Flow, seconds: u32) {
-    for second in 0..seconds {
-        for part in 0..4 {
-            let bps = flow.goodput_bps(pair, SECOND / 4);
-            let end = pair.end(Side::A);
-            let line: Vec<String> = (0..2)
-                .map(|index| {
-                    let path = end.path(index);
-                    format!(
-                        "{:?} {:5.1} lim {:5.1} q {:5.1} loss {:.3}",
-                        path.tx_phase,
-                        path.tx_delivered_bps as f64 / 1e6,
-                        path.tx_limit_bps.unwrap_or(0) as f64 / 1e6,
-                        path.tx_queue_us as f64 / 1e3,
-                        path.tx_usual_loss,
-                    )
-                })
-                .collect();
-            println!(
-                "{second}.{part} {:6.1} | {} | queue {} halved {}",
-                bps / 1e6,
-                line.join(" | "),
-                end.status().queue_packets,
-                flow.halvings(),
-            );
-        }
+#[test]
+fn the_paths_add_up() {
+    for (a, b) in [
+        ((50, 10), (50, 10)),
+        ((100, 10), (50, 35)),
+        ((50, 10), (10, 60)),
+    ] {
+        let mut pair = pair([path(a.0, a.1, 1000), path(b.0, b.1, 1000)], 1);
+        let mut flow = Flow::new(Side::A, 1400);
+        flow.run_for(&mut pair, SECOND * 3);
+        let goodput = flow.goodput_bps(&mut pair, SECOND * 4);
+        let limit = (a.0 + b.0) as f64 * 1e6 * PAYLOAD;
+        assert!(goodput > 0.92 * limit, "{a:?} {b:?}: {goodput} of {limit}");
+        let reorder = pair.end(Side::B).reorder();
+        assert_eq!(reorder.gaps_timed_out + reorder.gaps_overflowed, 0);
     }
 }
 
 #[test]
-fn explore() {
-    for (a, b) in [
-        (path(50, 10, 1000), path(50, 10, 1000)),
-        (path(100, 10, 1000), path(50, 35, 1000)),
-        (path(50, 10, 20), path(20, 10, 20)),
-        (path(50, 10, 1000), path(10, 100, 1000)),
-        (lossy(50, 20, 0.01), lossy(50, 20, 0.01)),
-        (lossy(50, 20, 0.03), lossy(30, 40, 0.03)),
-    ] {
-        println!("---");
-        let mut pair = pair([a, b]);
+fn what_fits_the_fastest_path_stays_there_and_waits_for_nothing() {
+    let mut pair = pair([path(50, 40, 1000), path(50, 10, 1000)], 1);
+    let before = pair.end(Side::A).path(0).tx_packets;
+    for id in 0..5000 {
+        pair.send(Side::A, Inner::of_len(1000).packet(id));
+        pair.run_for(MS);
+    }
+    pair.run_for(SECOND);
+    assert!(
+        pair.end(Side::A).path(0).tx_packets - before < 60,
+        "probes alone"
+    );
+    let reorder = pair.end(Side::B).reorder();
+    assert_eq!((reorder.reordered, reorder.hold_us.max), (0, 0));
+}
+
+#[test]
+fn a_sparse_flow_does_not_wait_for_the_slow_path() {
+    let mut pair = pair([path(20, 10, 1000), path(20, 80, 1000)], 1);
+    let call = Inner {
+        source_port: 4001,
+        ..Inner::of_len(200)
+    };
+    const CALL: u64 = 1 << 40;
+    let mut sent = Vec::new();
+    // Bulk at a tenth more than the paths take, and 50 packets a second of a call.
+    for step in 0..25_000u64 {
+        pair.send(Side::A, Inner::of_len(1400).packet(step));
+        if step % 80 == 0 {
+            sent.push(pair.now());
+            pair.send(Side::A, call.packet(CALL + step / 80));
+        }
+        pair.run_for(MS / 4);
+    }
+    pair.run_for(SECOND);
+    let mut late: Vec<Duration> = pair
+        .delivered(Side::B)
+        .iter()
+        .filter_map(|(at, packet)| {
+            let number = id_of(packet)?.checked_sub(CALL)?;
+            // The first three seconds are the bulk flow's start.
+            (number > 150).then(|| at.since(sent[number as usize]))
+        })
+        .collect();
+    late.sort();
+    assert!(late.len() > 155, "{} {late:?}", late.len());
+    assert!(late[late.len() * 99 / 100] < 40 * MS, "{late:?}");
+}
+
+#[test]
+fn a_path_that_collapses_holds_nothing_up_for_long() {
+    let mut pair = pair([path(50, 10, 1000), path(50, 20, 1000)], 1);
+    let mut flow = Flow::new(Side::A, 1400);
+    flow.run_for(&mut pair, SECOND * 3);
+    for from in Side::BOTH {
+        pair.link(0, from).config.rate_bps = Some(10_000_000);
+    }
+    let mut stall = Duration::ZERO;
+    for _ in 0..60 {
+        let (before, since) = (flow.received_bytes(), pair.now());
+        flow.run_for(&mut pair, 50 * MS);
+        if flow.received_bytes() == before {
+            stall += pair.now().since(since);
+        }
+    }
+    assert!(stall <= 300 * MS, "{stall:?}");
+    let goodput = flow.goodput_bps(&mut pair, SECOND * 3);
+    assert!(goodput > 0.9 * 60e6 * PAYLOAD, "{goodput}");
+    for from in Side::BOTH {
+        pair.link(0, from).config.rate_bps = Some(50_000_000);
+    }
+    flow.run_for(&mut pair, SECOND * 3);
+    let goodput = flow.goodput_bps(&mut pair, SECOND * 3);
+    // The flow's own growth is slower than that of the path's limit.
+    assert!(goodput > 0.6 * 100e6 * PAYLOAD, "{goodput}");
+}
+
+#[test]
+fn without_reports_weights_decide_and_with_them_again_the_paths() {
+    let mut pair = pair([path(20, 10, 1000), path(20, 10, 1000)], 1);
+    // GRE without a sequence number whose protocol is that of control messages, of kind 2.
+    pair.on_the_way(|_, wire| !(wire.bytes[0] == 0 && wire.bytes[4] == 2));
+    let trickle = |pair: &mut Pair, seconds: u64| {
+        for id in 0..seconds * 100 {
+            pair.send(Side::A, Inner::of_len(1000).packet(id));
+            pair.run_for(10 * MS);
+        }
+    };
+    trickle(&mut pair, 5);
+    assert!(pair.end(Side::A).status().unreported);
+    let sent = |pair: &Pair| [0, 1].map(|index| pair.end(Side::A).path(index).tx_packets);
+    let before = sent(&pair);
+    trickle(&mut pair, 2);
+    let shares = [0, 1].map(|index| sent(&pair)[index] - before[index]);
+    assert!(shares[0].abs_diff(shares[1]) < 20, "{shares:?}");
+    pair.off_the_way();
+    trickle(&mut pair, 1);
+    assert!(!pair.end(Side::A).status().unreported);
+    assert_eq!(pair.end(Side::A).path(0).tx_phase, PathPhase::Open);
+}
+
+/// A pair of links like those that people have, of few Mbit/s so that thousands can be tried.
+fn any_pair(rng: &mut SimRng) -> [PathSpec; 2] {
+    let mut link = || {
+        let mbps = 2 + rng.random_range(0..12u64);
+        let delay_ms = 2 + rng.random_range(0..60u64);
+        // From a fifth of a second's worth of packets to a second's.
+        let queue = (mbps * 1_000_000 / 8 / 1436) as usize * (1 + rng.random_range(0..5usize)) / 5;
+        path(mbps, delay_ms, queue)
+    };
+    [link(), link()]
+}
+
+#[test]
+fn no_pair_of_links_is_worse_than_its_better_link() {
+    let mut rng = stream(20, 0);
+    let mut poor = Vec::new();
+    for seed in 0..PAIRS {
+        let links = any_pair(&mut rng);
+        let rates = [0, 1].map(|index| links[index].links[0].rate_bps.unwrap());
+        let best = rates[0].max(rates[1]) as f64 * PAYLOAD;
+        let shown = format!("{seed}: {:?}", links.each_ref().map(|link| &link.links[0]));
+        let mut pair = pair(links, seed);
         let mut flow = Flow::new(Side::A, 1400);
-        show(&mut pair, &mut flow, 10);
-        println!("{:?}", pair.end(Side::A).status().recovery);
-        println!("{:?}", pair.end(Side::B).reorder());
+        flow.run_for(&mut pair, SECOND * 4);
+        let goodput = flow.goodput_bps(&mut pair, SECOND * 2);
+        if goodput < 0.9 * best {
+            poor.push(format!("{:.2} {shown}", goodput / best));
+        }
+        let reorder = pair.end(Side::B).reorder();
+        let ended = reorder.gaps_filled
+            + reorder.gaps_inferred_lost
+            + reorder.gaps_timed_out
+            + reorder.gaps_overflowed;
+        assert_eq!(ended + reorder.gaps_open, reorder.gaps_seen, "{shown}");
+    }
+    assert!(
+        poor.is_empty(),
+        "{} of {PAIRS}:\n{}",
+        poor.len(),
+        poor.join("\n")
+    );
+}
+
+#[test]
+fn nothing_is_delivered_twice_or_backwards() {
+    let mut rng = stream(21, 0);
+    for seed in 0..PAIRS / 4 {
+        let links = any_pair(&mut rng);
+        let rates: u64 = links
+            .iter()
+            .map(|link| link.links[0].rate_bps.unwrap())
+            .sum();
+        let shown = format!("{seed}: {:?}", links.each_ref().map(|link| &link.links[0]));
+        let mut pair = pair(links, seed);
+        // A tenth more than the paths take.
+        let gap = Duration::from_secs_f64(1000.0 * 8.0 / (rates as f64 * 1.1));
+        let sent = (1.5 / gap.as_secs_f64()) as u64;
+        for id in 0..sent {
+            pair.send(Side::A, Inner::of_len(1000).packet(id));
+            pair.run_for(gap);
+        }
+        pair.run_for(SECOND * 2);
+        let delivered = pair.delivered(Side::B);
+        let ids: Vec<u64> = delivered
+            .iter()
+            .filter_map(|(_, packet)| id_of(packet))
+            .collect();
+        assert!(ids.is_sorted(), "{shown}");
+        let once: HashSet<_> = ids.iter().collect();
+        assert_eq!(once.len(), ids.len(), "{shown}");
+        assert_eq!(pair.end(Side::B).reorder().gaps_open, 0, "{shown}");
+        assert!(
+            ids.len() as f64 > 0.8 * sent as f64,
+            "{} of {sent}: {shown}",
+            ids.len()
+        );
     }
 }
+
+/// Pairs of links that are tried.
+const PAIRS: u64 = 1000;

@@ -205,7 +205,7 @@ fn what_a_former_self_left_under_way_does_not_move_the_new_window() {
     let paths = [PathSpec::symmetric(100, 1), PathSpec::symmetric(100, 400)];
     let mut config = PairConfig::new(paths);
     config.reorder.late = mpt_core::control::LatePolicy::Drop;
-    config.reorder.max_buffer_delay = 600 * MS;
+    config.reorder.max_buffer_delay = (600 * MS).into();
     let mut pair = Pair::running(config, 2 * SECOND);
     chat(&mut pair, 0, 20 * SECOND);
     pair.restart(Side::A);

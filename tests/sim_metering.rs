@@ -64,8 +64,8 @@ fn what_it_says_is_enough_is_enough_and_no_less_is() {
     let enough = order(&mut pair).arriving.since_start.enough;
     for (less, ordered) in [(0, true), (1, false)] {
         let mut config = paths_10_ms_apart();
-        config.reorder.window = enough.window as u32 - less;
-        config.reorder.max_buffer_delay = Duration::from_micros(enough.delay_us);
+        config.reorder.window = (enough.window as u32 - less).into();
+        config.reorder.max_buffer_delay = Duration::from_micros(enough.delay_us).into();
         let mut pair = Pair::running(config, SECOND);
         stream(&mut pair, 5_000);
         let leaving = order(&mut pair).leaving.since_start.reordering;
@@ -95,7 +95,7 @@ fn both_ends_know_what_window_they_need_whichever_of_them_probes() {
 #[test]
 fn late_packets_that_are_dropped_do_not_leave() {
     let mut config = paths_10_ms_apart();
-    config.reorder.window = 16;
+    config.reorder.window = 16.into();
     config.reorder.late = LatePolicy::Drop;
     let mut pair = Pair::running(config, SECOND);
     stream(&mut pair, 5_000);

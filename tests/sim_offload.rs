@@ -13,10 +13,9 @@ use mpt_core::coalesce::Accepts;
 use mpt_core::control::LatePolicy;
 use mpt_core::ip::Version;
 use mpt_core::path::{PathConfig, PathId};
-use mpt_core::reorder::ReorderConfig;
 use mpt_core::scheduler::Policy;
 use mpt_core::time::Time;
-use mpt_core::tunnel::{Datagram, Inbound, Outbound, TunnelConfig, tunnel};
+use mpt_core::tunnel::{Datagram, Inbound, Outbound, ReorderSettings, TunnelConfig, tunnel};
 use mpt_core::vnet::VnetHeader;
 use mpt_sim::flow::{Flow, Kind, Receiver};
 use mpt_sim::packet::{Inner, id_of};
@@ -41,9 +40,9 @@ fn looped(paths: usize, accepts: Accepts) -> (Outbound, Inbound) {
         session: 1,
         key: None,
         mtu: MTU,
-        reorder: ReorderConfig {
-            window: WINDOW,
-            max_buffer_delay: Duration::from_millis(300),
+        reorder: ReorderSettings {
+            window: WINDOW.into(),
+            max_buffer_delay: Duration::from_millis(300).into(),
             late: LatePolicy::Deliver,
         },
         policy: Policy::Weighted,

@@ -29,6 +29,7 @@ fn stream(pair: &mut Pair, count: u64, len: usize, spacing: Duration) -> Vec<u64
 /// Every missing number ended in exactly one way.
 fn assert_accounted(reorder: &ReorderStatus) {
     let ended = reorder.gaps_filled
+        + reorder.gaps_recovered
         + reorder.gaps_inferred_lost
         + reorder.gaps_timed_out
         + reorder.gaps_overflowed;
@@ -78,7 +79,7 @@ fn a_greedy_flow_gets_the_sum_of_the_paths() {
 fn without_a_window_the_delay_difference_ruins_a_greedy_flow() {
     let paths = [PathSpec::symmetric(100, 0), PathSpec::symmetric(50, 50)];
     let mut config = PairConfig::new(paths);
-    config.reorder.window = 0;
+    config.reorder.window = 0.into();
     let mut pair = Pair::running(config, SECOND);
     let mut flow = Flow::new(Side::A, 1400);
     flow.run_for(&mut pair, 2 * SECOND);
@@ -117,7 +118,7 @@ fn loss_stalls_nothing_and_every_gap_is_accounted_for() {
 #[test]
 fn the_loss_of_the_last_packets_is_noticed_by_the_watermark() {
     let mut config = PairConfig::new([PathSpec::symmetric(100, 5), PathSpec::symmetric(50, 25)]);
-    config.reorder.max_buffer_delay = 10 * SECOND;
+    config.reorder.max_buffer_delay = (10 * SECOND).into();
     let mut pair = Pair::running(config, SECOND);
     let inner = Inner::default();
     // The third goes over the first path, and the fourth is then the last of all.
@@ -156,6 +157,71 @@ fn links_that_duplicate_and_jitter_never_make_a_packet_arrive_twice() {
     // Only packets that were late may be out of order.
     let backwards = ids.windows(2).filter(|pair| pair[0] > pair[1]).count() as u64;
     assert!(backwards <= reorder.late, "{backwards} of {}", reorder.late);
+}
+
+#[test]
+fn a_path_that_jitters_is_learnt_and_hardly_anything_comes_late() {
+    for jitter_ms in [3, 10, 25] {
+        let mut paths = [PathSpec::symmetric(100, 20), PathSpec::symmetric(50, 40)];
+        for link in &mut paths[1].links {
+            link.order = Order::ByDelay;
+            link.delay = Delay::Normal {
+                mean_ns: 40 * MS,
+                sd_ns: jitter_ms * MS,
+            };
+        }
+        paths[0].links[0].loss = Loss::Independent { probability: 0.005 };
+        let mut pair = Pair::running(PairConfig::new(paths), SECOND);
+        let ids = stream(&mut pair, 50_000, 1200, Duration::from_micros(100));
+        let reorder = pair.end(Side::B).reorder();
+        assert_accounted(&reorder);
+        assert_eq!(reorder.gaps_overflowed, 0);
+        let late = reorder.late as f64 / ids.len() as f64;
+        assert!(late < 0.001, "{jitter_ms} ms: {late}");
+        assert_eq!(reorder.gaps_timed_out, 0);
+    }
+}
+
+#[test]
+fn an_automatic_window_keeps_order_whatever_the_delays_differ_by() {
+    for (mbps, delay_ms) in [
+        (50, 21),
+        (50, 70),
+        (50, 150),
+        (50, 320),
+        (5, 620),
+        (800, 120),
+    ] {
+        let paths = [
+            PathSpec::symmetric(mbps * 2, 20),
+            PathSpec::symmetric(mbps, delay_ms),
+        ];
+        let mut pair = Pair::running(PairConfig::new(paths), SECOND);
+        // Nine tenths of the sum.
+        let spacing = Duration::from_nanos(1436 * 8 * 1000 / (mbps * 3) * 10 / 9);
+        let ids = stream(&mut pair, 20_000, 1400, spacing);
+        let reorder = pair.end(Side::B).reorder();
+        assert!(
+            ids.iter().copied().eq(0..20_000),
+            "{delay_ms} ms: {reorder:?}"
+        );
+        assert_eq!(reorder.gaps_filled, reorder.gaps_seen);
+        let difference_us = (delay_ms - 20) * 1000;
+        let measured = reorder.delay_difference_us.abs_diff(difference_us);
+        assert!(measured < 10_000, "{delay_ms} ms: {reorder:?}");
+        assert!(reorder.max_buffer_delay_us > 250_000 + difference_us);
+        assert!(u64::from(reorder.window) >= reorder.held_max, "{reorder:?}");
+    }
+}
+
+#[test]
+fn a_window_that_was_wide_is_narrow_again() {
+    let paths = [PathSpec::symmetric(100, 20), PathSpec::symmetric(50, 320)];
+    let mut pair = Pair::running(PairConfig::new(paths), SECOND);
+    stream(&mut pair, 20_000, 1400, Duration::from_micros(83));
+    assert!(pair.end(Side::B).reorder().window >= 4096);
+    pair.run_for(40 * SECOND);
+    assert_eq!(pair.end(Side::B).reorder().window, 1024);
 }
 
 #[test]

@@ -87,6 +87,14 @@ fn a_setting_that_is_not_built_yet() {
 }
 
 #[test]
+fn a_recovery_mode_that_is_none() {
+    insta::assert_snapshot!(complaint(&edited(&[("[reorder]", "[recovery]\nmode = \"on\"\n[reorder]")])), @r#"
+    mpt0.toml:6:8: `mode` is "on"
+      help: write "auto" (lost packets are sent again toward peers that can tell of them) or "off"
+    "#);
+}
+
+#[test]
 fn an_offload_that_is_none_of_the_three() {
     insta::assert_snapshot!(complaint(&edited(&[("name = \"mpt0\"", "name = \"mpt0\"\noffload = \"yes\"")])), @r#"
     mpt0.toml:3:11: `offload` is "yes"
@@ -95,18 +103,10 @@ fn an_offload_that_is_none_of_the_three() {
 }
 
 #[test]
-fn an_auto_window() {
-    insta::assert_snapshot!(complaint(&edited(&[("window = 1024", "window = \"auto\"")])), @r#"
-    mpt0.toml:6:10: window = "auto" is not built yet
-      help: write a value, or leave the key out for the default
-    "#);
-}
-
-#[test]
-fn an_auto_delay() {
-    insta::assert_snapshot!(complaint(&edited(&[("window = 1024", "max_buffer_delay = \"auto\"")])), @r#"
-    mpt0.toml:6:20: max_buffer_delay = "auto" is not built yet
-      help: write a value, or leave the key out for the default
+fn a_window_that_is_another_word() {
+    insta::assert_snapshot!(complaint(&edited(&[("window = 1024", "window = \"huge\"")])), @r#"
+    mpt0.toml:6:10: `window` must be an integer, not text
+      help: write a whole number from 0 to 32,768 packets, without quotes; or "auto"
     "#);
 }
 
@@ -114,7 +114,7 @@ fn an_auto_delay() {
 fn an_unknown_scheduler() {
     insta::assert_snapshot!(complaint(&edited(&[("name = \"mpt0\"", "name = \"mpt0\"\nscheduler = \"fair\"")])), @r#"
     mpt0.toml:3:13: there is no scheduler "fair"
-      help: write "weighted" (bytes by the paths' weights), "redundant" (every packet on every path), "backup" (all on the path with the greatest weight that is up), "flow" (each flow on one path) or "adaptive" (so far as "weighted")
+      help: write "weighted" (bytes by the paths' weights), "redundant" (every packet on every path), "backup" (all on the path with the greatest weight that is up), "flow" (each flow on one path) or "adaptive" (by what each path turns out to deliver)
     "#);
 }
 
@@ -214,7 +214,7 @@ fn a_fraction() {
 fn a_window_too_large() {
     insta::assert_snapshot!(complaint(&edited(&[("window = 1024", "window = 65536")])), @r#"
     mpt0.toml:6:10: `window` is 65536: out of range
-      help: write a whole number from 0 to 32,768 packets, without quotes
+      help: write a whole number from 0 to 32,768 packets, without quotes; or "auto"
     "#);
 }
 
@@ -222,7 +222,7 @@ fn a_window_too_large() {
 fn a_negative_window() {
     insta::assert_snapshot!(complaint(&edited(&[("window = 1024", "window = -1")])), @r#"
     mpt0.toml:6:10: `window` is -1: out of range
-      help: write a whole number from 0 to 32,768 packets, without quotes
+      help: write a whole number from 0 to 32,768 packets, without quotes; or "auto"
     "#);
 }
 
@@ -230,7 +230,7 @@ fn a_negative_window() {
 fn a_delay_without_a_unit() {
     insta::assert_snapshot!(complaint(&edited(&[("window = 1024", "max_buffer_delay = 300")])), @r#"
     mpt0.toml:6:20: `max_buffer_delay` must be a time in double quotes, not an integer
-      help: write a time with its unit, like max_buffer_delay = "200ms" or "1s", from 1ms to 10s
+      help: write a time with its unit, like max_buffer_delay = "200ms" or "1s", from 1ms to 10s; or "auto"
     "#);
 }
 
@@ -238,7 +238,7 @@ fn a_delay_without_a_unit() {
 fn a_delay_with_an_unknown_unit() {
     insta::assert_snapshot!(complaint(&edited(&[("window = 1024", "max_buffer_delay = \"300 ticks\"")])), @r#"
     mpt0.toml:6:20: `max_buffer_delay` is "300 ticks": unknown time unit "ticks", supported units: ns, us/µs, ms, sec, min, hours, days, weeks, months, years (and few variations)
-      help: write a time with its unit, like max_buffer_delay = "200ms" or "1s", from 1ms to 10s
+      help: write a time with its unit, like max_buffer_delay = "200ms" or "1s", from 1ms to 10s; or "auto"
     "#);
 }
 
@@ -246,7 +246,7 @@ fn a_delay_with_an_unknown_unit() {
 fn a_delay_too_long() {
     insta::assert_snapshot!(complaint(&edited(&[("window = 1024", "max_buffer_delay = \"1m\"")])), @r#"
     mpt0.toml:6:20: `max_buffer_delay` is "1m": out of range
-      help: write a time with its unit, like max_buffer_delay = "200ms" or "1s", from 1ms to 10s
+      help: write a time with its unit, like max_buffer_delay = "200ms" or "1s", from 1ms to 10s; or "auto"
     "#);
 }
 

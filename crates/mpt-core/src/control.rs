@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::setting::Setting;
 use order::OrderStatus;
 
 /// The longest line that either side accepts, in bytes.
@@ -50,10 +51,10 @@ pub enum Request {
     ReorderSet {
         /// New window in packets, 0 turns reordering off.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        window: Option<u32>,
+        window: Option<Setting<u32>>,
         /// New longest hold, in microseconds.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        max_buffer_delay_us: Option<u64>,
+        max_buffer_delay_us: Option<Setting<u64>>,
         /// What happens to late packets.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         late: Option<LatePolicy>,
@@ -129,6 +130,9 @@ pub struct TunnelStatus {
     /// Scheduler in use.
     #[serde(default)]
     pub scheduler: String,
+    /// The adaptive scheduler gets no reports from the peer, so that weights decide.
+    #[serde(default)]
+    pub unreported: bool,
     /// Packets that wait until a path can take them.
     #[serde(default)]
     pub queue_packets: u64,
@@ -317,6 +321,10 @@ pub struct ReorderStatus {
     pub gaps_open: u64,
     /// Missing sequence numbers that arrived in time.
     pub gaps_filled: u64,
+    /// Missing sequence numbers that every path that is up had delivered past, and that the peer
+    /// sent again in time.
+    #[serde(default)]
+    pub gaps_recovered: u64,
     /// Missing sequence numbers given up because every path that is up had delivered past them.
     pub gaps_inferred_lost: u64,
     /// Missing sequence numbers given up because `max_buffer_delay` had passed.
@@ -325,6 +333,24 @@ pub struct ReorderStatus {
     pub gaps_overflowed: u64,
     /// How long packets were held, of those that were.
     pub hold_us: HoldTimes,
+    /// How long it took from the inference of a loss until the packet came again.
+    #[serde(default)]
+    pub recovery_us: HoldTimes,
+    /// The window follows what is measured.
+    #[serde(default)]
+    pub window_auto: bool,
+    /// So does `max_buffer_delay_us`.
+    #[serde(default)]
+    pub max_buffer_delay_auto: bool,
+    /// Widest window that memory allows, in packets.
+    #[serde(default)]
+    pub window_limit: u64,
+    /// From the earliest to the latest that packets come over any path, jitter included.
+    #[serde(default)]
+    pub delay_difference_us: u64,
+    /// Most packets that came in a second of late.
+    #[serde(default)]
+    pub packets_per_s: u64,
     /// Window that the delay difference and the rate seen now ask for; absent until known.
     #[serde(default)]
     pub window_needed: Option<u64>,
@@ -333,7 +359,7 @@ pub struct ReorderStatus {
     pub order: Option<Box<OrderStatus>>,
 }
 
-/// Percentiles of hold times.
+/// Percentiles of times.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct HoldTimes {
     /// Median.

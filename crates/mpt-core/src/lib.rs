@@ -11,7 +11,7 @@
 //! * back: what arrived, for the line out of the other end: [`report`]
 //!
 //! What both count on: [`ip`], [`seq`], [`time`], [`checksum`], [`drops`]. What
-//! `mpt-ctl` sees: [`control`]. How far a stream is from its order: [`metrics`].
+//! `mpt-ctl` sees: [`control`], [`setting`]. How far a stream is from its order: [`metrics`].
 #![forbid(unsafe_code)]
 
 pub mod buffer;
@@ -28,6 +28,7 @@ pub mod ip;
 pub mod metrics;
 mod order;
 pub mod path;
+mod peak;
 pub mod probe;
 mod queue;
 mod recovery;
@@ -39,6 +40,7 @@ pub mod scheduler;
 pub mod segment;
 mod sent;
 pub mod seq;
+pub mod setting;
 pub mod time;
 pub mod train;
 mod transport;

@@ -81,6 +81,8 @@ struct Kept {
 struct PathRecovery {
     /// The newest number that arrived, when it was sent, and how long its report took to come.
     edge: Option<(Seq, Time, Duration)>,
+    /// When that became known.
+    progress: Time,
     rtt: Duration,
     /// Its queue is filled by others: its losses are for the inner flows to see.
     contended: bool,
@@ -424,6 +426,7 @@ impl Recovery {
                 .is_none_or(|(edge, ..)| entry.edge.is_after(edge))
             {
                 known.edge = Some((entry.edge, sent.time, now.since(sent.time)));
+                known.progress = now;
             }
         }
         while !self.kept.is_empty() && report.next.is_after(self.first) {
@@ -490,7 +493,7 @@ impl Recovery {
             Some((.., took)) if path.quarters > 0 => kept.sent + took + path.window(),
             Some(_) => now,
             // Nothing that was sent later came. If nothing does, it is not the packet, but the path.
-            None => kept.sent + path.rtt * 3 + REPORT_DELAY * 2,
+            None => kept.sent.max(path.progress) + path.rtt * 3 + REPORT_DELAY * 2,
         };
         if lost_at > now {
             self.recheck = earliest(self.recheck, Some(lost_at));

@@ -3,12 +3,15 @@
 //! `next` is the number that is to be delivered next. A packet with that number leaves at once, and
 //! with it all that were held directly behind it. A packet ahead of it is held in one of `window`
 //! slots, by number modulo the slots. Numbers missing between delivered ones form the gap; each
-//! missing number ends in exactly one of four ways, and each is counted:
+//! missing number ends in exactly one of five ways, and each is counted:
 //!
 //! * **filled**: its packet arrived.
 //! * **inferred lost**: paths deliver in order, so once every path that is waited for has delivered
 //!   (or, by the watermark in its probes, announced) something beyond a missing number, that number
-//!   is lost; what is behind it leaves at once.
+//!   is lost; what is behind it leaves at once. A path whose packets overtake each other gets a
+//!   reordering window of its own, which is learnt.
+//! * **recovered**: it had been inferred lost, and the peer sent it again in time. Toward a peer that
+//!   does so, what is behind a lost number leaves a little later ([`Recovery`]).
 //! * **timed out**: a packet behind it had been held for `max_buffer_delay`.
 //! * **overflowed**: a packet arrived that the window could not hold otherwise; the head of the
 //!   window is released, just as much of it as is needed.
@@ -25,7 +28,12 @@
 //! *Cost.* O(1) a packet: releasing `n` packets was paid for by the `n` that came before, and what is
 //! missing between them is stepped over 64 numbers at a time.
 
+mod account;
+mod config;
 mod delivered;
+mod displacement;
+mod inference;
+mod passage;
 mod slots;
 
 use std::collections::VecDeque;
@@ -34,10 +42,16 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use crate::control::LatePolicy;
-use crate::path::{MAX_PATHS, PathId, PathSet};
+use crate::path::{PathId, PathSet};
 use crate::seq::Seq;
-use crate::time::Time;
+use crate::time::{Time, earliest};
+pub use account::ReorderCounters;
+use account::{Account, Cause};
+pub use config::ReorderConfig;
 use delivered::Delivered;
+pub use displacement::RoundTrip;
+use inference::Inference;
+pub use inference::Recovery;
 use slots::Slots;
 
 /// Largest window, in sequence numbers.
@@ -51,43 +65,6 @@ pub const MAX_DISTANCE: u32 = 65_536;
 /// However small the window, so many numbers beyond the highest known are believed: paths differ
 /// in delay, and a path may lose some.
 const LEAST_BELIEVED: u32 = 1_024;
-
-/// How the window behaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ReorderConfig {
-    /// Sequence numbers that may be held, at most [`MAX_WINDOW`]; 0 turns reordering off.
-    pub window: u32,
-    /// Longest that a packet may be held.
-    pub max_buffer_delay: Duration,
-    /// What happens to late packets.
-    pub late: LatePolicy,
-}
-
-/// What has happened since the start. `in_order + reordered + late + duplicates` is every packet
-/// that was inserted and believed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ReorderCounters {
-    /// Packets with a number above all before them.
-    pub in_order: u64,
-    /// Packets with a number below one seen before, but in time (RFC 4737 §3.3's reordered).
-    pub reordered: u64,
-    /// Packets that came after their number was given up.
-    pub late: u64,
-    /// Packets that came again.
-    pub duplicates: u64,
-    /// Most packets held at once.
-    pub held_max: u32,
-    /// Numbers that were missing when a later one became known.
-    pub gaps_seen: u64,
-    /// Missing numbers that arrived in time.
-    pub gaps_filled: u64,
-    /// Missing numbers that every path had passed.
-    pub gaps_inferred_lost: u64,
-    /// Missing numbers given up after `max_buffer_delay`.
-    pub gaps_timed_out: u64,
-    /// Missing numbers given up for want of room.
-    pub gaps_overflowed: u64,
-}
 
 /// What became of an inserted packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,20 +82,12 @@ pub enum Verdict {
     Unbelievable,
 }
 
-#[derive(Clone, Copy)]
-enum Cause {
-    InferredLost,
-    TimedOut,
-    Overflowed,
-}
-
 /// A reorder window over packets `T` (a small descriptor). What is released goes to `out`, in order.
 pub struct Reorder<T> {
     config: ReorderConfig,
     /// The number to be delivered next.
     next: Seq,
-    /// One past the highest number that arrived or was given up. Equal to `next` when nothing is
-    /// held.
+    /// One past the highest number that arrived or was found to be missing.
     high: Seq,
     /// One past the highest number of which the caller knows that it was sent.
     announced: Seq,
@@ -126,22 +95,18 @@ pub struct Reorder<T> {
     /// Held packets by arrival, oldest first; entries below `next` have left already. At most twice
     /// the window: behind a held entry, each number of the window can be entered once.
     arrivals: VecDeque<(Seq, Time)>,
-    /// One past the highest number that each path has delivered or announced.
-    edges: [Seq; MAX_PATHS],
-    waited_for: PathSet,
+    inference: Inference,
     delivered: Delivered,
-    counters: ReorderCounters,
-    hold_us: Histogram<u64>,
+    account: Account,
+    /// How far ahead of `next` the farthest packet was, since that was last asked.
+    widest: u32,
 }
 
 impl<T: Copy + Default> Reorder<T> {
     /// An empty window that expects `first`.
     #[must_use]
     pub fn new(config: ReorderConfig, first: Seq) -> Self {
-        let config = ReorderConfig {
-            window: config.window.min(MAX_WINDOW),
-            ..config
-        };
+        let config = config.bounded();
         Reorder {
             config,
             next: first,
@@ -149,11 +114,10 @@ impl<T: Copy + Default> Reorder<T> {
             announced: first,
             slots: Slots::new(config.window),
             arrivals: VecDeque::with_capacity(2 * config.window as usize),
-            edges: [first; MAX_PATHS],
-            waited_for: PathSet::EMPTY,
+            inference: Inference::new(first),
             delivered: Delivered::new(),
-            counters: ReorderCounters::default(),
-            hold_us: hold_time_histogram(),
+            account: Account::new(),
+            widest: 0,
         }
     }
 
@@ -167,13 +131,11 @@ impl<T: Copy + Default> Reorder<T> {
         item: T,
         out: &mut impl FnMut(T),
     ) -> Verdict {
-        if seq == self.next && self.slots.held() == 0 {
-            self.counters.in_order += 1;
+        if seq == self.next && seq == self.high && self.inference.comes_in_order(now, path, seq) {
+            self.account.counters.in_order += 1;
             self.delivered.set(seq);
             self.next = seq.next();
             self.high = self.next;
-            let edge = &mut self.edges[path.index()];
-            *edge = self.next.later(*edge);
             out(item);
             return Verdict::Taken;
         }
@@ -192,24 +154,35 @@ impl<T: Copy + Default> Reorder<T> {
         if !self.is_believable(seq) {
             return Verdict::Unbelievable;
         }
-        let edge = &mut self.edges[path.index()];
-        *edge = seq.next().later(*edge);
+        let in_order = self.inference.comes_in_order(now, path, seq);
+        let came_before = if ahead < 0 {
+            self.delivered.get(seq)
+        } else {
+            self.slots.contains(self.next, seq)
+        };
+        if came_before {
+            self.account.counters.duplicates += 1;
+            self.infer_lost(now, out);
+            return Verdict::Duplicate;
+        }
+        let is_lost = ahead < 0 || self.inference.is_lost(seq);
+        if !in_order {
+            self.inference.overtaken(now, path, seq, is_lost);
+        }
         if ahead < 0 {
             return self.insert_late(seq, item, out);
         }
-        if self.slots.contains(self.next, seq) {
-            self.counters.duplicates += 1;
-            return Verdict::Duplicate;
-        }
         if self.high.is_after(seq) {
-            self.counters.reordered += 1;
-            self.counters.gaps_filled += 1;
+            self.account.counters.reordered += 1;
+            let lost = is_lost.then(|| self.inference.lost_since(seq).map(|at| now.since(at)));
+            self.account.filled(lost);
         } else {
-            self.counters.in_order += 1;
+            self.account.counters.in_order += 1;
             self.raise_high(seq);
             self.high = seq.next();
         }
 
+        self.make_room(ahead.unsigned_abs());
         let room = self.config.window.max(1);
         if ahead.unsigned_abs() >= room {
             self.advance(
@@ -227,10 +200,26 @@ impl<T: Copy + Default> Reorder<T> {
         } else {
             self.hold(now, seq, item);
         }
-        if self.slots.held() > 0 {
+        if self.high.is_after(self.next) {
             self.infer_lost(now, out);
         }
         Verdict::Taken
+    }
+
+    /// Widens the window for a number so far ahead of the next, as far as it may.
+    fn make_room(&mut self, ahead: u32) {
+        self.widest = self.widest.max(ahead);
+        if let Some(window) = self.config.grown_for(ahead) {
+            self.resize(window);
+        }
+    }
+
+    fn resize(&mut self, window: u32) {
+        self.config.window = window;
+        self.slots = self.slots.resized(self.next, window);
+        let wanted = 2 * window as usize;
+        self.arrivals
+            .reserve(wanted.saturating_sub(self.arrivals.len()));
     }
 
     /// Whether one packet with this number is enough to believe it.
@@ -246,15 +235,16 @@ impl<T: Copy + Default> Reorder<T> {
         } else {
             self.high
         };
-        seq.distance_from(known) < self.config.window.max(LEAST_BELIEVED) as i32
+        // A window that grows by what it is shown must not make more believable.
+        let believed = match self.config.grows_to {
+            Some(_) => LEAST_BELIEVED,
+            None => self.config.window.max(LEAST_BELIEVED),
+        };
+        seq.distance_from(known) < believed as i32
     }
 
     fn insert_late(&mut self, seq: Seq, item: T, out: &mut impl FnMut(T)) -> Verdict {
-        if self.delivered.get(seq) {
-            self.counters.duplicates += 1;
-            return Verdict::Duplicate;
-        }
-        self.counters.late += 1;
+        self.account.counters.late += 1;
         self.delivered.set(seq);
         match self.config.late {
             LatePolicy::Deliver => {
@@ -279,8 +269,7 @@ impl<T: Copy + Default> Reorder<T> {
         if ahead.unsigned_abs() >= MAX_DISTANCE {
             return false;
         }
-        let known = &mut self.edges[path.index()];
-        *known = edge.later(*known);
+        self.inference.announce(now, path, edge);
         if edge.is_after(self.high) {
             self.announced = edge;
         }
@@ -288,9 +277,22 @@ impl<T: Copy + Default> Reorder<T> {
         true
     }
 
-    /// Counts a packet that is known to be a copy, and was not brought here.
-    pub fn count_copy(&mut self) {
-        self.counters.duplicates += 1;
+    /// Takes note of a packet that arrived on `path` and is known to be a copy: as [`Reorder::insert`] does
+    /// of one, but nothing is ever taken. Returns whether its number is believable.
+    pub fn note_copy(
+        &mut self,
+        now: Time,
+        path: PathId,
+        seq: Seq,
+        out: &mut impl FnMut(T),
+    ) -> bool {
+        self.account.counters.duplicates += 1;
+        let is_believable = self.is_believable(seq);
+        if is_believable {
+            self.inference.comes_in_order(now, path, seq);
+            self.infer_lost(now, out);
+        }
+        is_believable
     }
 
     /// Says that the packet with number `seq` has been sent, however unbelievable it looks. Only for
@@ -301,24 +303,52 @@ impl<T: Copy + Default> Reorder<T> {
         }
     }
 
+    /// The paths that may still deliver what is missing.
+    #[must_use]
+    pub fn waited_for(&self) -> PathSet {
+        self.inference.waited_for()
+    }
+
     /// Which paths may still deliver what is missing. A path that is no longer among them stops
     /// being waited for in that instant.
     pub fn wait_for(&mut self, now: Time, paths: PathSet, out: &mut impl FnMut(T)) {
-        for path in paths.iter().filter(|&path| !self.waited_for.contains(path)) {
-            self.edges[path.index()] = self.next;
-        }
-        self.waited_for = paths;
+        self.inference.wait_for(paths, self.next);
         self.infer_lost(now, out);
+    }
+
+    /// Sets a path's round-trip time, which bounds the reordering window of a path whose packets
+    /// overtake each other.
+    pub fn set_rtt(&mut self, now: Time, path: PathId, rtt: RoundTrip) {
+        self.inference.set_rtt(now, path, rtt);
+    }
+
+    /// Forgets what was learnt of a path: it leads elsewhere now.
+    pub fn forget_path(&mut self, path: PathId) {
+        self.inference.forget(path);
+    }
+
+    /// Says whether, and how quickly, the peer sends lost packets again. They are held open for no
+    /// longer than `max_buffer_delay`.
+    pub fn set_recovery(&mut self, now: Time, recovery: Option<Recovery>) {
+        let possible = recovery.filter(|_| self.config.window > 1);
+        let hold = |recovery: Recovery| recovery.hold.min(self.config.max_buffer_delay);
+        let bounded = possible.map(|recovery| Recovery {
+            hold: hold(recovery),
+            ..recovery
+        });
+        self.inference.set_recovery(now, bounded);
     }
 
     /// When [`Reorder::handle_timeout`] is to be called next.
     #[must_use]
     pub fn poll_timeout(&mut self) -> Option<Time> {
-        self.oldest_held()
-            .map(|(_, arrived)| arrived + self.config.max_buffer_delay)
+        let oldest = self.oldest_held();
+        let times_out = oldest.map(|(_, arrived)| arrived + self.config.max_buffer_delay);
+        earliest(times_out, self.inference.poll_timeout(self.next))
     }
 
-    /// Releases what has been held for `max_buffer_delay`, and what is before it.
+    /// Releases what has been held for `max_buffer_delay`, and what is before it; and what is behind
+    /// numbers that have come to be lost.
     pub fn handle_timeout(&mut self, now: Time, out: &mut impl FnMut(T)) {
         while let Some((seq, arrived)) = self.oldest_held() {
             if arrived + self.config.max_buffer_delay > now {
@@ -326,6 +356,7 @@ impl<T: Copy + Default> Reorder<T> {
             }
             self.advance(now, seq.next(), Cause::TimedOut, out);
         }
+        self.infer_lost(now, out);
     }
 
     /// Expects `first`, before anything was inserted: numbers below it are late, not duplicates.
@@ -333,7 +364,7 @@ impl<T: Copy + Default> Reorder<T> {
         self.next = first;
         self.high = first;
         self.announced = first;
-        self.edges = [first; MAX_PATHS];
+        self.inference.reset(first);
     }
 
     /// Counts all numbers below the expected one as delivered: what comes late now was sent to
@@ -353,19 +384,23 @@ impl<T: Copy + Default> Reorder<T> {
 
     /// Changes the settings; what no longer fits is released.
     pub fn reconfigure(&mut self, now: Time, config: ReorderConfig, out: &mut impl FnMut(T)) {
-        let config = ReorderConfig {
-            window: config.window.min(MAX_WINDOW),
-            ..config
-        };
+        let config = config.bounded();
         let first_that_fits = self.high.plus(config.window.max(1).wrapping_neg());
         if self.slots.held() > 0 && first_that_fits.is_after(self.next) {
             self.advance(now, first_that_fits, Cause::Overflowed, out);
         }
         let next = self.next;
-        self.slots = self.slots.resized(next, config.window);
-        self.config = config;
         self.arrivals.retain(|&(seq, _)| !next.is_after(seq));
-        self.arrivals.reserve(2 * config.window as usize);
+        let window = self.config.window;
+        self.config = config;
+        if config.window != window {
+            self.resize(config.window);
+        }
+    }
+
+    /// How far ahead of the next number the farthest packet was since this was last asked.
+    pub fn take_widest(&mut self) -> u32 {
+        std::mem::take(&mut self.widest)
     }
 
     /// The settings in force.
@@ -386,17 +421,18 @@ impl<T: Copy + Default> Reorder<T> {
         self.high
     }
 
-    /// Numbers that every path had passed, in all.
+    /// Numbers that every path had passed, in all: those that were given up for it, those that were
+    /// recovered, and those that may yet be.
     #[must_use]
     #[inline]
-    pub fn inferred(&self) -> u64 {
-        self.counters.gaps_inferred_lost
+    pub fn found_lost(&self) -> u64 {
+        self.account.found_lost
     }
 
     /// How long a path's packets may overtake each other, as far as is known.
     #[must_use]
-    pub fn displacement(&self, _path: PathId) -> Duration {
-        Duration::ZERO
+    pub fn displacement(&self, path: PathId) -> Duration {
+        self.inference.window(path)
     }
 
     /// Calls `each` with every run of missing numbers, its first and their count, oldest first, until
@@ -434,18 +470,24 @@ impl<T: Copy + Default> Reorder<T> {
     /// What has happened since the start.
     #[must_use]
     pub fn counters(&self) -> &ReorderCounters {
-        &self.counters
+        &self.account.counters
+    }
+
+    /// How long it took from the inference of a loss until the packet came again, in microseconds.
+    #[must_use]
+    pub fn recovery_us(&self) -> &Histogram<u64> {
+        &self.account.recovery_us
     }
 
     /// How long held packets were held, in microseconds.
     #[must_use]
     pub fn hold_us(&self) -> &Histogram<u64> {
-        &self.hold_us
+        &self.account.hold_us
     }
 
     fn hold(&mut self, now: Time, seq: Seq, item: T) {
         self.slots.put(seq, item, now);
-        self.counters.held_max = self.counters.held_max.max(self.slots.held());
+        self.account.counters.held_max = self.account.counters.held_max.max(self.slots.held());
         // Drops what has left, so that the queue stays short.
         self.oldest_held();
         self.arrivals.push_back((seq, now));
@@ -455,8 +497,7 @@ impl<T: Copy + Default> Reorder<T> {
     fn release_run(&mut self, now: Time, out: &mut impl FnMut(T)) {
         while let Some((item, arrived)) = self.slots.take(self.next) {
             let held_for = now.since(arrived);
-            self.hold_us
-                .saturating_record(u64::try_from(held_for.as_micros()).unwrap_or(u64::MAX));
+            self.account.held(held_for);
             self.delivered.set(self.next);
             self.next = self.next.next();
             out(item);
@@ -477,26 +518,48 @@ impl<T: Copy + Default> Reorder<T> {
             given_up += u64::from(missing);
             self.release_run(now, out);
         }
-        match cause {
-            Cause::InferredLost => self.counters.gaps_inferred_lost += given_up,
-            Cause::TimedOut => self.counters.gaps_timed_out += given_up,
-            Cause::Overflowed => self.counters.gaps_overflowed += given_up,
-        }
+        self.account.given_up(cause, given_up);
     }
 
     fn infer_lost(&mut self, now: Time, out: &mut impl FnMut(T)) {
-        let frontier = self
-            .waited_for
-            .iter()
-            .map(|path| self.edges[path.index()])
-            .reduce(|a, b| if a.is_after(b) { b } else { a });
-        if let Some(frontier) = frontier.filter(|frontier| frontier.is_after(self.next)) {
-            self.advance(now, frontier, Cause::InferredLost, out);
+        if let Some((before, frontier)) = self.inference.infer(now, self.next) {
+            let lost = self.missing_between(before, frontier);
+            if lost > 0 {
+                self.account.found_lost += u64::from(lost);
+                self.inference.found_lost(now);
+            }
+            if frontier.is_after(self.high) {
+                self.raise_high(frontier);
+            }
+            // More than the window cannot stay open.
+            let least = frontier.plus(self.config.window.max(1).wrapping_neg());
+            if least.is_after(self.next) {
+                self.advance(now, least, Cause::InferredLost, out);
+            }
+        }
+        let given_up = self.inference.given_up(now);
+        if given_up.is_after(self.next) {
+            self.advance(now, given_up, Cause::InferredLost, out);
         }
     }
 
+    /// How many numbers from `from` up to `to`, which may lie beyond the highest, are missing.
+    fn missing_between(&self, from: Seq, to: Seq) -> u32 {
+        let beyond = to.distance_from(self.high.later(from)).max(0);
+        let to = to.plus(beyond.unsigned_abs().wrapping_neg());
+        let (mut from, mut missing) = (from, beyond.unsigned_abs());
+        while to.is_after(from) {
+            let left = to.distance_from(from).unsigned_abs();
+            let here = self.slots.missing_from(from, left);
+            missing += here;
+            let held = self.slots.held_from(from.plus(here), left - here);
+            from = from.plus(here + held);
+        }
+        missing
+    }
+
     fn raise_high(&mut self, seq: Seq) {
-        self.counters.gaps_seen += u64::from(seq.distance_from(self.high).unsigned_abs());
+        self.account.counters.gaps_seen += u64::from(seq.distance_from(self.high).unsigned_abs());
         self.high = seq;
     }
 
@@ -509,12 +572,6 @@ impl<T: Copy + Default> Reorder<T> {
         }
         None
     }
-}
-
-/// Up to a minute, in microseconds, to two significant digits: a few KiB.
-fn hold_time_histogram() -> Histogram<u64> {
-    Histogram::new_with_max(60_000_000, 2)
-        .unwrap_or_else(|_| unreachable!("constant bounds that the library accepts"))
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use mpt_core::control::{LatePolicy, Request};
+use mpt_core::setting::Setting;
 
 use crate::keys::KeyCommand;
 use crate::measure::{self, MeasureCommand};
@@ -157,6 +158,7 @@ enum ReorderCommand {
     Set {
         /// window=N: packets that may be held, 0 turns reordering off;
         /// max_buffer_delay=D: longest hold, such as 300ms or 1.5s written "1s 500ms";
+        /// either may be auto: the tunnel finds it by what it measures;
         /// late=deliver or late=drop: what happens to packets that come after their gap has ended
         #[arg(required = true, value_name = "KEY=VALUE")]
         settings: Vec<String>,
@@ -204,9 +206,9 @@ impl Command {
                 let mut late = None;
                 for (key, value) in settings.iter().map(|word| key_value(word)) {
                     match key {
-                        "window" => set_once(&mut window, key, count(key, value)?)?,
+                        "window" => set_once(&mut window, key, or_auto(count, key, value)?)?,
                         "max_buffer_delay" => {
-                            set_once(&mut max_buffer_delay_us, key, hold_us(key, value)?)?;
+                            set_once(&mut max_buffer_delay_us, key, or_auto(hold_us, key, value)?)?;
                         }
                         "late" => set_once(&mut late, key, late_policy(value)?)?,
                         _ => {
@@ -306,10 +308,22 @@ fn unknown_key(key: &str, known: &str) -> String {
     format!("unknown setting \"{key}\"; known here: {known}")
 }
 
+/// The value as `parse` reads it, or the word "auto".
+fn or_auto<T>(
+    parse: impl FnOnce(&str, &str) -> Result<T, String>,
+    key: &str,
+    value: &str,
+) -> Result<Setting<T>, String> {
+    match value {
+        "auto" => Ok(Setting::Auto),
+        _ => parse(key, value).map(Setting::Fixed),
+    }
+}
+
 fn count(key: &str, value: &str) -> Result<u32, String> {
     value
         .parse()
-        .map_err(|_| format!("{key}={value}: give a whole number of packets, 0 or more"))
+        .map_err(|_| format!("{key}={value}: give a whole number of packets, 0 or more, or auto"))
 }
 
 fn path_weight(value: &str) -> Result<u32, String> {
@@ -331,7 +345,7 @@ fn hold_us(key: &str, value: &str) -> Result<u64, String> {
         .filter(|hold| *hold <= LONGEST_HOLD);
     hold.and_then(|hold| u64::try_from(hold.as_micros()).ok())
         .ok_or_else(|| {
-            format!("{key}={value}: give a time with its unit, such as 300ms, at most 1h")
+            format!("{key}={value}: give a time with its unit, such as 300ms, at most 1h, or auto")
         })
 }
 
@@ -415,16 +429,24 @@ mod tests {
             request("reorder set max_buffer_delay=1500us"),
             Request::ReorderSet {
                 window: None,
-                max_buffer_delay_us: Some(1500),
+                max_buffer_delay_us: Some(1500.into()),
                 late: None
             }
         );
         assert_eq!(
             request("reorder set window=0 late=drop"),
             Request::ReorderSet {
-                window: Some(0),
+                window: Some(0.into()),
                 max_buffer_delay_us: None,
                 late: Some(LatePolicy::Drop)
+            }
+        );
+        assert_eq!(
+            request("reorder set window=auto max_buffer_delay=auto"),
+            Request::ReorderSet {
+                window: Some(Setting::Auto),
+                max_buffer_delay_us: Some(Setting::Auto),
+                late: None
             }
         );
     }
@@ -484,11 +506,11 @@ mod tests {
             reorder set windw=3
                 error: unknown setting "windw"; known here: window=N, max_buffer_delay=D, late=deliver|drop
             reorder set window=-1
-                error: window=-1: give a whole number of packets, 0 or more
+                error: window=-1: give a whole number of packets, 0 or more, or auto
             reorder set max_buffer_delay=300
-                error: max_buffer_delay=300: give a time with its unit, such as 300ms, at most 1h
+                error: max_buffer_delay=300: give a time with its unit, such as 300ms, at most 1h, or auto
             reorder set max_buffer_delay=2h
-                error: max_buffer_delay=2h: give a time with its unit, such as 300ms, at most 1h
+                error: max_buffer_delay=2h: give a time with its unit, such as 300ms, at most 1h, or auto
             reorder set late=maybe
                 error: late=maybe: give deliver or drop
             path up lte --watch

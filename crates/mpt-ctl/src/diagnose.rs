@@ -131,15 +131,17 @@ fn reordering_off(status: &Status) -> Option<String> {
     matters.then(|| {
         format!(
             "Reordering is off, yet the paths differ by {}: packets leave the tunnel out of order; \
-             `mpt-ctl reorder set window={}` puts them in order.",
-            time_us(difference),
-            proposed_window(needed)
+             `mpt-ctl reorder set window=auto` puts them in order.",
+            time_us(difference)
         )
     })
 }
 
 fn window_too_small(status: &Status) -> Option<String> {
     let have = status.reorder.window;
+    if status.reorder.window_auto && u64::from(have) < status.reorder.window_limit {
+        return None;
+    }
     let needed = status
         .reorder
         .window_needed
@@ -147,7 +149,9 @@ fn window_too_small(status: &Status) -> Option<String> {
     let difference = time_us(delay_difference_us(&status.paths).unwrap_or(0));
     let rates = up(&status.paths).map(|path| path.rx_bps);
     let rate = bits_per_second(rates.fold(0, u64::saturating_add));
-    let remedy = if needed <= LARGEST_WINDOW {
+    let remedy = if status.reorder.window_auto {
+        "memory allows no more, so take the slowest path out of service".into()
+    } else if needed <= LARGEST_WINDOW {
         let proposal = proposed_window(needed);
         format!("`mpt-ctl reorder set window={proposal}` would do")
     } else {
@@ -162,7 +166,7 @@ fn window_too_small(status: &Status) -> Option<String> {
 fn window_overflows(reorder: &ReorderStatus) -> Option<String> {
     let have = u64::from(reorder.window);
     let share = share_of_gaps(reorder, reorder.gaps_overflowed)?;
-    (have < LARGEST_WINDOW).then(|| {
+    (have < LARGEST_WINDOW && !reorder.window_auto).then(|| {
         format!(
             "{} of gaps ended because the reorder window of {have} was full; `mpt-ctl reorder set \
              window={}` holds more.",
@@ -188,6 +192,9 @@ fn timeouts(status: &Status) -> Option<String> {
     let reorder = &status.reorder;
     let difference = delay_difference_us(&status.paths);
     let hold = reorder.max_buffer_delay_us;
+    if reorder.max_buffer_delay_auto {
+        return None;
+    }
     if let Some(difference) =
         difference.filter(|difference| *difference >= hold && reorder.window > 0)
     {
@@ -447,7 +454,7 @@ mod tests {
 
     #[test]
     fn reordering_off_matters_only_where_paths_differ() {
-        insta::assert_snapshot!(only(|status| status.reorder.window = 0), @"Reordering is off, yet the paths differ by 40.0 ms: packets leave the tunnel out of order; `mpt-ctl reorder set window=1024` puts them in order.");
+        insta::assert_snapshot!(only(|status| status.reorder.window = 0), @"Reordering is off, yet the paths differ by 40.0 ms: packets leave the tunnel out of order; `mpt-ctl reorder set window=auto` puts them in order.");
         let alike = wrong(|status| {
             status.reorder.window = 0;
             status.reorder.window_needed = None;

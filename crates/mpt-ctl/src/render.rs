@@ -149,15 +149,21 @@ mod tests {
                 reordered: 13_578,
                 late: 4,
                 duplicates: 1,
-                gaps_seen: 4711,
+                gaps_seen: 4722,
                 gaps_open: 2,
                 gaps_filled: 4700,
+                gaps_recovered: 11,
                 gaps_inferred_lost: 8,
                 gaps_timed_out: 1,
                 hold_us: HoldTimes {
                     p50: 1200,
                     p99: 12_000,
                     max: 24_500,
+                },
+                recovery_us: HoldTimes {
+                    p50: 31_000,
+                    p99: 38_000,
+                    max: 52_000,
                 },
                 window_needed: Some(742),
                 ..ReorderStatus::default()

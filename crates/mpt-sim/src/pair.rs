@@ -19,14 +19,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use mpt_core::coalesce::Accepts;
-use mpt_core::control::LatePolicy;
 use mpt_core::crypto::{CryptoConfig, PresharedKey, PrivateKey, Sessions};
 use mpt_core::path::{PathConfig, PathId, Unreachable};
-use mpt_core::reorder::ReorderConfig;
 use mpt_core::report::Report;
 use mpt_core::scheduler::Policy;
 use mpt_core::time::Time;
-use mpt_core::tunnel::{Event, Inbound, TunnelConfig};
+use mpt_core::tunnel::{Event, Inbound, ReorderSettings, TunnelConfig};
 use rand::Rng as _;
 
 use crate::delay::{Delay, MS};
@@ -101,7 +99,7 @@ pub struct PairConfig {
     /// The paths, the same at both ends.
     pub paths: Vec<PathSpec>,
     /// Both ends' reorder window.
-    pub reorder: ReorderConfig,
+    pub reorder: ReorderSettings,
     /// How both ends share packets.
     pub policy: Policy,
     /// Both ends send lost packets again.
@@ -134,11 +132,7 @@ impl PairConfig {
     pub fn new(paths: impl Into<Vec<PathSpec>>) -> PairConfig {
         PairConfig {
             paths: paths.into(),
-            reorder: ReorderConfig {
-                window: 1024,
-                max_buffer_delay: Duration::from_millis(300),
-                late: LatePolicy::Deliver,
-            },
+            reorder: ReorderSettings::default(),
             policy: Policy::Weighted,
             recovery: false,
             mtu: 1464,

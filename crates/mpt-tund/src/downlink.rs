@@ -12,11 +12,10 @@ use mpt_core::buffer::Buffer;
 use mpt_core::control::order::OrderStatus;
 use mpt_core::control::{PathState, PathStatus, Protection, ReorderStatus, TunnelStatus};
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId, Unreachable};
-use mpt_core::reorder::ReorderConfig;
 use mpt_core::report;
 use mpt_core::scheduler::Policy;
 use mpt_core::time::Time;
-use mpt_core::tunnel::{Change, Datagram, Event, Inbound};
+use mpt_core::tunnel::{Change, Datagram, Event, Inbound, ReorderSettings};
 use tokio::io::Ready;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -49,7 +48,7 @@ pub(crate) enum Command {
     /// The carrier of a path's device went or came.
     SetLink(PathId, bool),
     /// Change the reorder window.
-    SetReorder(ReorderConfig),
+    SetReorder(ReorderSettings),
     /// Ask the peer for what another policy needs, and recovery.
     SetSending(Policy, bool),
     /// Change the largest inner packet.
@@ -186,7 +185,7 @@ fn obey(downlink: &Rc<RefCell<Downlink>>, wake: &Rc<Notify>, command: Command) {
             this.buffers
                 .drain(..)
                 .for_each(|buffer| this.inbound.put_back(buffer));
-            this.inbound.set_mtu(mtu);
+            this.inbound.set_mtu(now, mtu);
         }
         Command::SetKey(key) => this.inbound.set_key(key),
         Command::Report(mut report, reply) => {

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use mpt_core::control::{Answer, LatePolicy, Reply, Request};
+use mpt_core::setting::Setting;
+use mpt_core::tunnel::ReorderSettings;
 
 use crate::config::{self, Config};
 use crate::daemon::Host;
@@ -55,9 +57,9 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
             let reorder = changed(tunnel.config.reorder, window, max_buffer_delay_us, late)?;
             tunnel.set_reorder(reorder).await?;
             done(format!(
-                "the window is {} packets, max_buffer_delay {}, late packets: {}",
+                "window = {}, max_buffer_delay = {}, late packets: {}",
                 reorder.window,
-                humantime::format_duration(reorder.max_buffer_delay),
+                reorder.max_buffer_delay.map(humantime::format_duration),
                 match reorder.late {
                     LatePolicy::Deliver => "deliver",
                     LatePolicy::Drop => "drop",
@@ -101,25 +103,29 @@ fn known(tunnel: &Tunnel, name: &str, found: bool) -> anyhow::Result<()> {
 
 /// The reorder settings with what the request names, if that is in range.
 fn changed(
-    now: config::Reorder,
-    window: Option<u32>,
-    max_buffer_delay_us: Option<u64>,
+    now: ReorderSettings,
+    window: Option<Setting<u32>>,
+    max_buffer_delay_us: Option<Setting<u64>>,
     late: Option<LatePolicy>,
-) -> anyhow::Result<config::Reorder> {
-    let delay = max_buffer_delay_us.map(Duration::from_micros);
-    let new = config::Reorder {
+) -> anyhow::Result<ReorderSettings> {
+    let delay = max_buffer_delay_us.map(|setting| setting.map(Duration::from_micros));
+    let new = ReorderSettings {
         window: window.unwrap_or(now.window),
         max_buffer_delay: delay.unwrap_or(now.max_buffer_delay),
         late: late.unwrap_or(now.late),
     };
     ensure!(
-        new.window <= config::MAX_WINDOW,
-        "window is from 0 (off) to {} packets",
+        new.window
+            .fixed()
+            .is_none_or(|window| window <= config::MAX_WINDOW),
+        "window is \"auto\", or from 0 (off) to {} packets",
         config::MAX_WINDOW
     );
     ensure!(
-        config::MAX_BUFFER_DELAY_RANGE.contains(&new.max_buffer_delay),
-        "max_buffer_delay is from 1ms to 10s"
+        new.max_buffer_delay
+            .fixed()
+            .is_none_or(|delay| config::MAX_BUFFER_DELAY_RANGE.contains(&delay)),
+        "max_buffer_delay is \"auto\", or from 1ms to 10s"
     );
     Ok(new)
 }

@@ -13,9 +13,8 @@ use anyhow::{Context as _, bail};
 use mpt_core::control::{PathStatus, ReorderStatus, Status, TunnelStatus};
 use mpt_core::drops::Drop;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
-use mpt_core::reorder::ReorderConfig;
 use mpt_core::time::Time;
-use mpt_core::tunnel::{TunnelConfig, sealed_tunnel, tunnel};
+use mpt_core::tunnel::{ReorderSettings, TunnelConfig, sealed_tunnel, tunnel};
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot};
 
@@ -96,7 +95,7 @@ impl Tunnel {
             session: new_session()?,
             key: config.tunnel.key,
             mtu: config.mtu(),
-            reorder: reorder_config(&config),
+            reorder: config.reorder,
             policy: config.tunnel.scheduler,
             recovery: config.recovery != config::Recovery::Off,
             accepts: tun.accepts(),
@@ -251,15 +250,14 @@ impl Tunnel {
     }
 
     /// Changes the reorder window.
-    pub(crate) async fn set_reorder(&mut self, reorder: config::Reorder) -> anyhow::Result<()> {
+    pub(crate) async fn set_reorder(&mut self, reorder: ReorderSettings) -> anyhow::Result<()> {
         self.config.reorder = reorder;
         let numbered = reorder.window != 0;
         self.uplink
             .send(uplink::Command::SetNumbered(numbered))
             .await?;
-        let config = reorder_config(&self.config);
         self.downlink
-            .send(downlink::Command::SetReorder(config))
+            .send(downlink::Command::SetReorder(reorder))
             .await?;
         Ok(())
     }
@@ -457,19 +455,6 @@ fn open_socket(path: &config::Path, offload: Offload) -> anyhow::Result<PathSock
         );
     }
     Ok(socket)
-}
-
-fn reorder_config(config: &Config) -> ReorderConfig {
-    let config::Reorder {
-        window,
-        max_buffer_delay,
-        late,
-    } = config.reorder;
-    ReorderConfig {
-        window,
-        max_buffer_delay,
-        late,
-    }
 }
 
 /// Random and not 0.

@@ -62,6 +62,7 @@ pub(crate) async fn run(
         outbound,
         sockets: Default::default(),
         tun,
+        unreported: false,
     };
     let mut bytes = vec![0; tun::MAX_READ];
     loop {
@@ -82,6 +83,7 @@ pub(crate) async fn run(
             }
         }
         uplink.send();
+        uplink.tell_scheduler();
         timer.wake_by(uplink.outbound.poll_timeout());
     }
 }
@@ -90,6 +92,8 @@ struct Uplink {
     outbound: Outbound,
     sockets: Sockets,
     tun: Arc<Tun>,
+    /// It was said that the peer sends no reports.
+    unreported: bool,
 }
 
 type Sockets = [Option<Arc<PathSocket>>; MAX_PATHS];
@@ -163,6 +167,24 @@ impl Uplink {
         while let Some(train) = self.outbound.poll_ready() {
             let outcome = Outcome::of(&train, &self.sockets);
             outcome.report(&mut self.outbound);
+        }
+    }
+
+    /// Says when weights begin or cease to stand in for the peer's reports.
+    fn tell_scheduler(&mut self) {
+        let unreported = self.outbound.is_unreported();
+        if unreported == self.unreported {
+            return;
+        }
+        self.unreported = unreported;
+        if unreported {
+            tracing::warn!(
+                "the peer sends no reports on what arrives: packets are shared by the paths' weights"
+            );
+        } else {
+            tracing::info!(
+                "the peer's reports are back: packets are shared by what the paths deliver"
+            );
         }
     }
 

@@ -1,11 +1,17 @@
 //! What is estimated of a path: round-trip time, loss, one-way delay, rate.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use crate::reorder::RoundTrip;
 use crate::time::Time;
 
 /// The least round-trip time is the least of the present and the former span of this length.
 const MINIMUM_SPAN: Duration = Duration::from_secs(30);
+
+/// One-way delays may seem to change by so much more than the round trip: clocks are read at
+/// slightly different moments.
+const CLOCK_NOISE_NS: u64 = 1_000_000;
 
 /// Round-trip time: smoothed with variation as RFC 6298 §2 does, and the least of the last half to
 /// whole minute.
@@ -38,6 +44,14 @@ impl Rtt {
 
     pub(crate) fn smoothed(&self) -> Option<Duration> {
         self.smoothed
+    }
+
+    pub(crate) fn round_trip(&self) -> Option<RoundTrip> {
+        Some(RoundTrip {
+            minimum: self.minimum()?,
+            smoothed: self.smoothed?,
+            variation: self.variation,
+        })
     }
 
     pub(crate) fn minimum(&self) -> Option<Duration> {
@@ -79,20 +93,57 @@ impl Loss {
     }
 }
 
-/// Receive time less send time, in nanoseconds, smoothed by 1/8: a one-way delay plus the offset of
-/// the two clocks. The offset is the same on all paths and cancels between them.
+/// Receive time less send time, in nanoseconds: a one-way delay plus the offset of the two clocks.
+/// The offset is the same on all paths and cancels between them. Smoothed with variation, as the
+/// round trip is.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct SmoothedDelay(Option<i64>);
+pub(crate) struct SmoothedDelay {
+    smoothed: Option<i64>,
+    variation: u64,
+    /// By how much the offset changed at the last sample.
+    clock_step: Option<i64>,
+}
 
 impl SmoothedDelay {
-    pub(crate) fn sample(&mut self, ns: i64) {
-        self.0 = Some(self.0.map_or(ns, |smoothed| {
-            smoothed.wrapping_add(ns.wrapping_sub(smoothed) / 8)
-        }));
+    /// Takes a sample of a path on which hardly any round trip takes longer than `rtt_ns`. A one-way
+    /// delay cannot change by more than that: then it is a clock that was set.
+    pub(crate) fn sample(&mut self, ns: i64, rtt_ns: u64) {
+        let Some(smoothed) = self.smoothed else {
+            self.smoothed = Some(ns);
+            return;
+        };
+        let change = ns.wrapping_sub(smoothed);
+        if change.unsigned_abs() > rtt_ns.saturating_add(CLOCK_NOISE_NS) {
+            self.smoothed = Some(ns);
+            self.clock_step = Some(change);
+            return;
+        }
+        self.smoothed = Some(smoothed.wrapping_add(change / 8));
+        self.variation = self.variation / 4 * 3 + change.unsigned_abs() / 4;
     }
 
     pub(crate) fn ns(self) -> Option<i64> {
-        self.0
+        self.smoothed
+    }
+
+    /// From the earliest to the latest that hardly any packet exceeds.
+    pub(crate) fn range(&self) -> Option<RangeInclusive<i64>> {
+        let smoothed = self.smoothed?;
+        let around = i64::try_from(self.variation.saturating_mul(4)).unwrap_or(i64::MAX);
+        Some(smoothed.saturating_sub(around)..=smoothed.saturating_add(around))
+    }
+
+    /// By how much the peer's clock was set, once for each time that it shows on this path.
+    pub(crate) fn take_clock_step(&mut self) -> Option<i64> {
+        let step = self.clock_step.take()?;
+        // This path has followed it already.
+        self.smoothed = self.smoothed.map(|ns| ns.wrapping_sub(step));
+        Some(step)
+    }
+
+    /// The peer's clock was set, as another path showed.
+    pub(crate) fn follow_clock_step(&mut self, step: i64) {
+        self.smoothed = self.smoothed.map(|ns| ns.wrapping_add(step));
     }
 }
 
@@ -138,6 +189,45 @@ mod tests {
         }
         assert_eq!(rtt.minimum(), Some(Duration::from_millis(40)));
         assert_eq!(rtt.smoothed().unwrap().as_millis(), 39);
+    }
+
+    #[test]
+    fn a_delay_that_jitters_has_a_range() {
+        let mut delay = SmoothedDelay::default();
+        let offset = -5_000_000_000;
+        for step in 0..200 {
+            let jitter = if step % 2 == 0 { 1_000_000 } else { -1_000_000 };
+            delay.sample(offset + jitter, 40_000_000);
+        }
+        let range = delay.range().unwrap();
+        assert!(
+            range.start().abs_diff(offset - 4_000_000) < 600_000,
+            "{range:?}"
+        );
+        assert!(
+            range.end().abs_diff(offset + 4_000_000) < 600_000,
+            "{range:?}"
+        );
+    }
+
+    #[test]
+    fn a_change_beyond_the_round_trip_is_the_clock() {
+        let mut paths = [SmoothedDelay::default(); 2];
+        paths[0].sample(10_000_000, 40_000_000);
+        paths[1].sample(30_000_000, 80_000_000);
+        paths[0].sample(45_000_000, 40_000_000);
+        assert_eq!(paths[0].take_clock_step(), None);
+        let before = paths.map(|path| path.ns().unwrap());
+        paths[0].sample(before[0] + 3_000_000_000, 40_000_000);
+        let step = paths[0].take_clock_step().unwrap();
+        paths
+            .iter_mut()
+            .for_each(|path| path.follow_clock_step(step));
+        assert_eq!(paths.map(|path| path.ns().unwrap() - 3_000_000_000), before);
+        assert_eq!(paths[0].take_clock_step(), None);
+        paths[1].sample(i64::MIN, 0);
+        paths[1].sample(i64::MAX, u64::MAX);
+        assert!(paths[1].range().is_some());
     }
 
     #[test]

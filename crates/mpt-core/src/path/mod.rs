@@ -306,6 +306,11 @@ impl Path {
             && now.since(self.heard.unwrap_or(self.probing_since)) < self.config.dead_after
     }
 
+    /// Hardly ever does it take longer until a message tells what is not under way on the path.
+    pub(crate) fn longest_until_probed(&self) -> Duration {
+        self.config.keepalive * 5 / 4
+    }
+
     /// The carrier of the device that the path leaves by went or came.
     pub(crate) fn set_link(&mut self, now: Time, up: bool) {
         if self.link_down == up {
@@ -407,8 +412,10 @@ impl Path {
         self.out_of_service_at_peer = message.out_of_service;
         self.loss_at_peer_ppm = message.loss_ppm;
         self.loss.sample(message.tx_packets, self.rx_packets);
-        self.one_way
-            .sample(now.as_nanos().wrapping_sub(message.sent.as_nanos()) as i64);
+        let one_way = now.as_nanos().wrapping_sub(message.sent.as_nanos()) as i64;
+        let longest = self.rtt.round_trip().map(|rtt| rtt.longest());
+        let longest_ns = longest.map_or(u64::MAX, |rtt| rtt.as_nanos() as u64);
+        self.one_way.sample(one_way, longest_ns);
     }
 
     /// A sealed control message with this number came from `from`. The newest says where the peer is.

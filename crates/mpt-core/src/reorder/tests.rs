@@ -7,6 +7,7 @@ const MS: u64 = 1_000_000;
 fn config(window: u32) -> ReorderConfig {
     ReorderConfig {
         window,
+        grows_to: None,
         max_buffer_delay: Duration::from_millis(300),
         late: LatePolicy::Deliver,
     }
@@ -255,4 +256,114 @@ fn after_a_resync_old_numbers_are_duplicates() {
     assert_eq!(bench.insert_on(0, 0, 5), Verdict::Duplicate);
     bench.insert(0, [8, 7]);
     assert_eq!(bench.out, [1_000_000, 1_000_003, 7, 8]);
+}
+
+#[test]
+fn a_window_that_may_grow_does_so_before_it_overflows() {
+    let mut bench = Bench::new(4, 0);
+    bench.reconfigure(ReorderConfig {
+        grows_to: Some(16),
+        ..config(4)
+    });
+    bench.insert(0, [1, 2, 3, 4]);
+    assert_eq!(bench.reorder.config().window, 8);
+    bench.insert(0, [15]);
+    assert_eq!(bench.reorder.config().window, 16);
+    assert_eq!((bench.reorder.held(), bench.out.len()), (5, 0));
+    bench.insert(0, [16]);
+    assert_eq!(bench.out, [1, 2, 3, 4]);
+    assert_eq!(bench.counters().gaps_overflowed, 1);
+    assert_eq!(bench.reorder.take_widest(), 16);
+    assert_eq!(bench.reorder.take_widest(), 0);
+}
+
+#[test]
+fn a_window_that_grew_believes_no_more_than_before() {
+    let mut bench = Bench::new(4, 0);
+    bench.reconfigure(ReorderConfig {
+        grows_to: Some(MAX_WINDOW),
+        ..config(4)
+    });
+    bench.insert(0, [1, 1000, 2000]);
+    assert_eq!(
+        bench.insert_on(0, 0, 2001 + LEAST_BELIEVED),
+        Verdict::Unbelievable
+    );
+    bench.insert(0, [2000 + LEAST_BELIEVED]);
+    assert_eq!(bench.reorder.config().window, 4096);
+}
+
+#[test]
+fn a_path_whose_packets_overtake_each_other_is_given_time_for_it() {
+    let mut bench = Bench::new(16, 0);
+    bench.wait_for(0, &[0]);
+    bench.insert(0, [0, 2]);
+    assert_eq!(bench.out, [0, 2], "nothing was overtaken so far");
+    bench.insert(1, [1]);
+    assert_eq!(
+        bench.reorder.displacement(path(0)),
+        Duration::from_millis(10)
+    );
+    bench.insert(2, [4]);
+    bench.insert(8, [3, 6]);
+    assert_eq!(bench.out, [0, 2, 1, 3, 4]);
+    assert_eq!(bench.reorder.poll_timeout(), Some(at(18)));
+    bench.timeout(17);
+    assert_eq!(bench.reorder.held(), 1);
+    bench.timeout(18);
+    assert_eq!(bench.out, [0, 2, 1, 3, 4, 6]);
+    let counters = bench.counters();
+    assert_eq!((counters.gaps_inferred_lost, counters.late), (2, 1));
+}
+
+#[test]
+fn what_the_peer_sends_again_is_waited_for_and_no_sign_of_overtaking() {
+    let mut bench = Bench::new(16, 0);
+    let recovery = Recovery {
+        hold: Duration::from_millis(30),
+        soonest: Duration::from_millis(5),
+    };
+    bench.reorder.set_recovery(at(0), Some(recovery));
+    bench.wait_for(0, &[0]);
+    bench.insert(0, [1, 2, 4]);
+    assert_eq!(bench.reorder.found_lost(), 2);
+    assert_eq!(bench.reorder.poll_timeout(), Some(at(30)));
+    bench.insert(20, [0]);
+    assert_eq!(bench.out, [0, 1, 2]);
+    assert_eq!(bench.reorder.recovery_us().max() / 1000, 20);
+    assert_eq!(bench.reorder.displacement(path(0)), Duration::ZERO);
+    bench.timeout(30);
+    assert_eq!(bench.out, [0, 1, 2, 4]);
+    let counters = bench.counters();
+    assert_eq!(
+        (counters.gaps_recovered, counters.gaps_inferred_lost),
+        (1, 1)
+    );
+}
+
+#[test]
+fn the_last_packets_are_waited_for_when_the_peer_sends_them_again() {
+    let mut bench = Bench::new(16, 0);
+    let recovery = Recovery {
+        hold: Duration::from_millis(30),
+        soonest: Duration::from_millis(5),
+    };
+    bench.reorder.set_recovery(at(0), Some(recovery));
+    bench.wait_for(0, &[0]);
+    bench.insert(0, [0]);
+    assert!(bench.announce(1, 0, 3));
+    assert_eq!(bench.reorder.gaps_open(), 2);
+    let mut missing = Vec::new();
+    bench.reorder.for_each_missing(|first, count| {
+        missing.push((first.value(), count));
+        true
+    });
+    assert_eq!(missing, [(1, 2)]);
+    bench.insert(9, [1]);
+    bench.timeout(31);
+    assert_eq!(bench.out, [0, 1]);
+    assert_eq!(bench.reorder.next_expected(), Seq::new(3));
+    // However far the peer's numbers have come, no more than the window stays open.
+    assert!(bench.announce(40, 0, 1003));
+    assert_eq!(bench.reorder.gaps_open(), 16);
 }

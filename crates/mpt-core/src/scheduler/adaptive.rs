@@ -83,26 +83,32 @@ impl Adaptive {
     pub(crate) fn choose(&mut self, now: Time, usable: PathSet, waiting: usize) -> Choice {
         let mut left = usable;
         let (mut least, mut busy_rate) = (None, 0.0);
-        let mut is_first = true;
+        let mut alone = !self.is_any_limited(usable);
         let mut wait: Option<Time> = None;
         while let Some((path, delay)) = self.fastest(now, left) {
             left.remove(path);
             let added = delay - *least.get_or_insert(delay);
             let lasts = waiting as f64 / busy_rate * 1e9;
             let pace = &mut self.paces[path.index()];
-            if !is_first && lasts <= added.min(PATIENCE.as_nanos() as f64) {
+            if wait.is_some() && lasts <= added.min(PATIENCE.as_nanos() as f64) {
                 continue;
             }
-            match pace.room(now, std::mem::take(&mut is_first)) {
+            match pace.room(now, std::mem::take(&mut alone)) {
                 Some(bytes) => return Choice::Take(path, bytes),
                 None => {
                     let ready = pace.ready_at(now);
                     wait = Some(wait.map_or(ready, |wait| wait.min(ready)));
-                    busy_rate += pace.rate().unwrap_or(f64::INFINITY);
+                    busy_rate += pace.rate().unwrap_or(pace.delivered());
                 }
             }
         }
         wait.map_or(Choice::Nowhere, Choice::Wait)
+    }
+
+    fn is_any_limited(&self, usable: PathSet) -> bool {
+        usable
+            .iter()
+            .any(|path| self.paces[path.index()].rate().is_some())
     }
 
     /// The path with the least delay, and that delay; one whose delay is unknown comes last.

@@ -66,7 +66,7 @@ const LOSS_PACKETS: u64 = 60;
 const LOSS_EXCESS: f64 = 0.02;
 /// For how long a path whose queue others fill is left open.
 const COMPETE: Duration = Duration::from_secs(10);
-/// A path that others are preferred to takes so much before it has answered, in bytes; then as much
+/// A path that is to help out others takes so much before it has answered, in bytes; then as much
 /// again for each byte that arrived, until its limit is known (as TCP's slow start).
 const FIRST_WINDOW: f64 = 16.0 * 1500.0;
 /// Nor is more under way on a limited path than it delivers in its round-trip time and this.
@@ -250,7 +250,7 @@ pub(crate) struct Pace {
     hold_until: Time,
     /// What was sent later than this was sent at the rate that is held.
     held_since: Time,
-    /// Since when the queue is above its target, and what it was then.
+    /// The longest queue since it is above its target, and when it was so long.
     above: Option<(Time, f64)>,
     competing_until: Time,
 }
@@ -326,6 +326,11 @@ impl Pace {
         status.tx_usual_loss = self.loss.usual;
     }
 
+    /// Bytes a second that it delivered of late.
+    pub(crate) fn delivered(&self) -> f64 {
+        self.delivered
+    }
+
     /// Whether others fill its queue.
     pub(crate) fn is_contended(&self, now: Time) -> bool {
         self.rate.is_none() && now < self.competing_until
@@ -335,11 +340,12 @@ impl Pace {
         (rate * BURST).max(LEAST_BURST)
     }
 
-    /// How many bytes it takes now; none when it has to wait. `preferred`: no other path is quicker.
+    /// How many bytes it takes now; none when it has to wait. `alone`: the limit of no path is known,
+    /// and no other is quicker.
     #[inline]
-    pub(crate) fn room(&mut self, now: Time, preferred: bool) -> Option<usize> {
+    pub(crate) fn room(&mut self, now: Time, alone: bool) -> Option<usize> {
         let Some(rate) = self.rate() else {
-            if preferred || now < self.competing_until {
+            if alone || now < self.competing_until {
                 return Some(usize::MAX);
             }
             let window = self.window;
@@ -576,9 +582,12 @@ impl Pace {
 
     /// Whether the queue, which is above its target, is of our making: it shrinks when less is sent.
     fn is_ours(&mut self, now: Time) -> bool {
-        let Some((since, then)) = self.above else {
-            self.above = Some((now, self.queue));
-            return true;
+        let (since, then) = match self.above {
+            Some((since, then)) if self.queue <= then => (since, then),
+            Some(_) | None => {
+                self.above = Some((now, self.queue));
+                return true;
+            }
         };
         let patience = (self.rtt * 6).max(Duration::from_millis(600));
         if now.since(since) < patience {

@@ -103,6 +103,12 @@ impl Outbound {
         true
     }
 
+    /// Whether weights decide because the peer sends no reports although it should.
+    #[must_use]
+    pub fn is_unreported(&self) -> bool {
+        self.scheduler.policy() == Policy::Adaptive && !self.adapting.paths.is_informed()
+    }
+
     /// Takes over what the line in learnt from answered probes.
     fn note_probes(&mut self, now: Time) {
         let answers = self.shared.answers();
@@ -133,10 +139,7 @@ impl Outbound {
     /// Sends what goes now and lets the rest wait.
     pub(super) fn adapt(&mut self, now: Time, mut segments: Segments<'_>) {
         let packet = segments.packet();
-        if now < self.adapting.spread_until
-            && segments.segments() == 1
-            && self.send_sparse(now, &packet, &mut segments)
-        {
+        if segments.segments() == 1 && self.send_sparse(now, &packet, &mut segments) {
             return;
         }
         if self.adapting.queue.is_empty() {
@@ -266,7 +269,9 @@ impl Outbound {
             return false;
         }
         let (flow, len) = (flow::hash(packet), segments.segment_len(0));
-        if self.adapting.queue.holds(flow) || !self.adapting.is_sparse(now, flow, len) {
+        let is_sparse = self.adapting.is_sparse(now, flow, len);
+        let is_spread = now < self.adapting.spread_until;
+        if !is_sparse || !is_spread || self.adapting.queue.holds(flow) {
             return false;
         }
         let usable = self.shared.usable();

@@ -11,6 +11,7 @@ use super::probing::MAX_MESSAGES_QUEUED;
 use super::reporting::Reporting;
 use super::sealing::{Arrival, Opening};
 use super::session::{Jump, Peer, Where};
+use super::sizing::Sizing;
 use super::{Shared, TunnelConfig};
 use crate::buffer::{Buffer, Packer, Pool, Stored};
 use crate::coalesce::Coalescer;
@@ -23,7 +24,7 @@ use crate::ip::{Packet, PacketMut, Version};
 use crate::order::Order;
 use crate::path::{DownReason, MAX_PATHS, Path, PathConfig, PathId, PathState, Unreachable};
 use crate::probe::{MESSAGE_BYTES, Message};
-use crate::reorder::{MAX_DISTANCE, Reorder, ReorderConfig, ReorderCounters, Verdict};
+use crate::reorder::{MAX_DISTANCE, Reorder, ReorderCounters, Verdict};
 use crate::report::{KIND_REPORT, MAX_REPORT_BYTES, Report};
 use crate::scheduler::Policy;
 use crate::seq::Seq;
@@ -126,13 +127,14 @@ pub struct Inbound {
     pub(super) reports_wanted: bool,
     pub(super) resends: bool,
     config_mtu: u16,
-    receives_trains: bool,
+    pub(super) receives_trains: bool,
     pub(super) paths: [Option<Path>; MAX_PATHS],
     path_mtu: [Option<(u16, Time)>; MAX_PATHS],
     pub(super) next_strange_answer: [Time; MAX_PATHS],
     pub(super) peer: Peer,
     pub(super) pool: Pool,
     pub(super) reorder: Reorder<Stored>,
+    pub(super) sizing: Sizing,
     pub(super) order: Order,
     /// Packets in order for the TUN.
     pub(super) ready: VecDeque<Stored>,
@@ -191,7 +193,8 @@ impl Inbound {
             next_strange_answer: [Time::ZERO; MAX_PATHS],
             peer: Peer::default(),
             pool: Pool::new(0, 0),
-            reorder: Reorder::new(config.reorder, Seq::FIRST),
+            reorder: Reorder::new(config.reorder.at_first(), Seq::FIRST),
+            sizing: Sizing::new(config.reorder),
             order: Order::new(),
             ready: VecDeque::new(),
             coalescer: Coalescer::new(config.accepts),
@@ -208,7 +211,7 @@ impl Inbound {
             unsettled: true,
             next_settle: None,
         };
-        inbound.resize_pool();
+        inbound.set_reorder(Time::ZERO, config.reorder);
         inbound
     }
 
@@ -225,6 +228,7 @@ impl Inbound {
             slot => {
                 *slot = Some(Path::new(config, now));
                 self.reporting.forget_path(path);
+                self.reorder.forget_path(path);
             }
         }
         self.settle(now);
@@ -500,18 +504,11 @@ impl Inbound {
         self.resends = recovery;
     }
 
-    /// Changes the reorder window.
-    pub fn set_reorder(&mut self, now: Time, config: ReorderConfig) {
-        let out = &mut |packet| self.ready.push_back(packet);
-        self.reorder.reconfigure(now, config, out);
-        self.resize_pool();
-    }
-
     /// Changes the largest inner packet. Buffers that the caller holds keep their size: put them
     /// back and take others.
-    pub fn set_mtu(&mut self, mtu: u16) {
+    pub fn set_mtu(&mut self, now: Time, mtu: u16) {
         self.config_mtu = mtu;
-        self.resize_pool();
+        self.set_reorder(now, self.sizing.settings);
         self.publish_mtu();
     }
 
@@ -547,15 +544,21 @@ impl Inbound {
     }
 
     /// Buffers for a full window, what is in hand, and what waits to be packed together.
-    fn resize_pool(&mut self) {
-        let packet_bytes = (usize::from(self.config_mtu) + HEADER_ROOM).next_multiple_of(512);
-        let window = self.reorder.config().window as usize;
+    pub(super) fn resize_pool(&mut self) {
+        let packet_bytes = self.packet_bytes();
+        let config = self.reorder.config();
+        let window = config.grows_to.unwrap_or(config.window) as usize;
         if self.receives_trains {
             let packed = (window * packet_bytes).div_ceil(TRAIN_BYTES);
             self.pool.resize(TRAIN_BYTES, 2 * packed + SPARE_TRAINS);
         } else {
             self.pool.resize(packet_bytes, window + SPARE_BUFFERS);
         }
+    }
+
+    /// What a packet takes up at most.
+    pub(super) fn packet_bytes(&self) -> usize {
+        (usize::from(self.config_mtu) + HEADER_ROOM).next_multiple_of(512)
     }
 
     /// What GRE, and sealing, add to a packet, in bytes.

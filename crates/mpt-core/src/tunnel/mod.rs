@@ -22,6 +22,7 @@ mod probing;
 mod reporting;
 mod sealing;
 mod session;
+mod sizing;
 mod status;
 
 use std::net::SocketAddr;
@@ -32,11 +33,11 @@ use std::time::Duration;
 pub use inbound::{Datagram, Event, Inbound};
 pub use outbound::Outbound;
 pub use sealing::Change;
+pub use sizing::ReorderSettings;
 
 use crate::coalesce::Accepts;
 use crate::crypto::Sessions;
 use crate::path::{MAX_PATHS, PathId, PathSet};
-use crate::reorder::ReorderConfig;
 use crate::scheduler::Policy;
 use crate::seq::Seq;
 
@@ -50,7 +51,7 @@ pub struct TunnelConfig {
     /// Largest inner packet, in bytes: the MTU of the TUN.
     pub mtu: u16,
     /// The receiving side's window; with a window of 0 nothing is numbered either.
-    pub reorder: ReorderConfig,
+    pub reorder: ReorderSettings,
     /// How packets are shared among paths.
     pub policy: Policy,
     /// Lost packets are sent again.

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use super::Transmit;
 use super::inbound::{ControlDatagram, Event, Inbound, MAX_EVENTS_QUEUED};
+use super::reporting::REPORT_INTERVAL;
 use super::sealing::{Opening, may_carry_handshakes};
 use super::session::Jump;
 use crate::drops::Drop;
 use crate::gre::{Header, Protocol};
 use crate::path::{MAX_PATHS, PathId, PathSet, PathState};
 use crate::probe::{Echo, MESSAGE_BYTES, Message};
-use crate::reorder::MAX_DISTANCE;
+use crate::reorder::{MAX_DISTANCE, Recovery};
 use crate::seq::Seq;
 use crate::time::{Time, earliest};
 
@@ -19,6 +20,10 @@ use crate::time::{Time, earliest};
 pub(super) const MAX_MESSAGES_QUEUED: usize = 64;
 /// Least time between two answers on a path to a session that has not proved itself.
 const STRANGE_SESSION_INTERVAL: Duration = Duration::from_millis(20);
+/// How often a lost packet is waited for when it is sent again.
+const RESENDS: u32 = 2;
+/// What resends may be delayed by besides, in queues and by clocks that tick.
+const RECOVERY_MARGIN: Duration = Duration::from_millis(5);
 /// More packets than this do not overtake a message of a session that has just begun.
 const MAX_OVERTAKING: i32 = 1024;
 
@@ -62,6 +67,9 @@ impl Inbound {
                 self.shared.tell_probed(path, rtt, forward);
             }
             self.reporting.learn(path, message);
+            if let Some(rtt) = known.rtt.round_trip() {
+                self.reorder.set_rtt(now, path, rtt);
+            }
             self.follow_watermark(now, path, message.next_seq);
         }
         if message.reply_wanted {
@@ -280,6 +288,8 @@ impl Inbound {
         if let Some(opening) = &mut self.opening {
             opening.set_paths(reachable);
         }
+        let recovery = self.recovery();
+        self.reorder.set_recovery(now, recovery);
         self.next_settle = next;
         self.shared.peer_known.store(peer_probes, Ordering::Relaxed);
         self.unsettled = false;
@@ -288,7 +298,30 @@ impl Inbound {
             .store(u32::from(usable.bits()), Ordering::Relaxed);
         let out = &mut |packet| self.ready.push_back(packet);
         self.reorder.wait_for(now, waited_for, out);
+        self.size_window(now);
         self.note_losses(now);
+    }
+
+    /// How quickly the peer's resends can be here, if it sends any: a report and a packet, each over
+    /// the path that answers first. What is sent again may be lost again, once.
+    pub(super) fn recovery(&self) -> Option<Recovery> {
+        if self.peer.session().is_none() || !self.reporting.peer_resends() {
+            return None;
+        }
+        let up = || {
+            let paths = self.paths.iter().flatten();
+            paths.filter(|path| path.state == PathState::Up)
+        };
+        let fastest = up().filter_map(|path| path.rtt.smoothed()).min()?;
+        let least = up().filter_map(|path| path.rtt.minimum()).min()?;
+        let window = (0..MAX_PATHS)
+            .filter_map(PathId::new)
+            .map(|path| self.reorder.displacement(path))
+            .max()?;
+        Some(Recovery {
+            hold: (fastest + REPORT_INTERVAL) * RESENDS + window + RECOVERY_MARGIN,
+            soonest: least / 2,
+        })
     }
 
     /// With every probe and every answer: the end that only answers has no other occasion.

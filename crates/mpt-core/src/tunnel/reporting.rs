@@ -43,6 +43,8 @@ const MAX_REPORTS_QUEUED: usize = 16;
 pub(super) struct Reporting {
     /// The peer's newest probe asked for reports.
     wanted: bool,
+    /// It sends lost packets again.
+    peer_resends: bool,
     /// The peer's index of each of our paths.
     peer_index: [Option<u8>; MAX_PATHS],
     arrived: [Arrived; MAX_PATHS],
@@ -59,6 +61,8 @@ pub(super) struct Reporting {
     urgent: bool,
     /// Numbers that every path had passed, of which the last report told or the next one will.
     lost: u64,
+    /// Of them, those that were given up, as far as a report told or will tell.
+    given_up: u64,
     budget: Budget,
     /// Number of the peer's newest report.
     heard: Option<u32>,
@@ -126,6 +130,7 @@ impl Reporting {
         }
         self.peer_index = Default::default();
         self.wanted = false;
+        self.peer_resends = false;
         self.due = None;
         self.heard = None;
         self.queue.clear();
@@ -141,6 +146,7 @@ impl Reporting {
     pub(super) fn learn(&mut self, path: PathId, message: &Message) {
         self.peer_index[path.index()] = Some(message.path);
         self.wanted = message.reports_wanted;
+        self.peer_resends = message.resends;
         if !self.wanted {
             self.due = None;
         }
@@ -190,6 +196,10 @@ impl Reporting {
         } else {
             Occasion::Routine
         }
+    }
+
+    pub(super) fn peer_resends(&self) -> bool {
+        self.peer_resends
     }
 
     pub(super) fn due(&self) -> Option<Time> {
@@ -284,10 +294,15 @@ impl Inbound {
     /// When every path has passed a number since the last call, the peer is told without delay.
     #[inline]
     pub(super) fn note_losses(&mut self, now: Time) {
-        let lost = self.reorder.inferred();
+        let lost = self.reorder.found_lost();
         if std::mem::replace(&mut self.reporting.lost, lost) != lost {
             self.reporting.hurry(now);
             self.reporting.urgent = true;
+        }
+        let given_up = self.reorder.counters().gaps_inferred_lost;
+        if std::mem::replace(&mut self.reporting.given_up, given_up) != given_up {
+            // Nobody needs to send them again any more.
+            self.reporting.hurry(now + REPORT_INTERVAL);
         }
     }
 

@@ -300,7 +300,7 @@ impl Inbound {
         is_newest
     }
 
-    /// A packet came again: on this path, nothing below it is under way any more.
+    /// A packet came again: that tells of this path as much as another packet would.
     fn note_copy(&mut self, now: Time, arrival: &Arrival, number: u64) {
         let (path, seq) = (arrival.path, Seq::new(number as u32));
         let packet = Stored {
@@ -310,9 +310,8 @@ impl Inbound {
             number: Some(self.order.number(seq)),
         };
         self.drops.count(Drop::Duplicate, 1);
-        self.reorder.count_copy();
         let out = &mut |packet| self.ready.push_back(packet);
-        if self.reorder.announce(now, path, seq.next(), out) {
+        if self.reorder.note_copy(now, path, seq, out) {
             self.measure_arrival(now, path, packet);
             self.note_copy_arrival(now, path, seq, arrival.place.len());
         }

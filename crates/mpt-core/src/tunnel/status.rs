@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
+
 use super::sealing::Opening;
 use super::{Inbound, Outbound};
 use crate::control::{
     HoldTimes, PathStatus, Protection, RecoveryStatus, ReorderStatus, TunnelStatus,
 };
 use crate::path::PathId;
+use crate::setting::Setting;
 
 /// Delay differences below this are noise, in nanoseconds.
 const NOISE_NS: u64 = 500_000;
@@ -19,6 +22,7 @@ impl Outbound {
     pub fn report(&self, status: &mut TunnelStatus) {
         (status.tx_packets, status.tx_bytes) = self.sent();
         self.drops().add_to(&mut status.drops);
+        status.unreported = self.is_unreported();
         let queue = &self.adapting.queue;
         status.queue_packets = queue.packets() as u64;
         status.queue_bytes = queue.bytes() as u64;
@@ -83,7 +87,6 @@ impl Inbound {
     #[must_use]
     pub fn report_reorder(&self) -> ReorderStatus {
         let (config, counters) = (self.reorder.config(), self.reorder.counters());
-        let hold = self.reorder.hold_us();
         ReorderStatus {
             window: config.window,
             max_buffer_delay_us: micros(config.max_buffer_delay),
@@ -97,14 +100,17 @@ impl Inbound {
             gaps_seen: counters.gaps_seen,
             gaps_open: u64::from(self.reorder.gaps_open()),
             gaps_filled: counters.gaps_filled,
+            gaps_recovered: counters.gaps_recovered,
             gaps_inferred_lost: counters.gaps_inferred_lost,
             gaps_timed_out: counters.gaps_timed_out,
             gaps_overflowed: counters.gaps_overflowed,
-            hold_us: HoldTimes {
-                p50: hold.value_at_quantile(0.5),
-                p99: hold.value_at_quantile(0.99),
-                max: hold.max(),
-            },
+            hold_us: times(self.reorder.hold_us()),
+            recovery_us: times(self.reorder.recovery_us()),
+            window_auto: config.grows_to.is_some(),
+            max_buffer_delay_auto: self.sizing.settings.max_buffer_delay == Setting::Auto,
+            window_limit: u64::from(self.widest_window()),
+            delay_difference_us: micros(self.sizing.difference),
+            packets_per_s: self.sizing.packets_per_s(),
             window_needed: self.window_needed(),
             order: None,
         }
@@ -140,6 +146,14 @@ impl Inbound {
             .flatten()
             .filter_map(|path| path.one_way.ns())
             .min()
+    }
+}
+
+fn times(histogram: &Histogram<u64>) -> HoldTimes {
+    HoldTimes {
+        p50: histogram.value_at_quantile(0.5),
+        p99: histogram.value_at_quantile(0.99),
+        max: histogram.max(),
     }
 }
 

@@ -1,10 +1,10 @@
 //! `mpt-ctl paths`: each path in full.
 
-use mpt_core::control::PathStatus;
+use mpt_core::control::{PathPhase, PathStatus};
 
 use super::{endpoints, loss, measured, state};
-use crate::table::{Look, Side, Table, WIDTH, truncated};
-use crate::units::{bits_per_second, bytes};
+use crate::table::{Cell, Look, Side, Table, Tone, WIDTH, truncated};
+use crate::units::{bits_per_second, bytes, percent, time_us};
 
 /// Each path in full.
 pub(super) fn show(paths: &[PathStatus], look: Look) -> String {
@@ -46,7 +46,49 @@ pub(super) fn show(paths: &[PathStatus], look: Look) -> String {
             ));
         }
     }
-    format!("{}\n{}", links.show(look), traffic(paths).show(look))
+    let mut text = format!("{}\n{}", links.show(look), traffic(paths).show(look));
+    if let Some(estimates) = estimates(paths) {
+        text += "\n";
+        text += &estimates.show(look);
+    }
+    text
+}
+
+/// What the adaptive scheduler makes of the paths; nothing before it has learnt something.
+fn estimates(paths: &[PathStatus]) -> Option<Table<6>> {
+    let mut table = Table::new([
+        ("PATH", Side::Left),
+        ("TAKES", Side::Right),
+        ("DELIVERS", Side::Right),
+        ("QUEUE", Side::Right),
+        ("LOSES", Side::Right),
+        ("", Side::Left),
+    ]);
+    let known = |path: &&PathStatus| path.tx_delivered_bps > 0 || path.tx_limit_bps.is_some();
+    let mut any = false;
+    for path in paths.iter().filter(known) {
+        any = true;
+        let takes = path.tx_limit_bps.map_or("all".into(), bits_per_second);
+        table.row([
+            (&path.name).into(),
+            takes.into(),
+            bits_per_second(path.tx_delivered_bps).into(),
+            time_us(path.tx_queue_us).into(),
+            percent(path.tx_usual_loss).into(),
+            Cell::toned(Tone::Faint, why(path.tx_phase)),
+        ]);
+    }
+    any.then_some(table)
+}
+
+/// Why a path takes what it takes.
+fn why(phase: PathPhase) -> &'static str {
+    match phase {
+        PathPhase::Open => "its limit has not shown",
+        PathPhase::Limited => "paced at what it delivers",
+        PathPhase::Draining => "run dry to measure its delay",
+        PathPhase::Competing => "others fill its queue",
+    }
 }
 
 fn traffic(paths: &[PathStatus]) -> Table<5> {
@@ -99,6 +141,23 @@ mod tests {
                                                   in    2.1 Mbit/s     456789  45.7 MB
         satellite-behind-the-barn-at-the-far-end  out      0 bit/s    1234567   1.8 GB
                                                   in       0 bit/s     456789  45.7 MB
+        ");
+    }
+
+    #[test]
+    fn estimates_of_the_adaptive_scheduler_read() {
+        let mut paths = example().paths;
+        paths[0].tx_delivered_bps = 95_300_000;
+        paths[0].tx_limit_bps = Some(96_100_000);
+        paths[0].tx_queue_us = 4_900;
+        paths[0].tx_phase = PathPhase::Limited;
+        paths[1].tx_delivered_bps = 8_000_000;
+        paths[1].tx_usual_loss = 0.012;
+        let text = estimates(&paths).unwrap().show(PLAIN);
+        insta::assert_snapshot!(text, @r"
+        PATH                TAKES     DELIVERS   QUEUE  LOSES
+        fibre         96.1 Mbit/s  95.3 Mbit/s  4.9 ms    0 %  paced at what it delivers
+        satellite-b…          all   8.0 Mbit/s    0 µs  1.2 %  its limit has not shown
         ");
     }
 }

@@ -1,6 +1,6 @@
 //! `mpt-ctl reorder`: the reorder window, what became of gaps, and how packets are ordered.
 
-use mpt_core::control::{LatePolicy, ReorderStatus};
+use mpt_core::control::{HoldTimes, LatePolicy, ReorderStatus};
 
 use super::{UNKNOWN, order};
 use crate::table::{Look, Side, Table, Tone};
@@ -9,7 +9,9 @@ use crate::units::{percent, time_us};
 /// The reorder window and what became of gaps.
 pub(super) fn show(reorder: &ReorderStatus, look: Look) -> String {
     let mut text = look.sentence(Tone::Heading, "", &window(reorder));
-    if let Some(needed) = reorder.window_needed {
+    if reorder.window_auto {
+        text += &look.sentence(Tone::Plain, "", &measured(reorder));
+    } else if let Some(needed) = reorder.window_needed {
         let sentence = format!("The delays and rates seen now need a window of {needed}.");
         let enough = needed <= reorder.window.into();
         let tone = if enough { Tone::Plain } else { Tone::Bad };
@@ -20,6 +22,9 @@ pub(super) fn show(reorder: &ReorderStatus, look: Look) -> String {
     }
     text += &format!("\n{}", arrivals(reorder).show(look));
     text += &format!("\n{}\n", gaps(reorder).show(look));
+    if reorder.gaps_recovered > 0 {
+        text += &look.sentence(Tone::Plain, "", &recovery(&reorder.recovery_us));
+    }
     let held = format!(
         "Held now: {}, at most {} at once.",
         reorder.held, reorder.held_max
@@ -37,6 +42,12 @@ pub(super) fn show(reorder: &ReorderStatus, look: Look) -> String {
         text += &order::tables(order, look);
     }
     text
+}
+
+/// How long recovery took.
+fn recovery(times: &HoldTimes) -> String {
+    let [p50, p99, max] = [times.p50, times.p99, times.max].map(time_us);
+    format!("Recovery took: median {p50}, 99 % within {p99}, longest {max}.")
 }
 
 /// How packets arrived; duplicates are compared with what was delivered.
@@ -60,6 +71,7 @@ fn arrivals(reorder: &ReorderStatus) -> Table<3> {
 fn gaps(reorder: &ReorderStatus) -> Table<3> {
     let ended = [
         ("filled", reorder.gaps_filled),
+        ("recovered", reorder.gaps_recovered),
         ("inferred lost", reorder.gaps_inferred_lost),
         ("timed out", reorder.gaps_timed_out),
         ("overflowed", reorder.gaps_overflowed),
@@ -105,9 +117,24 @@ pub(super) fn window(reorder: &ReorderStatus) -> String {
         LatePolicy::Drop => "dropped",
     };
     let longest = time_us(reorder.max_buffer_delay_us);
+    let auto = |auto| if auto { " (auto)" } else { "" };
     format!(
-        "Window {} packets, hold at most {longest}, late packets are {late}.",
-        reorder.window
+        "Window {} packets{}, hold at most {longest}{}, late packets are {late}.",
+        reorder.window,
+        auto(reorder.window_auto),
+        auto(reorder.max_buffer_delay_auto)
+    )
+}
+
+/// What an automatic window follows.
+fn measured(reorder: &ReorderStatus) -> String {
+    let seconds = reorder.delay_difference_us as f64 / 1e6;
+    let needed = (seconds * reorder.packets_per_s as f64).ceil();
+    format!(
+        "Delays differ by up to {} and {} packets a second come, so that {needed} overtake; memory allows {}.",
+        time_us(reorder.delay_difference_us),
+        reorder.packets_per_s,
+        reorder.window_limit
     )
 }
 
@@ -129,14 +156,34 @@ mod tests {
         duplicates       1  <0.01 %
 
         GAPS           COUNT   SHARE
-        filled          4700  99.8 %
+        filled          4700  99.6 %
+        recovered         11  0.23 %
         inferred lost      8  0.17 %
         timed out          1  0.02 %
         overflowed         0     0 %
         open               2
 
+        Recovery took: median 31.0 ms, 99 % within 38.0 ms, longest 52.0 ms.
         Held now: 12, at most 512 at once.
         Hold time: median 1.2 ms, 99 % within 12.0 ms, longest 24.5 ms.
+        ");
+        let auto = ReorderStatus {
+            window: 2048,
+            max_buffer_delay_us: 312_000,
+            window_auto: true,
+            max_buffer_delay_auto: true,
+            window_limit: 32_768,
+            delay_difference_us: 62_000,
+            packets_per_s: 11_200,
+            ..ReorderStatus::default()
+        };
+        let shown = show(&auto, PLAIN);
+        let (head, _) = shown.split_once("\n\n").unwrap();
+        insta::assert_snapshot!(head, @r"
+        Window 2048 packets (auto), hold at most 312 ms (auto), late packets are
+        delivered.
+        Delays differ by up to 62.0 ms and 11200 packets a second come, so that 695
+        overtake; memory allows 32768.
         ");
         let off = ReorderStatus {
             max_buffer_delay_us: 300_000,
@@ -153,6 +200,7 @@ mod tests {
 
         GAPS           COUNT  SHARE
         filled             0      –
+        recovered          0      –
         inferred lost      0      –
         timed out          0      –
         overflowed         0      –

@@ -1,6 +1,6 @@
 //! `mpt-ctl status`: the tunnel as a whole.
 
-use mpt_core::control::{PathStatus, Protection, Status};
+use mpt_core::control::{PathStatus, Protection, RecoveryStatus, Status, TunnelStatus};
 
 use super::{endpoints, loss, measured, reorder, state};
 use crate::diagnose::diagnose;
@@ -117,6 +117,8 @@ fn meaning(reason: &str) -> &'static str {
         "no_keys" => "no keys were agreed with the peer",
         "too_big" => "did not fit any path; the sender was told",
         "not_ip" => "neither IPv4 nor IPv6",
+        "queue_aqm" => "waited too long for a path: its flow is to slow down",
+        "queue_full" => "queue for the paths full",
         "send_full" => "send buffer of a path full",
         "tun_queue" => "queue of the tunnel's interface full",
         "send_queue" => "queue of an interface full",
@@ -157,9 +159,18 @@ fn settings(status: &Status, look: Look) -> String {
         "reorder    ",
         &reorder::window(&status.reorder),
     );
+    let scheduler = match tunnel.unreported {
+        true => format!(
+            "{}, but by weight: the peer sends no reports",
+            tunnel.scheduler
+        ),
+        false => tunnel.scheduler.clone(),
+    };
     for (mark, value) in [
+        ("waiting    ", &waiting(tunnel)),
+        ("recovery   ", &recovery(&tunnel.recovery)),
         ("mtu        ", &tunnel.mtu.to_string()),
-        ("scheduler  ", &tunnel.scheduler),
+        ("scheduler  ", &scheduler),
         ("offload    ", &tunnel.offload),
         ("protection ", &protection(tunnel.protection).to_owned()),
         ("session    ", &session),
@@ -179,6 +190,32 @@ fn protection(protection: Protection) -> &'static str {
         Protection::Aes256Gcm => "sealed with AES-256-GCM",
         Protection::ChaCha20Poly1305 => "sealed with ChaCha20-Poly1305",
     }
+}
+
+/// What waits for a path; nothing when nothing does.
+fn waiting(tunnel: &TunnelStatus) -> String {
+    match tunnel.queue_packets {
+        0 => String::new(),
+        packets => format!(
+            "{packets} packets, {}, until a path can take them",
+            bytes(tunnel.queue_bytes)
+        ),
+    }
+}
+
+/// What was sent again; nothing while nothing was.
+fn recovery(recovery: &RecoveryStatus) -> String {
+    if recovery.resent + recovery.probes == 0 {
+        return String::new();
+    }
+    format!(
+        "{} packets found lost, {} sent again ({}), of these {} needlessly, and {} probes",
+        recovery.lost,
+        recovery.resent,
+        bytes(recovery.resent_bytes),
+        recovery.spurious,
+        recovery.probes
+    )
 }
 
 #[cfg(test)]

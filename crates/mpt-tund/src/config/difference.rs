@@ -9,8 +9,9 @@ use std::fmt;
 use std::net::IpAddr;
 
 use mpt_core::scheduler::Policy;
+use mpt_core::tunnel::ReorderSettings;
 
-use super::{Config, Path, Recovery, Reorder};
+use super::{Config, Path, Recovery};
 
 /// What changes from one configuration to the next; empty when nothing does.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -30,7 +31,7 @@ pub(crate) struct Changes {
     /// Lost packets are sent again from now on, or no more.
     pub(crate) recovery: Option<Recovery>,
     /// New settings of the reorder window.
-    pub(crate) reorder: Option<Reorder>,
+    pub(crate) reorder: Option<ReorderSettings>,
     /// Paths that are new, in the order of the file.
     pub(crate) paths_added: Vec<Path>,
     /// Names of paths that are gone.

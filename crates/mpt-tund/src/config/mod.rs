@@ -27,8 +27,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
-use mpt_core::control::LatePolicy;
 use mpt_core::scheduler::Policy;
+use mpt_core::tunnel::ReorderSettings;
 
 pub(crate) use crypto::Crypto;
 #[allow(unused_imports, reason = "until the daemon uses all of it")]
@@ -61,7 +61,7 @@ pub(crate) struct Config {
     /// The tunnel as such.
     pub(crate) tunnel: Tunnel,
     /// The receiving side's reorder window.
-    pub(crate) reorder: Reorder,
+    pub(crate) reorder: ReorderSettings,
     /// The keys, when packets are sealed.
     pub(crate) crypto: Option<Crypto>,
     /// Whether lost packets are sent again.
@@ -134,27 +134,6 @@ impl Recovery {
         match self {
             Recovery::Auto => "auto",
             Recovery::Off => "off",
-        }
-    }
-}
-
-/// Section `[reorder]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Reorder {
-    /// Sequence numbers that may be held, 0 (off) to [`MAX_WINDOW`].
-    pub(crate) window: u32,
-    /// Longest that a packet may be held, 1 ms to 10 s.
-    pub(crate) max_buffer_delay: Duration,
-    /// What happens to packets that arrive after their gap has ended.
-    pub(crate) late: LatePolicy,
-}
-
-impl Default for Reorder {
-    fn default() -> Self {
-        Reorder {
-            window: 1024,
-            max_buffer_delay: Duration::from_millis(300),
-            late: LatePolicy::Deliver,
         }
     }
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use mpt_core::control::LatePolicy;
 use mpt_core::scheduler::Policy;
+use mpt_core::setting::Setting;
+use mpt_core::tunnel::ReorderSettings;
 
 use super::crypto::crypto;
 use super::document::{Mistake, Place, Schema, Section, Source};
@@ -14,7 +16,7 @@ use super::entry::Entry;
 use super::values::{self, End, PrefixKind};
 use super::{
     Config, Control, DEFAULT_PORT, DEFAULT_WEIGHT, MAX_FILE_BYTES, MAX_PATHS, MAX_WEIGHT,
-    MAX_WINDOW, Offload, Path, Recovery, Reorder, Tunnel, validate,
+    MAX_WINDOW, Offload, Path, Recovery, Tunnel, validate,
 };
 
 /// Most addresses, and most routes, of a tunnel.
@@ -151,7 +153,7 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
     let (mut tunnel, name) = tunnel(&head)?;
     let reorder = match root.get("reorder") {
         Some(section) => reorder(&section.section(REORDER, &ALL)?)?,
-        None => Reorder::default(),
+        None => ReorderSettings::default(),
     };
     let crypto = match root.get("crypto") {
         Some(section) => Some(crypto(&section.section(CRYPTO, &ALL)?, source.file)?),
@@ -287,21 +289,21 @@ fn offload(entry: Entry<'_>) -> Result<Offload, Mistake> {
     })
 }
 
-fn reorder(section: &Section<'_>) -> Result<Reorder, Mistake> {
-    let mut reorder = Reorder::default();
-    for key in ["window", "max_buffer_delay"] {
-        if let Some(entry) = section.get(key).filter(Entry::is_auto) {
-            return Err(entry.mistake(
-                format!("{key} = \"auto\" is not built yet"),
-                "write a value, or leave the key out for the default",
-            ));
-        }
+fn reorder(section: &Section<'_>) -> Result<ReorderSettings, Mistake> {
+    let mut reorder = ReorderSettings::default();
+    let fixed = |key| section.get(key).filter(|entry| !entry.is_auto());
+    let or_auto = |mistake: Mistake| Mistake {
+        remedy: format!("{}; or \"auto\"", mistake.remedy),
+        ..mistake
+    };
+    if fixed("window").is_some() {
+        let window = number(section, "window", 0..=u64::from(MAX_WINDOW), "packets");
+        let window = window.map_err(or_auto)?;
+        reorder.window = window.map_or(Setting::Auto, Setting::Fixed);
     }
-    if let Some(window) = number(section, "window", 0..=u64::from(MAX_WINDOW), "packets")? {
-        reorder.window = window;
-    }
-    if let Some(entry) = section.get("max_buffer_delay") {
-        reorder.max_buffer_delay = entry.duration(MAX_BUFFER_DELAY_RANGE)?;
+    if let Some(entry) = fixed("max_buffer_delay") {
+        let delay = entry.duration(MAX_BUFFER_DELAY_RANGE).map_err(or_auto)?;
+        reorder.max_buffer_delay = delay.into();
     }
     if let Some(entry) = section.get("late") {
         reorder.late = match entry.text("deliver")? {

@@ -11,18 +11,20 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path as FilePath, PathBuf};
 
 use mpt_core::control::LatePolicy;
+use mpt_core::setting::Setting;
+use mpt_core::tunnel::ReorderSettings;
 use thiserror::Error;
 use toml_edit::{DocumentMut, Item, RawString, Table, TableLike, Value};
 
 use super::document::{Mistake, Source};
 use super::entry::in_one_unit;
-use super::{Config, Reorder, parse};
+use super::{Config, parse};
 
 /// Settings of a running tunnel that `mpt-ctl` may have changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Running {
     /// The reorder window.
-    pub(crate) reorder: Reorder,
+    pub(crate) reorder: ReorderSettings,
     /// Each path's name and weight.
     pub(crate) weights: Vec<(String, u32)>,
 }
@@ -180,13 +182,14 @@ fn reorder_section(document: &mut DocumentMut) -> Option<&mut dyn TableLike> {
 }
 
 /// The keys of `[reorder]` whose values differ.
-fn reorder_settings(old: Reorder, new: Reorder) -> Vec<(&'static str, Value)> {
+fn reorder_settings(old: ReorderSettings, new: ReorderSettings) -> Vec<(&'static str, Value)> {
     let mut settings = Vec::new();
     if old.window != new.window {
-        settings.push(("window", i64::from(new.window).into()));
+        settings.push(("window", value_of(new.window.map(i64::from))));
     }
     if old.max_buffer_delay != new.max_buffer_delay {
-        settings.push(("max_buffer_delay", in_one_unit(new.max_buffer_delay).into()));
+        let delay = new.max_buffer_delay.map(in_one_unit);
+        settings.push(("max_buffer_delay", value_of(delay)));
     }
     if old.late != new.late {
         let late = match new.late {
@@ -196,6 +199,13 @@ fn reorder_settings(old: Reorder, new: Reorder) -> Vec<(&'static str, Value)> {
         settings.push(("late", late.into()));
     }
     settings
+}
+
+fn value_of<T: Into<Value>>(setting: Setting<T>) -> Value {
+    match setting {
+        Setting::Auto => "auto".into(),
+        Setting::Fixed(value) => value.into(),
+    }
 }
 
 /// The element of `paths` with a name, written as `[[paths]]` or as an inline table.
@@ -354,8 +364,8 @@ remote = "10.2.0.2"
     #[test]
     fn an_absent_section_is_added() {
         let after = saved(FILE, |running| {
-            running.reorder.window = 2048;
-            running.reorder.max_buffer_delay = Duration::from_millis(1500);
+            running.reorder.window = 2048.into();
+            running.reorder.max_buffer_delay = Duration::from_millis(1500).into();
             running.reorder.late = LatePolicy::Drop;
         });
         let section =
@@ -374,13 +384,13 @@ paths = [
 tunnel = { name = "mpt0" }
 "#;
         let after = saved(text, |running| {
-            running.reorder.window = 256;
+            running.reorder.window = Setting::Auto;
             running.reorder.late = LatePolicy::Drop;
             running.weights[0].1 = 5;
             running.weights[1].1 = 6;
         });
         insta::assert_snapshot!(after, @r#"
-        reorder.window = 256 # small
+        reorder.window = "auto" # small
         reorder.late = "drop"
         paths = [
             { name = "fibre", local = "10.1.0.1", remote = "10.1.0.2", weight = 5 }, # first
@@ -396,7 +406,7 @@ tunnel = { name = "mpt0" }
             "[tunnel]\nname = \"mpt0\" # keep\n",
             "tunnel.name = \"mpt0\"\n",
         );
-        saved(&text, |running| running.reorder.window = 0);
+        saved(&text, |running| running.reorder.window = 0.into());
     }
 
     #[test]

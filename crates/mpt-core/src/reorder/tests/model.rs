@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
+use crate::reorder::displacement::Displacement;
 
 const PATHS: usize = 3;
 
@@ -19,11 +20,19 @@ enum Op {
     WaitFor(u16),
     /// Let so many milliseconds pass, with every timeout at its time.
     Pass(u16),
-    Reconfigure(u32, u16, bool),
+    Reconfigure(u32, Option<u32>, u16, bool),
     /// Expect a number so far from the next expected one.
     Resync(i64),
     Believe(i64),
     ClosePast,
+    /// Round-trip times in milliseconds, the least and what the smoothed one has beyond it.
+    Rtt(usize, u8, u8),
+    /// The peer sends again what is lost: within so many milliseconds, and not earlier than.
+    Recovery(Option<(u16, u8)>),
+}
+
+fn window() -> impl Strategy<Value = u32> {
+    prop_oneof![Just(0), Just(1), 2..100u32, Just(1024u32), Just(2000u32)]
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -40,12 +49,79 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (path, near.clone()).prop_map(|(path, offset)| Op::Announce(path, offset)),
         2 => (0..1u16 << PATHS).prop_map(Op::WaitFor),
         3 => (0..500u16).prop_map(Op::Pass),
-        1 => (prop_oneof![Just(0), Just(1), 2..100u32, Just(1024u32), Just(2000u32)], 1..400u16, any::<bool>())
-            .prop_map(|(window, ms, drop)| Op::Reconfigure(window, ms, drop)),
+        3 => (0..20u16).prop_map(Op::Pass),
+        1 => (window(), proptest::option::of(window()), 1..400u16, any::<bool>())
+            .prop_map(|(window, grows_to, ms, drop)| Op::Reconfigure(window, grows_to, ms, drop)),
         1 => near.clone().prop_map(Op::Resync),
         1 => near.prop_map(Op::Believe),
         1 => Just(Op::ClosePast),
+        1 => (0..PATHS, 0..50u8, 0..50u8).prop_map(|(path, least, more)| Op::Rtt(path, least, more)),
+        1 => proptest::option::of((0..400u16, 0..50u8)).prop_map(Op::Recovery),
     ]
+}
+
+/// How far something has come, and all its history.
+#[derive(Clone, Default)]
+struct Edge {
+    /// Where it began.
+    base: i64,
+    edge: i64,
+    settled: i64,
+    patience: Duration,
+    grain: Duration,
+    /// The edge, and the first and last moment of the span in which it came there.
+    marks: Vec<(i64, Time, Time)>,
+}
+
+impl Edge {
+    fn reset(&mut self, edge: i64) {
+        (self.base, self.edge, self.settled) = (edge, edge, edge);
+        self.marks.clear();
+    }
+
+    fn set_patience(&mut self, now: Time, patience: Duration, memory: Duration) {
+        self.settle(now);
+        self.patience = patience;
+        self.grain = patience.max(memory) / 16;
+    }
+
+    fn reach(&mut self, now: Time, edge: i64) {
+        if edge <= self.edge {
+            return;
+        }
+        self.edge = edge;
+        match self.marks.last_mut() {
+            Some((newest, opened, at)) if now < *opened + self.grain => {
+                (*newest, *at) = (edge, now);
+            }
+            _ => self.marks.push((edge, now, now)),
+        }
+    }
+
+    fn settle(&mut self, now: Time) -> i64 {
+        let due = |mark: &&(i64, Time, Time)| mark.2 + self.patience <= now;
+        let settled = self.marks.iter().rfind(due).map_or(i64::MIN, |mark| mark.0);
+        self.settled = self.settled.max(settled);
+        if self.patience.is_zero() {
+            self.settled = self.edge;
+        }
+        self.settled
+    }
+
+    /// When it will have settled beyond `n`.
+    fn settles_past(&self, n: i64) -> Option<Time> {
+        if self.settled > n {
+            return Some(Time::ZERO);
+        }
+        let mark = self.marks.iter().find(|mark| mark.0 > n)?;
+        Some(mark.2 + self.patience)
+    }
+
+    fn passed_at(&self, n: i64) -> Option<Time> {
+        let first = self.marks.iter().position(|mark| mark.0 > n)?;
+        // No more than so many are remembered.
+        (n >= self.base && first + 32 >= self.marks.len()).then(|| self.marks[first].1)
+    }
 }
 
 /// The rules of the module's text, word by word.
@@ -55,12 +131,17 @@ struct Model {
     high: i64,
     announced: i64,
     held: BTreeMap<i64, Time>,
-    edges: [i64; PATHS],
+    edges: [Edge; PATHS],
+    displacements: [Displacement; PATHS],
     waited_for: Vec<usize>,
+    /// Below its edge all is lost, below what of it has settled all is given up.
+    frontier: Edge,
+    soonest: Option<Duration>,
     delivered: BTreeSet<i64>,
     /// All below count as delivered.
     closed: i64,
     counters: ReorderCounters,
+    found_lost: u64,
     out: Vec<i64>,
     /// Places in `out` that were late.
     late: BTreeSet<usize>,
@@ -69,21 +150,27 @@ struct Model {
 
 impl Model {
     fn new(config: ReorderConfig) -> Model {
-        Model {
+        let mut model = Model {
             config,
             next: 0,
             high: 0,
             announced: 0,
             held: BTreeMap::new(),
-            edges: [0; PATHS],
+            edges: Default::default(),
+            displacements: Default::default(),
             waited_for: Vec::new(),
+            frontier: Edge::default(),
+            soonest: None,
             delivered: BTreeSet::new(),
             closed: i64::MIN,
             counters: ReorderCounters::default(),
+            found_lost: 0,
             out: Vec::new(),
             late: BTreeSet::new(),
             longest_hold: Duration::ZERO,
-        }
+        };
+        (0..PATHS).for_each(|path| model.follow_displacement(Time::ZERO, path));
+        model
     }
 
     fn room(&self) -> i64 {
@@ -92,16 +179,28 @@ impl Model {
 
     fn insert(&mut self, now: Time, path: usize, n: i64) -> Verdict {
         let known = self.announced.max(self.high);
-        let believed = i64::from(self.config.window.max(LEAST_BELIEVED));
+        let believed = match self.config.grows_to {
+            Some(_) => i64::from(LEAST_BELIEVED),
+            None => i64::from(self.config.window.max(LEAST_BELIEVED)),
+        };
         if n <= self.next - i64::from(MAX_DISTANCE) || n >= known + believed {
             return Verdict::Unbelievable;
         }
-        self.edges[path] = self.edges[path].max(n + 1);
+        let is_overtaken = self.edges[path].edge > n;
+        self.edges[path].reach(now, n + 1);
+        if self.held.contains_key(&n)
+            || n < self.next && (n < self.closed || self.delivered.contains(&n))
+        {
+            self.counters.duplicates += 1;
+            self.infer_lost(now);
+            return Verdict::Duplicate;
+        }
+        let is_lost = n < self.frontier.edge || n < self.next;
+        if is_overtaken {
+            self.overtaken(now, path, n, is_lost);
+        }
         if n < self.next {
-            if n < self.closed || !self.delivered.insert(n) {
-                self.counters.duplicates += 1;
-                return Verdict::Duplicate;
-            }
+            self.delivered.insert(n);
             self.counters.late += 1;
             if self.config.late == LatePolicy::Drop {
                 return Verdict::LateDropped;
@@ -110,17 +209,24 @@ impl Model {
             self.out.push(n);
             return Verdict::Taken;
         }
-        if self.held.contains_key(&n) {
-            self.counters.duplicates += 1;
-            return Verdict::Duplicate;
-        }
         if n < self.high {
             self.counters.reordered += 1;
-            self.counters.gaps_filled += 1;
+            if is_lost {
+                self.counters.gaps_recovered += 1;
+            } else {
+                self.counters.gaps_filled += 1;
+            }
         } else {
             self.counters.in_order += 1;
             self.counters.gaps_seen += (n - self.high) as u64;
             self.high = n + 1;
+        }
+        if let Some(widest) = self.config.grows_to
+            && n - self.next >= i64::from(self.config.window)
+            && widest > self.config.window
+        {
+            let needed = (n - self.next + 1) as u32;
+            self.config.window = needed.next_power_of_two().min(widest);
         }
         self.counters.gaps_overflowed += self.advance(now, n + 1 - self.room());
         self.held.insert(n, now);
@@ -136,7 +242,7 @@ impl Model {
         if (edge - self.next).abs() >= i64::from(MAX_DISTANCE) {
             return false;
         }
-        self.edges[path] = self.edges[path].max(edge);
+        self.edges[path].reach(now, edge);
         if edge > self.high {
             self.announced = edge;
         }
@@ -147,18 +253,59 @@ impl Model {
     fn wait_for(&mut self, now: Time, paths: Vec<usize>) {
         for &path in &paths {
             if !self.waited_for.contains(&path) {
-                self.edges[path] = self.next;
+                self.edges[path].reset(self.next);
             }
         }
         self.waited_for = paths;
         self.infer_lost(now);
     }
 
+    /// A packet that is sent again is no sign of packets that overtake each other.
+    fn overtaken(&mut self, now: Time, path: usize, n: i64, is_lost: bool) {
+        let ago = self.edges[path].passed_at(n).map(|at| now.since(at));
+        let again = self
+            .soonest
+            .is_some_and(|soonest| ago.is_none_or(|ago| ago >= soonest));
+        if !again {
+            self.displacements[path].overtaken(now, ago, is_lost);
+            self.follow_displacement(now, path);
+        }
+    }
+
+    fn set_rtt(&mut self, now: Time, path: usize, rtt: RoundTrip) {
+        self.displacements[path].set_rtt(rtt);
+        self.follow_displacement(now, path);
+    }
+
+    fn follow_displacement(&mut self, now: Time, path: usize) {
+        let displacement = &self.displacements[path];
+        self.edges[path].set_patience(now, displacement.window(), displacement.memory());
+    }
+
+    fn set_recovery(&mut self, now: Time, recovery: Option<Recovery>) {
+        let recovery = recovery.filter(|_| self.config.window > 1);
+        self.soonest = recovery.map(|recovery| recovery.soonest);
+        let hold = recovery.map_or(Duration::ZERO, |recovery| recovery.hold);
+        let hold = hold.min(self.config.max_buffer_delay);
+        if hold != self.frontier.patience {
+            self.frontier.set_patience(now, hold, hold);
+        }
+    }
+
     fn timeout(&self) -> Option<Time> {
-        self.held
-            .values()
-            .min()
-            .map(|&arrived| arrived + self.config.max_buffer_delay)
+        let oldest = self.held.values().min();
+        let times_out = oldest.map(|&arrived| arrived + self.config.max_buffer_delay);
+        let is_pending = self.frontier.edge > self.next;
+        let given_up = self.frontier.settles_past(self.next);
+        let given_up = given_up.filter(|_| is_pending);
+        let beyond = self.frontier.edge.max(self.next);
+        let inferred: Option<Vec<Time>> = self
+            .waited_for
+            .iter()
+            .map(|&path| self.edges[path].settles_past(beyond))
+            .collect();
+        let inferred = inferred.and_then(|times| times.into_iter().max());
+        earliest(times_out, earliest(given_up, inferred))
     }
 
     fn handle_timeout(&mut self, now: Time) {
@@ -166,6 +313,7 @@ impl Model {
         if let Some((&last_due, _)) = self.held.iter().rfind(due) {
             self.counters.gaps_timed_out += self.advance(now, last_due + 1);
         }
+        self.infer_lost(now);
     }
 
     fn reconfigure(&mut self, now: Time, config: ReorderConfig) {
@@ -178,15 +326,43 @@ impl Model {
     fn resync(&mut self, now: Time, first: i64) {
         self.counters.gaps_inferred_lost += self.advance(now, self.high);
         (self.next, self.high, self.announced) = (first, first, first);
-        self.edges = [first; PATHS];
+        self.edges.iter_mut().for_each(|edge| edge.reset(first));
+        self.frontier.reset(first);
         self.delivered.clear();
         self.closed = first;
     }
 
     fn infer_lost(&mut self, now: Time) {
-        let passed = self.waited_for.iter().map(|&path| self.edges[path]).min();
-        if let Some(passed) = passed {
-            self.counters.gaps_inferred_lost += self.advance(now, passed);
+        if self.frontier.edge < self.next {
+            self.frontier.reset(self.next);
+        }
+        let edges = &mut self.edges;
+        let settled = self.waited_for.iter().map(|&path| edges[path].settle(now));
+        if let Some(frontier) = settled.min().filter(|&edge| edge > self.frontier.edge) {
+            self.found_lost(now, frontier);
+            // No more than the window stays open.
+            let least = frontier - self.room();
+            self.counters.gaps_inferred_lost += self.advance(now, least);
+        }
+        let given_up = self.frontier.settle(now);
+        self.counters.gaps_inferred_lost += self.advance(now, given_up);
+    }
+
+    fn found_lost(&mut self, now: Time, frontier: i64) {
+        let lost = (self.frontier.edge..frontier)
+            .filter(|n| !self.held.contains_key(n))
+            .count();
+        self.frontier.reach(now, frontier);
+        self.found_lost += lost as u64;
+        for path in self.waited_for.clone() {
+            if lost > 0 && !self.edges[path].patience.is_zero() {
+                self.displacements[path].gave_up(now);
+                self.follow_displacement(now, path);
+            }
+        }
+        if frontier > self.high {
+            self.counters.gaps_seen += (frontier - self.high) as u64;
+            self.high = frontier;
         }
     }
 
@@ -266,7 +442,7 @@ impl Both {
                 self.reorder.wait_for(now, set, sink);
             }
             Op::Pass(ms) => self.pass(sink, Duration::from_millis(u64::from(ms))),
-            Op::Reconfigure(window, ms, drop) => {
+            Op::Reconfigure(window, grows_to, ms, drop) => {
                 let late = if drop {
                     LatePolicy::Drop
                 } else {
@@ -275,6 +451,7 @@ impl Both {
                 let max_buffer_delay = Duration::from_millis(u64::from(ms));
                 let config = ReorderConfig {
                     window,
+                    grows_to,
                     max_buffer_delay,
                     late,
                 };
@@ -293,6 +470,24 @@ impl Both {
                     self.model.announced = n;
                 }
                 self.reorder.believe(self.wire(n));
+            }
+            Op::Rtt(index, least, more) => {
+                let [least, more] = [least, more].map(|ms| Duration::from_millis(ms.into()));
+                let rtt = RoundTrip {
+                    minimum: least,
+                    smoothed: least + more,
+                    variation: more / 2,
+                };
+                self.model.set_rtt(now, index, rtt);
+                self.reorder.set_rtt(now, path(index), rtt);
+            }
+            Op::Recovery(recovery) => {
+                let recovery = recovery.map(|(hold, soonest)| Recovery {
+                    hold: Duration::from_millis(hold.into()),
+                    soonest: Duration::from_millis(soonest.into()),
+                });
+                self.model.set_recovery(now, recovery);
+                self.reorder.set_recovery(now, recovery);
             }
             Op::ClosePast => {
                 self.model.closed = self.model.next;
@@ -327,10 +522,12 @@ impl Both {
         let (model, reorder) = (&self.model, &mut self.reorder);
         assert_eq!(self.out, model.out);
         assert_eq!(*reorder.counters(), model.counters);
+        assert_eq!(reorder.found_lost(), model.found_lost);
         assert_eq!(reorder.held() as usize, model.held.len());
         assert_eq!(reorder.poll_timeout(), model.timeout());
         let counters = reorder.counters();
         let ended = counters.gaps_filled
+            + counters.gaps_recovered
             + counters.gaps_inferred_lost
             + counters.gaps_timed_out
             + counters.gaps_overflowed;

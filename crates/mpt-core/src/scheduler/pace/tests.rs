@@ -1,1 +1,219 @@
 use super::*;
+
+const MS: u64 = 1_000_000;
+
+/// A link in virtual time: a rate, a delay, a buffer in bytes, and a loss that repeats.
+struct Model {
+    rate: f64,
+    delay_ns: u64,
+    buffer: f64,
+    lose_every: u64,
+    now: u64,
+    free_at: f64,
+    sent: (u64, u64),
+    arrived: (u64, u64),
+    under_way: std::collections::VecDeque<(u64, Sample)>,
+    queue_max: f64,
+}
+
+const PACKET: u64 = 1500;
+
+impl Model {
+    fn new(mbps: f64) -> Model {
+        Model {
+            rate: mbps * 125_000.0,
+            delay_ns: 20 * MS,
+            buffer: 1e9,
+            lose_every: 0,
+            now: 1000 * MS,
+            free_at: 0.0,
+            sent: (0, 0),
+            arrived: (0, 0),
+            under_way: Default::default(),
+            queue_max: 0.0,
+        }
+    }
+
+    /// Sends `offered` bytes a second, or what the pace allows, for `ms`; reports come every 5 ms
+    /// and 20 ms late.
+    fn run(&mut self, pace: &mut Pace, ms: u64, offered: f64) {
+        let mut allowance = 0.0;
+        self.queue_max = 0.0;
+        let mut reports = std::collections::VecDeque::new();
+        for step in 0..ms * 10 {
+            self.now += MS / 10;
+            let now = Time::from_nanos(self.now);
+            allowance = (allowance + offered / 10_000.0).min(offered / 100.0);
+            while allowance >= PACKET as f64 && pace.room(now, true).is_some() {
+                allowance -= PACKET as f64;
+                pace.took(PACKET as usize);
+                self.send();
+            }
+            let mut newest = None;
+            while self
+                .under_way
+                .front()
+                .is_some_and(|&(at, _)| at <= self.now)
+            {
+                newest = self.under_way.pop_front().map(|(_, sample)| sample);
+            }
+            if let Some(sample) = newest {
+                reports.push_back((self.now + 20 * MS, sample));
+            }
+            if step % 50 == 0 {
+                let mut last = None;
+                while reports.front().is_some_and(|&(at, _)| at <= self.now) {
+                    last = reports.pop_front().map(|(_, sample)| sample);
+                }
+                if let Some(sample) = last {
+                    pace.sample(now, sample);
+                }
+            }
+        }
+    }
+
+    fn send(&mut self) {
+        self.sent.0 += 1;
+        self.sent.1 += PACKET;
+        let queued = (self.free_at - self.now as f64).max(0.0) * self.rate / 1e9;
+        self.queue_max = self.queue_max.max(queued / self.rate * 1e9);
+        let lost = self.lose_every > 0 && self.sent.0.is_multiple_of(self.lose_every);
+        if queued > self.buffer || lost {
+            return;
+        }
+        self.arrived.0 += 1;
+        self.arrived.1 += PACKET;
+        self.free_at = self.free_at.max(self.now as f64) + PACKET as f64 / self.rate * 1e9;
+        let arrives = self.free_at as u64 + self.delay_ns;
+        let sample = Sample {
+            // The other clock is an hour ahead.
+            arrived: Time::from_nanos(arrives + 3_600_000 * MS),
+            one_way: (arrives + 3_600_000 * MS) as i64 - self.now as i64,
+            arrived_packets: self.arrived.0,
+            arrived_bytes: self.arrived.1,
+            sent: Time::from_nanos(self.now),
+            sent_packets: self.sent.0,
+            sent_bytes: self.sent.1,
+        };
+        self.under_way.push_back((arrives, sample));
+    }
+}
+
+fn probed(model: &Model) -> Pace {
+    let mut pace = Pace::default();
+    let one_way = (model.delay_ns + 3_600_000 * MS) as i64;
+    pace.probed(
+        Time::from_nanos(model.now),
+        Duration::from_millis(40),
+        one_way,
+    );
+    pace
+}
+
+fn mbps(pace: &Pace) -> Option<f64> {
+    pace.rate.map(|rate| rate / 125_000.0)
+}
+
+#[test]
+fn a_path_that_is_not_filled_stays_open() {
+    let mut model = Model::new(50.0);
+    let mut pace = probed(&model);
+    model.run(&mut pace, 5000, 5e6);
+    assert_eq!(mbps(&pace), None);
+}
+
+#[test]
+fn a_path_that_is_filled_is_paced_at_its_rate_with_a_short_queue() {
+    for rate in [5.0, 50.0, 500.0] {
+        let mut model = Model::new(rate);
+        let mut pace = probed(&model);
+        model.run(&mut pace, 3000, rate * 125_000.0 * 1.5);
+        model.run(&mut pace, 3000, rate * 125_000.0 * 1.5);
+        let found = mbps(&pace).unwrap();
+        assert!(
+            (0.93 * rate..1.1 * rate).contains(&found),
+            "{found} of {rate}"
+        );
+        assert!(model.queue_max < 30e6, "{} ns", model.queue_max);
+    }
+}
+
+#[test]
+fn it_follows_a_path_that_gets_slower_and_faster() {
+    let mut model = Model::new(50.0);
+    let mut pace = probed(&model);
+    model.run(&mut pace, 3000, 12.5e6);
+    model.rate /= 5.0;
+    model.run(&mut pace, 2000, 12.5e6);
+    let found = mbps(&pace).unwrap();
+    assert!((8.0..12.5).contains(&found), "{found}");
+    model.rate *= 5.0;
+    model.run(&mut pace, 3000, 12.5e6);
+    let found = mbps(&pace).unwrap();
+    assert!((45.0..60.0).contains(&found), "{found}");
+}
+
+#[test]
+fn loss_at_any_rate_does_not_slow_it_down() {
+    for lose_every in [100, 33, 20] {
+        let mut model = Model::new(50.0);
+        model.lose_every = lose_every;
+        let mut pace = probed(&model);
+        model.run(&mut pace, 6000, 12.5e6);
+        let found = mbps(&pace).unwrap();
+        assert!(found > 42.0, "{found} with one of {lose_every} lost");
+    }
+}
+
+#[test]
+fn a_buffer_too_short_to_show_delay_limits_it_by_its_loss() {
+    let mut model = Model::new(50.0);
+    model.buffer = 10.0 * PACKET as f64;
+    let mut pace = probed(&model);
+    model.run(&mut pace, 4000, 12.5e6);
+    let before = (model.sent.0, model.arrived.0);
+    model.run(&mut pace, 4000, 12.5e6);
+    let lost = 1.0 - (model.arrived.0 - before.1) as f64 / (model.sent.0 - before.0) as f64;
+    let found = mbps(&pace).unwrap();
+    assert!(found > 40.0 && lost < 0.03, "{found}, {lost}");
+}
+
+#[test]
+fn a_drift_of_200_ppm_does_not_mislead_it() {
+    let mut model = Model::new(50.0);
+    let mut pace = probed(&model);
+    for _ in 0..60 {
+        // 200 µs a second; the delay stands for the other clock.
+        model.delay_ns += MS / 5;
+        model.run(&mut pace, 1000, 12.5e6);
+    }
+    let found = mbps(&pace).unwrap();
+    assert!((44.0..56.0).contains(&found), "{found}");
+}
+
+#[test]
+fn absurd_samples_leave_it_within_its_clamps() {
+    let absurd = [0, 1, u64::MAX / 2, u64::MAX];
+    let mut pace = Pace::default();
+    for (index, (&arrived, &counts)) in absurd
+        .iter()
+        .zip(absurd.iter().rev())
+        .cycle()
+        .take(200)
+        .enumerate()
+    {
+        let sample = Sample {
+            arrived: Time::from_nanos(arrived.wrapping_add(index as u64)),
+            one_way: (arrived ^ counts) as i64,
+            arrived_packets: counts,
+            arrived_bytes: counts,
+            sent: Time::from_nanos(index as u64),
+            sent_packets: index as u64,
+            sent_bytes: index as u64 * PACKET,
+        };
+        pace.sample(Time::from_nanos(index as u64 * MS), sample);
+        let rate = pace.rate().unwrap_or(SLOWEST);
+        assert!((SLOWEST * DRAIN_RATE..=FASTEST).contains(&rate), "{rate}");
+        assert!(pace.delay(Time::ZERO).is_none_or(f64::is_finite));
+    }
+}

@@ -1,0 +1,285 @@
+//! The reorder window sized by what is measured.
+//!
+//! A packet on the slowest path is overtaken by all that the others bring meanwhile. So a window of
+//! *difference of delays × packets a second* keeps order, and a hold of that difference suffices. What
+//! is measured is never exact, and too large costs memory, too small costs order:
+//!
+//! * the difference is taken from the earliest to the latest that packets come, jitter included; the
+//!   clocks' offset, which is the same on all paths, cancels;
+//! * the window has room for twice as many, and a packet beyond it widens it at once, within the
+//!   limit of memory ([`MEMORY_BYTES`]); it narrows when it was much too wide for a while;
+//! * the hold adds the widest reordering window within a path, the time that the peer takes to send
+//!   again what is lost, and the time until an idle path tells by a probe that nothing is under way
+//!   on it. It is the last resort, for a path that has died and is not known to be dead: losses are
+//!   inferred earlier.
+
+use std::time::Duration;
+
+use super::inbound::Inbound;
+use crate::control::LatePolicy;
+use crate::path::{Path, PathId};
+use crate::peak::Peak;
+use crate::reorder::{MAX_WINDOW, ReorderConfig};
+use crate::setting::Setting;
+use crate::time::Time;
+
+/// Memory for packets that an automatic window may ask for, in bytes.
+const MEMORY_BYTES: usize = 128 << 20;
+/// An automatic window is at least so wide.
+const LEAST_WINDOW: u32 = 1024;
+/// An automatic hold is at least so long, so that a queue that fills between two probes makes nothing
+/// late.
+const SHORTEST_HOLD: Duration = Duration::from_millis(250);
+/// An automatic hold is at most so long, whatever is measured.
+const LONGEST_HOLD: Duration = Duration::from_secs(5);
+/// The time between two counts of packets, at least.
+const COUNT_INTERVAL: Duration = Duration::from_millis(100);
+/// How far back the rate and the use of the window are remembered, at least.
+const MEMORY_SPAN: Duration = Duration::from_secs(10);
+
+/// What the receiving side is asked to do about order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReorderSettings {
+    /// Sequence numbers that may be held, at most [`MAX_WINDOW`]; 0 turns reordering off.
+    pub window: Setting<u32>,
+    /// Longest that a packet may be held.
+    pub max_buffer_delay: Setting<Duration>,
+    /// What happens to late packets.
+    pub late: LatePolicy,
+}
+
+impl Default for ReorderSettings {
+    fn default() -> Self {
+        ReorderSettings {
+            window: Setting::Auto,
+            max_buffer_delay: Setting::Auto,
+            late: LatePolicy::Deliver,
+        }
+    }
+}
+
+impl ReorderSettings {
+    /// The window to begin with, before anything is measured.
+    pub(super) fn at_first(&self) -> ReorderConfig {
+        ReorderConfig {
+            window: self.window.fixed().unwrap_or(LEAST_WINDOW),
+            grows_to: None,
+            max_buffer_delay: self.max_buffer_delay.fixed().unwrap_or(SHORTEST_HOLD),
+            late: self.late,
+        }
+    }
+}
+
+/// What was measured for the size of the window.
+#[derive(Debug)]
+pub(super) struct Sizing {
+    pub(super) settings: ReorderSettings,
+    /// Packets that had come by then.
+    counted: Option<(Time, u64)>,
+    packets_per_s: Peak<u64>,
+    /// How far ahead packets were.
+    ahead: Peak<u32>,
+    pub(super) difference: Duration,
+}
+
+impl Sizing {
+    pub(super) fn new(settings: ReorderSettings) -> Sizing {
+        Sizing {
+            settings,
+            counted: None,
+            packets_per_s: Peak::over(MEMORY_SPAN),
+            ahead: Peak::over(MEMORY_SPAN),
+            difference: Duration::ZERO,
+        }
+    }
+
+    /// Most packets that came in a second of late.
+    pub(super) fn packets_per_s(&self) -> u64 {
+        self.packets_per_s.get()
+    }
+
+    /// Packets that come during the difference of delays.
+    pub(super) fn overtaking(&self) -> u64 {
+        let packets = self.packets_per_s() as f64 * self.difference.as_secs_f64();
+        packets.ceil() as u64
+    }
+
+    fn count(&mut self, now: Time, packets: u64) {
+        let Some((at, before)) = self.counted else {
+            self.counted = Some((now, packets));
+            return;
+        };
+        let span = now.since(at);
+        if span >= COUNT_INTERVAL {
+            let rate = packets.saturating_sub(before) as f64 / span.as_secs_f64();
+            self.packets_per_s.note(now, rate.round() as u64);
+            self.counted = Some((now, packets));
+        }
+    }
+
+    /// The window to have, from the one that there is.
+    fn window(&self, window: u32, widest: u32) -> u32 {
+        let wanted = self.overtaking().saturating_mul(2);
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX).max(LEAST_WINDOW);
+        let wanted = wanted.min(MAX_WINDOW).next_power_of_two().min(widest);
+        let used = self.ahead.get().saturating_mul(4);
+        if wanted < window && used >= window {
+            window.min(widest)
+        } else {
+            wanted
+        }
+    }
+}
+
+impl Inbound {
+    /// Changes the reorder window.
+    pub fn set_reorder(&mut self, now: Time, settings: ReorderSettings) {
+        self.sizing.settings = settings;
+        // What is automatic goes on from where it is.
+        let mut config = self.reorder.config();
+        config.late = settings.late;
+        config.max_buffer_delay = settings
+            .max_buffer_delay
+            .fixed()
+            .unwrap_or(config.max_buffer_delay);
+        (config.window, config.grows_to) = match settings.window {
+            Setting::Fixed(window) => (window, None),
+            Setting::Auto => {
+                let widest = self.widest_window();
+                (config.window.max(LEAST_WINDOW).min(widest), Some(widest))
+            }
+        };
+        let out = &mut |packet| self.ready.push_back(packet);
+        self.reorder.reconfigure(now, config, out);
+        self.resize_pool();
+        self.size_window(now);
+    }
+
+    /// The widest window that memory allows: trains may take twice the room of their packets.
+    pub(super) fn widest_window(&self) -> u32 {
+        let copies = if self.receives_trains { 2 } else { 1 };
+        let packets = MEMORY_BYTES / (copies * self.packet_bytes());
+        u32::try_from(packets).unwrap_or(u32::MAX).min(MAX_WINDOW)
+    }
+
+    /// Follows what is measured, where the settings leave that to the tunnel.
+    pub(super) fn size_window(&mut self, now: Time) {
+        self.follow_clock();
+        let packets = self.paths.iter().flatten().map(|path| path.rx_packets);
+        self.sizing.count(now, packets.sum());
+        self.sizing.ahead.note(now, self.reorder.take_widest());
+        self.sizing.difference = self.delay_difference();
+        let mut config = self.reorder.config();
+        if let Some(widest) = config.grows_to {
+            config.window = self.sizing.window(config.window, widest);
+        }
+        if self.sizing.settings.max_buffer_delay == Setting::Auto {
+            config.max_buffer_delay = self.hold_needed().clamp(SHORTEST_HOLD, LONGEST_HOLD);
+        }
+        if config != self.reorder.config() {
+            let out = &mut |packet| self.ready.push_back(packet);
+            self.reorder.reconfigure(now, config, out);
+        }
+    }
+
+    /// When the peer's clock was set, the first message to show it corrects the delays of all paths.
+    fn follow_clock(&mut self) {
+        let mut paths = self.paths.iter_mut().flatten();
+        if let Some(set) = paths.find_map(|path| path.one_way.take_clock_step()) {
+            for path in self.paths.iter_mut().flatten() {
+                path.one_way.follow_clock_step(set);
+            }
+        }
+    }
+
+    /// From the earliest that packets come to the latest, over the paths that are waited for.
+    fn delay_difference(&self) -> Duration {
+        let delays = || {
+            self.waited_for()
+                .filter_map(|(_, path)| path.one_way.range())
+        };
+        let earliest = delays().map(|range| *range.start()).min();
+        let latest = delays().map(|range| *range.end()).max();
+        let difference = earliest.zip(latest).map(|(from, to)| to.abs_diff(from));
+        Duration::from_nanos(difference.unwrap_or_default())
+    }
+
+    fn hold_needed(&self) -> Duration {
+        let waited_for = || self.waited_for();
+        let displacement = waited_for().map(|(id, _)| self.reorder.displacement(id));
+        let until_probed = waited_for().map(|(_, path)| path.longest_until_probed());
+        let recovery = self.recovery().map(|recovery| recovery.hold);
+        self.sizing.difference
+            + displacement.max().unwrap_or_default()
+            + until_probed.max().unwrap_or_default()
+            + recovery.unwrap_or_default()
+    }
+
+    fn waited_for(&self) -> impl Iterator<Item = (PathId, &Path)> {
+        let paths = self.reorder.waited_for().iter();
+        paths.filter_map(|id| Some((id, self.paths[id.index()].as_ref()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::from_nanos(ms * 1_000_000)
+    }
+
+    fn measured(difference_ms: u64, packets_per_s: u64) -> Sizing {
+        let mut sizing = Sizing::new(ReorderSettings::default());
+        sizing.difference = Duration::from_millis(difference_ms);
+        sizing.count(at(1000), 0);
+        sizing.count(at(2000), packets_per_s);
+        sizing
+    }
+
+    #[test]
+    fn the_window_has_room_for_twice_what_overtakes() {
+        let widest = 20_000;
+        for (difference_ms, rate, window) in [
+            (0, 0, 1024),
+            (50, 10_000, 1024),
+            (51, 10_100, 2048),
+            (300, 15_000, 16_384),
+            (600, 80_000, widest),
+            (u64::MAX / 2_000_000, u64::MAX / 2, widest),
+        ] {
+            let sizing = measured(difference_ms, rate);
+            assert_eq!(
+                sizing.window(1024, widest),
+                window,
+                "{difference_ms}, {rate}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_window_stays_wide_while_it_is_used() {
+        let mut sizing = measured(10, 1000);
+        sizing.ahead.note(at(2000), 1024);
+        assert_eq!(sizing.window(4096, MAX_WINDOW), 4096);
+        assert_eq!(sizing.window(8192, MAX_WINDOW), 1024);
+        sizing.ahead.pass(at(30_000));
+        assert_eq!(sizing.window(4096, MAX_WINDOW), 1024);
+    }
+
+    #[test]
+    fn the_rate_is_the_greatest_of_the_last_seconds() {
+        let mut sizing = measured(10, 5000);
+        sizing.count(at(2050), 1_000_000);
+        assert_eq!(sizing.packets_per_s(), 5000, "too soon to tell");
+        sizing.count(at(4000), 5100);
+        assert_eq!(sizing.packets_per_s(), 5000);
+        sizing.count(at(5000), 0);
+        sizing.count(at(40_000), 35);
+        assert_eq!(
+            sizing.packets_per_s(),
+            1,
+            "a path was taken away, and time passed"
+        );
+    }
+}
