@@ -234,10 +234,9 @@ impl Inbound {
         }
         let (path, to, datagram) = loop {
             let (path, datagram) = self.messages.pop_front()?;
-            if let Some(known) = &self.paths[path.index()] {
-                if let Some(peer) = known.peer {
-                    break (path, peer, datagram);
-                }
+            let known = self.paths[path.index()].as_ref();
+            if let Some(peer) = known.and_then(|known| known.peer) {
+                break (path, peer, datagram);
             }
         };
         let datagram = self.leaving.insert(datagram);
