@@ -85,9 +85,7 @@ fn figure_3(output: &Output) -> (f64, f64) {
             rack_reference.into(),
         ]);
     }
-    println!("{}", table.markdown());
-    output.write("figure_3.md", &table.markdown());
-    output.write("figure_3.csv", &table.csv());
+    output.table("figure_3", &table);
     let intervals = || (0..12).map(|n| 1.5f64.powi(n) * 0.5);
     let results: Vec<(f64, (f64, f64))> = intervals().map(|t| (t, spurious(t))).collect();
     let chart = Chart {
@@ -287,8 +285,7 @@ fn figure_2(output: &Output) -> f64 {
             format!("{:.2}", ms(rack_ns)),
         ]);
     }
-    println!("{}", table.markdown());
-    output.write("figure_2.md", &table.markdown());
+    output.table("figure_2", &table);
     let chart = Chart {
         title: "Time until a lone loss is noticed, round trip 50 ms",
         x_label: "packets a round trip (logarithmic)",

@@ -101,8 +101,7 @@ fn main() -> ExitCode {
         }
         curves.push((name, curve));
     }
-    println!("{}", checked.markdown());
-    output.write("golden.md", &checked.markdown());
+    output.table("golden", &checked);
     output.write("curves.csv", &all_points(&curves).csv());
     let claims = claims(&curves).markdown();
     println!("{claims}");

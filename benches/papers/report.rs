@@ -19,6 +19,13 @@ impl Output {
         Output { directory }
     }
 
+    /// Prints a table and writes it, as Markdown and as comma-separated values.
+    pub(crate) fn table(&self, name: &str, table: &Table) {
+        println!("{}", table.markdown());
+        self.write(&format!("{name}.md"), &table.markdown());
+        self.write(&format!("{name}.csv"), &table.csv());
+    }
+
     /// Writes one file and says so.
     pub(crate) fn write(&self, file: &str, text: &str) {
         let path = self.directory.join(file);

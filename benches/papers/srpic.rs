@@ -79,9 +79,7 @@ fn main() -> ExitCode {
             }
         }
     }
-    println!("{}", table.markdown());
-    output.write("block_sort.md", &table.markdown());
-    output.write("block_sort.csv", &table.csv());
+    output.table("block_sort", &table);
     output.write("block_size.svg", &chart(&models).svg());
     if outside > 0 {
         eprintln!("{outside} rows differ from the reference by more than its scatter");

@@ -97,9 +97,7 @@ fn main() -> ExitCode {
         }
         series.push((beta_ms, points));
     }
-    println!("{}", table.markdown());
-    output.write("link_only.md", &table.markdown());
-    output.write("link_only.csv", &table.csv());
+    output.table("link_only", &table);
     output.write("n_reordering.svg", &chart(&series, references).svg());
     if outside > 0 {
         eprintln!("{outside} rows differ from the reference by more than its scatter");

@@ -83,7 +83,6 @@ impl Adaptive {
     pub(crate) fn choose(&mut self, now: Time, usable: PathSet, waiting: usize) -> Choice {
         let mut left = usable;
         let (mut least, mut busy_rate) = (None, 0.0);
-        let mut alone = !self.is_any_limited(usable);
         let mut wait: Option<Time> = None;
         while let Some((path, delay)) = self.fastest(now, left) {
             left.remove(path);
@@ -93,7 +92,7 @@ impl Adaptive {
             if wait.is_some() && lasts <= added.min(PATIENCE.as_nanos() as f64) {
                 continue;
             }
-            match pace.room(now, std::mem::take(&mut alone)) {
+            match pace.room(now) {
                 Some(bytes) => return Choice::Take(path, bytes),
                 None => {
                     let ready = pace.ready_at(now);
@@ -103,12 +102,6 @@ impl Adaptive {
             }
         }
         wait.map_or(Choice::Nowhere, Choice::Wait)
-    }
-
-    fn is_any_limited(&self, usable: PathSet) -> bool {
-        usable
-            .iter()
-            .any(|path| self.paces[path.index()].rate().is_some())
     }
 
     /// The path with the least delay, and that delay; one whose delay is unknown comes last.

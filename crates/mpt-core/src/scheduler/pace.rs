@@ -1,6 +1,6 @@
 //! How much a path takes, learnt from what arrives.
 //!
-//! A path begins *open*: it takes whatever there is. Each receiver report gives a sample: the newest
+//! A path begins *open*: it takes what there is, as in TCP's slow start. Each receiver report gives a sample: the newest
 //! number that arrived on the path, when, and how much arrived by then. A few make an *epoch*, and an
 //! epoch tells
 //!
@@ -66,9 +66,10 @@ const LOSS_PACKETS: u64 = 60;
 const LOSS_EXCESS: f64 = 0.02;
 /// For how long a path whose queue others fill is left open.
 const COMPETE: Duration = Duration::from_secs(10);
-/// A path that is to help out others takes so much before it has answered, in bytes; then as much
-/// again for each byte that arrived, until its limit is known (as TCP's slow start).
-const FIRST_WINDOW: f64 = 16.0 * 1500.0;
+/// A path that was idle takes so much before it has answered, in bytes; then as much again for each
+/// byte that arrived, until its limit is known. That is TCP's slow start, from a little more: it
+/// keeps a burst from filling a slow path, and is soon no bound at all.
+const FIRST_WINDOW: f64 = 32.0 * 1500.0;
 /// Nor is more under way on a limited path than it delivers in its round-trip time and this.
 const SPARE_TIME: f64 = 0.1;
 /// What was sent before so long a silence does not count as under way any more.
@@ -340,12 +341,11 @@ impl Pace {
         (rate * BURST).max(LEAST_BURST)
     }
 
-    /// How many bytes it takes now; none when it has to wait. `alone`: the limit of no path is known,
-    /// and no other is quicker.
+    /// How many bytes it takes now; none when it has to wait.
     #[inline]
-    pub(crate) fn room(&mut self, now: Time, alone: bool) -> Option<usize> {
+    pub(crate) fn room(&mut self, now: Time) -> Option<usize> {
         let Some(rate) = self.rate() else {
-            if alone || now < self.competing_until {
+            if now < self.competing_until {
                 return Some(usize::MAX);
             }
             let window = self.window;

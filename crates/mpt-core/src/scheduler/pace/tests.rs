@@ -44,7 +44,7 @@ impl Model {
             self.now += MS / 10;
             let now = Time::from_nanos(self.now);
             allowance = (allowance + offered / 10_000.0).min(offered / 100.0);
-            while allowance >= PACKET as f64 && pace.room(now, true).is_some() {
+            while allowance >= PACKET as f64 && pace.room(now).is_some() {
                 allowance -= PACKET as f64;
                 pace.took(PACKET as usize);
                 self.send();

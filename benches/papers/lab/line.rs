@@ -1,0 +1,65 @@
+//! One path from A to B: a rate with a drop-tail queue, then a delay that may reorder.
+//!
+//! netem with a rate keeps packets in order whatever the jitter, so that it takes two of them. The
+//! rate is on A's egress. The delay is on a device that all that B takes in is led through; there
+//! packets come one by one, also those that A sent as a train.
+
+use net::traffic::ping;
+use net::{Hosts, Settings, Shape, Tunnel};
+
+/// The device on which the delay is.
+pub(crate) const DELAYED: &str = "delayed";
+
+/// Two hosts with one path between them.
+#[derive(Debug)]
+pub struct Line {
+    /// The hosts; the link's shape is the rate from A to B.
+    pub hosts: Hosts,
+}
+
+impl Line {
+    /// A path from A to B of this rate (A's egress) and then these words of netem's ("delay 100ms
+    /// 1ms distribution normal"); from B to A it delays by `back` netem words alone.
+    ///
+    /// # Panics
+    /// Where there is no netem.
+    #[must_use]
+    pub fn new(rate: &Shape, delay: &str, back: &Shape) -> Self {
+        let directions = [[rate.clone(), back.clone()]];
+        let hosts = Hosts::with_directions(&directions, net::Place::Near);
+        let device = &hosts.links[0].device;
+        for line in [
+            format!("ip link add {DELAYED} type ifb"),
+            format!("ip link set {DELAYED} up"),
+            format!("tc qdisc add dev {device} handle ffff: ingress"),
+            format!(
+                "tc filter add dev {device} parent ffff: matchall \
+                 action mirred egress redirect dev {DELAYED}"
+            ),
+            format!("tc qdisc add dev {DELAYED} root netem limit 5000 {delay}"),
+        ] {
+            hosts.b.run(&line);
+        }
+        // Until they know each other's addresses, hosts queue a few packets and drop the others.
+        let _ = ping(&hosts.a, &hosts.links[0].address_b, 1, 100, "");
+        Self { hosts }
+    }
+
+    /// A tunnel over this path alone, with a reorder window of so many packets and a longest hold.
+    ///
+    /// It sends packet by packet: netem takes a train for one packet, and would let all of it go at
+    /// once into the jitter, which no link does.
+    #[must_use]
+    pub fn tunnel(self, window: u32, max_buffer_delay_ms: u32) -> Tunnel {
+        let settings = Settings::new()
+            .tunnel("scheduler = \"weighted\"\noffload = \"off\"")
+            .reorder(window, max_buffer_delay_ms);
+        self.hosts.tunnel(&settings)
+    }
+
+    /// Packets dropped by the queue before the rate.
+    #[must_use]
+    pub fn queue_drops(hosts: &Hosts) -> u64 {
+        hosts.links[0].counters(&hosts.a).dropped
+    }
+}

@@ -1,0 +1,343 @@
+//! "On the Impact of Packet Reordering in MPT-GRE Multipath Networks" (Al-Imareen, Lencse): one TCP
+//! flow over 100 Mbit/s and a second path of less rate and more delay.
+//!
+//! *The paper's regime* is the original's: `late = "drop"`, weights as the rates, a fixed window, 300
+//! ms. Table I varies the window over 100 + 50 Mbit/s; Fig. 4 and 5 vary the second path's rate with
+//! windows of 900 and 0. Beside it the same with MPT's own defaults. Table II, how long a flow takes
+//! to get there, comes from the same runs as Table I.
+//!
+//! Where the window is too small the paper's numbers follow W·MSS·8/2d, and so must ours; where it
+//! suffices the flow must reach 97 % of what the links carry.
+
+use net::settings::Side;
+use net::{Family, Hosts, Settings, Shape};
+
+use crate::case::{Case, Outcome, Outcomes, cell, number, outcome};
+use crate::plot::{Chart, Mark, Series};
+use crate::report::{Output, Table};
+use crate::tcp::{Flows, Tcp};
+
+const DELAYS_MS: [u32; 5] = [10, 20, 30, 40, 50];
+const WINDOWS: [u32; 7] = [25, 50, 100, 200, 400, 800, 1600];
+const RATES: [u32; 5] = [10, 30, 50, 70, 100];
+/// The window of Fig. 4 and that of Fig. 5.
+const FIGURE_WINDOWS: [u32; 2] = [900, 0];
+const FIGURE_DELAYS_MS: [u32; 3] = [10, 30, 50];
+/// Inner packets of 1464 bytes carry so much.
+const MSS: f64 = 1412.0;
+
+/// Table I, Mbit/s: a row for each window, a column for each delay.
+const TABLE_1: [[f64; 5]; 7] = [
+    [15.3, 7.43, 4.98, 3.83, 2.95],
+    [28.1, 13.9, 9.88, 8.69, 5.54],
+    [55.4, 26.5, 17.9, 14.2, 11.2],
+    [137.0, 65.6, 35.7, 25.6, 21.1],
+    [137.0, 136.0, 134.0, 62.1, 41.0],
+    [137.0, 136.0, 134.0, 132.0, 130.0],
+    [137.0, 136.0, 134.0, 132.0, 129.0],
+];
+
+/// Table II, seconds.
+const TABLE_2: [[u32; 5]; 7] = [
+    [0, 0, 0, 0, 0],
+    [0, 0, 0, 0, 1],
+    [0, 0, 0, 1, 2],
+    [1, 1, 1, 2, 3],
+    [1, 2, 3, 3, 4],
+    [1, 2, 3, 5, 7],
+    [1, 2, 3, 5, 8],
+];
+
+/// What Fig. 5's flow over 100 + 10 Mbit/s falls short of the sum, by the paper's text; Fig. 4's over
+/// 100 + 40 Mbit/s is 1 to 8 Mbit/s short.
+const FIGURE_5_SHORT: [(u32, f64); 5] =
+    [(10, 70.6), (20, 69.1), (30, 72.0), (40, 72.7), (50, 75.1)];
+
+pub(crate) fn cases() -> Vec<Case> {
+    let table = |regime: Regime| {
+        WINDOWS.into_iter().flat_map(move |window| {
+            DELAYS_MS.map(|delay_ms| {
+                let seconds = seconds(window, delay_ms);
+                let case = format!("{}/{window}/{delay_ms}", regime.name());
+                Case::new(case, 2 * seconds, move || {
+                    measure(regime, Some(window), 50, delay_ms, seconds)
+                })
+            })
+        })
+    };
+    let automatic = DELAYS_MS.into_iter().map(|delay_ms| {
+        let seconds = seconds(1600, delay_ms);
+        let case = format!("defaults/auto/{delay_ms}");
+        Case::new(case, 2 * seconds, move || {
+            measure(Regime::Defaults, None, 50, delay_ms, seconds)
+        })
+    });
+    let figures = FIGURE_WINDOWS.into_iter().flat_map(|window| {
+        RATES.into_iter().flat_map(move |rate| {
+            FIGURE_DELAYS_MS.map(|delay_ms| {
+                let seconds = if window == 0 {
+                    10
+                } else {
+                    seconds(window, delay_ms)
+                };
+                let case = format!("figure/{window}/{rate}/{delay_ms}");
+                Case::new(case, 2 * seconds, move || {
+                    measure(Regime::Paper, Some(window), rate, delay_ms, seconds)
+                })
+            })
+        })
+    });
+    table(Regime::Paper)
+        .chain(table(Regime::Defaults))
+        .chain(automatic)
+        .chain(figures)
+        .collect()
+}
+
+/// How long a flow takes to settle, and six seconds more.
+fn seconds(window: u32, delay_ms: u32) -> u32 {
+    if window_suffices(window, delay_ms) {
+        8 + delay_ms / 6
+    } else {
+        10
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Regime {
+    Paper,
+    Defaults,
+}
+
+impl Regime {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Paper => "paper",
+            Self::Defaults => "defaults",
+        }
+    }
+
+    fn settings(self, window: Option<u32>, rate: u32) -> Settings {
+        match (self, window) {
+            (Self::Paper, window) => Settings::new()
+                .tunnel("scheduler = \"weighted\"")
+                .weights(&[100, rate])
+                .reorder(window.unwrap_or_default(), 300)
+                .reorder_lines("late = \"drop\""),
+            (Self::Defaults, Some(window)) => {
+                Settings::new().reorder_lines(&format!("window = {window}"))
+            }
+            (Self::Defaults, None) => Settings::new(),
+        }
+    }
+}
+
+/// One CUBIC flow over 100 Mbit/s and `rate` Mbit/s with `delay_ms` each way.
+fn measure(regime: Regime, window: Option<u32>, rate: u32, delay_ms: u32, seconds: u32) -> Outcome {
+    let second = Shape::mbps(f64::from(rate)).delay_ms(u64::from(delay_ms));
+    let hosts = Hosts::new(&[Shape::mbps(100.0), second]);
+    let tunnel = hosts.tunnel(&regime.settings(window, rate));
+    let flow = Flows {
+        target: Side::B.inner_v4(),
+        count: 1,
+        seconds,
+        warm_up_s: seconds.saturating_sub(6),
+    };
+    let (mut numbers, each_second) = flow.run_by_second(&tunnel.hosts, Tcp::today("cubic"));
+    let steady = numbers["mbps"];
+    let settled = each_second.iter().position(|mbps| *mbps >= 0.9 * steady);
+    let counters = tunnel.b.status().reorder;
+    numbers.extend(outcome([
+        ("limit", tunnel.limit_mbps(Family::V4)),
+        ("transient_s", settled.unwrap_or(each_second.len()) as f64),
+        ("late", counters.late as f64),
+        ("inferred_lost", counters.gaps_inferred_lost as f64),
+        ("overflowed", counters.gaps_overflowed as f64),
+        ("timed_out", counters.gaps_timed_out as f64),
+    ]));
+    numbers
+}
+
+/// Packets that arrive while the slow path's are under way: d · (R₁ + R₂) / 8 · 1514.
+fn window_suffices(window: u32, delay_ms: u32) -> bool {
+    f64::from(window) > f64::from(delay_ms) * 1e-3 * 150e6 / (8.0 * 1514.0)
+}
+
+/// What a window that is too small lets through, Mbit/s: W·MSS·8/2d.
+fn model_mbps(window: u32, delay_ms: u32) -> f64 {
+    f64::from(window) * MSS * 8.0 / (2.0 * f64::from(delay_ms) * 1e3)
+}
+
+pub(crate) fn report(outcomes: &Outcomes, output: &Output) -> Vec<String> {
+    let outside = table_1(outcomes, output);
+    table_2(outcomes, output);
+    defaults(outcomes, output);
+    figures(outcomes, output);
+    output.write("lab_table_1.svg", &chart(outcomes).svg());
+    outside
+}
+
+fn table_1(outcomes: &Outcomes, output: &Output) -> Vec<String> {
+    let mut outside = Vec::new();
+    let mut table = Table::new(&[
+        "window",
+        "delay ms",
+        "here",
+        "paper",
+        "W·MSS·8/2d",
+        "limit",
+        "within",
+    ]);
+    for (window, row) in WINDOWS.iter().zip(TABLE_1) {
+        for (delay_ms, paper) in DELAYS_MS.iter().zip(row) {
+            let case = format!("paper/{window}/{delay_ms}");
+            let Some(mbps) = number(outcomes, &case, "mbps") else {
+                continue;
+            };
+            let limit = number(outcomes, &case, "limit");
+            let model = model_mbps(*window, *delay_ms);
+            let near = |expected: f64| (mbps / expected - 1.0).abs() <= 0.25;
+            let suffices = window_suffices(*window, *delay_ms);
+            let within = if suffices {
+                limit.is_some_and(|limit| mbps >= 0.97 * limit)
+            } else {
+                near(paper) || near(model)
+            };
+            if !within {
+                outside.push(format!("{case}: {mbps:.1} Mbit/s"));
+            }
+            table.row(vec![
+                window.to_string(),
+                delay_ms.to_string(),
+                format!("{mbps:.1}"),
+                format!("{paper}"),
+                cell((!suffices).then_some(model), 1),
+                cell(limit.filter(|_| suffices), 1),
+                if within { "yes" } else { "NO" }.into(),
+            ]);
+        }
+    }
+    output.table("lab_table_1", &table);
+    outside
+}
+
+fn table_2(outcomes: &Outcomes, output: &Output) {
+    let mut table = Table::new(&["window", "10 ms", "20 ms", "30 ms", "40 ms", "50 ms"]);
+    for (window, row) in WINDOWS.iter().zip(TABLE_2) {
+        let cells = DELAYS_MS.iter().zip(row).map(|(delay_ms, paper)| {
+            let case = format!("paper/{window}/{delay_ms}");
+            let here = number(outcomes, &case, "transient_s");
+            format!("{} ({paper})", cell(here, 0))
+        });
+        table.row([window.to_string()].into_iter().chain(cells).collect());
+    }
+    output.table("lab_table_2", &table);
+}
+
+/// Table I again with MPT's own defaults, the window given or not, and how long each took to settle.
+fn defaults(outcomes: &Outcomes, output: &Output) {
+    let mut table = Table::new(&["window", "10 ms", "20 ms", "30 ms", "40 ms", "50 ms"]);
+    let named = WINDOWS.iter().map(u32::to_string).chain(["auto".into()]);
+    for window in named {
+        let cells = DELAYS_MS.iter().map(|delay_ms| {
+            let case = format!("defaults/{window}/{delay_ms}");
+            let here = |name| number(outcomes, &case, name);
+            format!(
+                "{} ({} s)",
+                cell(here("mbps"), 1),
+                cell(here("transient_s"), 0)
+            )
+        });
+        table.row([window.clone()].into_iter().chain(cells).collect());
+    }
+    output.table("lab_defaults", &table);
+}
+
+fn figures(outcomes: &Outcomes, output: &Output) {
+    let mut table = Table::new(&[
+        "second path Mbit/s",
+        "delay ms",
+        "limit",
+        "window 900",
+        "window 0",
+        "short of the limit at 0",
+        "paper",
+    ]);
+    for rate in RATES {
+        for delay_ms in FIGURE_DELAYS_MS {
+            let at = |window: u32, name: &str| {
+                number(
+                    outcomes,
+                    &format!("figure/{window}/{rate}/{delay_ms}"),
+                    name,
+                )
+            };
+            let limit = at(900, "limit").or(at(0, "limit"));
+            let short = limit.zip(at(0, "mbps")).map(|(limit, mbps)| limit - mbps);
+            let paper = FIGURE_5_SHORT
+                .iter()
+                .find(|(delay, _)| rate == 10 && *delay == delay_ms);
+            table.row(vec![
+                rate.to_string(),
+                delay_ms.to_string(),
+                cell(limit, 1),
+                cell(at(900, "mbps"), 1),
+                cell(at(0, "mbps"), 1),
+                cell(short, 1),
+                cell(paper.map(|(_, short)| *short), 1),
+            ]);
+        }
+    }
+    output.table("lab_figures_4_5", &table);
+    let series = FIGURE_WINDOWS.iter().flat_map(|window| {
+        FIGURE_DELAYS_MS.map(|delay_ms| Series {
+            name: format!("window {window}, {delay_ms} ms"),
+            mark: Mark::Line,
+            points: RATES
+                .iter()
+                .filter_map(|rate| {
+                    let case = format!("figure/{window}/{rate}/{delay_ms}");
+                    Some((f64::from(*rate), number(outcomes, &case, "mbps")?))
+                })
+                .collect(),
+        })
+    });
+    let chart = Chart {
+        title: "One flow over 100 Mbit/s and a second path (Fig. 4 and 5)",
+        x_label: "rate of the second path, Mbit/s",
+        y_label: "throughput, Mbit/s",
+        x_log: false,
+        series: series.collect(),
+    };
+    output.write("lab_figures_4_5.svg", &chart.svg());
+}
+
+fn chart(outcomes: &Outcomes) -> Chart<'static> {
+    let here = DELAYS_MS.iter().map(|delay_ms| Series {
+        name: format!("{delay_ms} ms"),
+        mark: Mark::Line,
+        points: WINDOWS
+            .iter()
+            .filter_map(|window| {
+                let case = format!("paper/{window}/{delay_ms}");
+                Some((f64::from(*window), number(outcomes, &case, "mbps")?))
+            })
+            .collect(),
+    });
+    let paper = WINDOWS
+        .iter()
+        .zip(TABLE_1)
+        .flat_map(|(window, row)| row.map(|mbps| (f64::from(*window), mbps)));
+    let paper = Series {
+        name: "the paper's Table I".into(),
+        mark: Mark::Dots,
+        points: paper.collect(),
+    };
+    Chart {
+        title: "Throughput against the reorder window, 100 + 50 Mbit/s (Table I)",
+        x_label: "window, packets (logarithmic)",
+        y_label: "throughput, Mbit/s",
+        x_log: true,
+        series: here.chain([paper]).collect(),
+    }
+}

@@ -1,0 +1,203 @@
+//! "Sorting Reordered Packets with Interrupt Coalescing" (SRPIC), Table 4's conditions over netem: TCP
+//! over a gigabit whose delay of 2.5 ms spreads by 0.2 to 10 %, with the tunnel's reordering off and on.
+//!
+//! As in the paper SACK is off, and the sender either takes three duplicate acknowledgements for a
+//! loss (S) or raises the threshold up to 127 when it was wrong (A). Counted by the kernel: segments
+//! sent again, and segments that came behind a hole, each of which is answered with a duplicate
+//! acknowledgement.
+
+use net::settings::Side;
+use net::{Family, Shape};
+
+use crate::Line;
+use crate::case::{Case, Outcome, Outcomes, cell, number, outcome};
+use crate::plot::{Chart, Mark, Series};
+use crate::report::{Output, Table};
+use crate::tcp::{Flows, Tcp};
+
+/// Standard deviation in per cent of the mean, and in microseconds.
+const SPREADS: [(&str, u32); 4] = [("10", 250), ("2", 50), ("1", 25), ("0.2", 5)];
+/// The paper's senders, how far each raises its threshold, and streams at once.
+const SENDERS: [(&str, u32, u32); 3] = [("S", 3, 1), ("S", 3, 10), ("A", 127, 1)];
+const TUNNELS: [(&str, u32); 2] = [("off", 0), ("on", 1024)];
+const SECONDS: u32 = 3;
+const WARM_UP_S: u32 = 1;
+const PAPER_SECONDS: f64 = 50.0;
+
+/// Table 4 without and with sorting: Mbit/s; retransmissions and duplicate ACKs in its 50 seconds for
+/// each Mbit/s, which is for each 50 megabits.
+struct Printed {
+    sender: &'static str,
+    streams: u32,
+    spread: &'static str,
+    unsorted: [f64; 3],
+    sorted: [f64; 3],
+}
+
+const fn printed(
+    sender: &'static str,
+    streams: u32,
+    spread: &'static str,
+    unsorted: [f64; 3],
+    sorted: [f64; 3],
+) -> Printed {
+    Printed {
+        sender,
+        streams,
+        spread,
+        unsorted,
+        sorted,
+    }
+}
+
+const TABLE_4: [Printed; 12] = [
+    printed("S", 1, "10", [59.7, 1094.2, 2959.9], [62.5, 1061.5, 2882.1]),
+    printed("S", 1, "2", [132.0, 1014.2, 2252.1], [176.7, 771.6, 1742.2]),
+    printed("S", 1, "1", [145.3, 985.1, 2148.9], [240.3, 553.0, 1242.3]),
+    printed("S", 1, "0.2", [225.0, 794.6, 1660.1], [472.0, 311.6, 694.1]),
+    printed(
+        "S",
+        10,
+        "10",
+        [536.7, 1058.9, 2897.5],
+        [585.3, 1036.5, 2818.4],
+    ),
+    printed(
+        "S",
+        10,
+        "2",
+        [759.7, 1041.4, 2374.6],
+        [776.7, 932.6, 1988.1],
+    ),
+    printed(
+        "S",
+        10,
+        "1",
+        [762.7, 1023.5, 2253.7],
+        [787.0, 847.8, 1800.7],
+    ),
+    printed(
+        "S",
+        10,
+        "0.2",
+        [804.0, 768.1, 1662.8],
+        [894.7, 248.2, 706.9],
+    ),
+    printed("A", 1, "10", [338.7, 0.5, 3344.3], [440.7, 0.4, 3349.0]),
+    printed("A", 1, "2", [800.0, 0.3, 3031.2], [944.0, 0.4, 2490.9]),
+    printed("A", 1, "1", [944.0, 0.6, 2817.9], [944.0, 0.3, 2268.9]),
+    printed("A", 1, "0.2", [944.6, 0.8, 1601.1], [944.3, 0.5, 744.1]),
+];
+
+pub(crate) fn cases() -> Vec<Case> {
+    SENDERS
+        .iter()
+        .flat_map(|&(sender, greatest, streams)| {
+            SPREADS.iter().flat_map(move |&(spread, spread_us)| {
+                TUNNELS.map(|(tunnel, window)| {
+                    let case = format!("{sender}/{streams}/{spread}/{tunnel}");
+                    Case::new(case, 60, move || {
+                        measure(greatest, streams, spread_us, window)
+                    })
+                })
+            })
+        })
+        .collect()
+}
+
+fn measure(greatest: u32, streams: u32, spread_us: u32, window: u32) -> Outcome {
+    let delay = format!("delay 2.5ms {spread_us}us distribution normal");
+    let line = Line::new(&Shape::mbps(1000.0), &delay, &Shape::unshaped());
+    let tunnel = line.tunnel(window, 300);
+    let flows = Flows {
+        target: Side::B.inner_v4(),
+        count: streams,
+        seconds: SECONDS,
+        warm_up_s: WARM_UP_S,
+    };
+    let tcp = Tcp {
+        congestion: "cubic",
+        sack: false,
+        timestamps: true,
+        dupthresh: Some((3, greatest)),
+        undo: false,
+    };
+    let mut numbers = flows.run(&tunnel.hosts, tcp);
+    numbers.extend(outcome([("limit", tunnel.limit_mbps(Family::V4))]));
+    numbers
+}
+
+pub(crate) fn report(outcomes: &Outcomes, output: &Output) -> Vec<String> {
+    let mut table = Table::new(&[
+        "sender",
+        "streams",
+        "spread %",
+        "off: Mbit/s",
+        "retransmits/Mbit",
+        "dupACKs/Mbit",
+        "on: Mbit/s",
+        "retransmits/Mbit",
+        "dupACKs/Mbit",
+        "paper unsorted",
+        "paper sorted",
+    ]);
+    for row in &TABLE_4 {
+        let mut cells = vec![
+            row.sender.to_owned(),
+            row.streams.to_string(),
+            row.spread.to_owned(),
+        ];
+        for (tunnel, _) in TUNNELS {
+            let case = format!("{}/{}/{}/{tunnel}", row.sender, row.streams, row.spread);
+            let of = |name| number(outcomes, &case, name);
+            let a_megabit = |name| Some(of(name)? / of("megabits")?);
+            cells.extend([
+                cell(of("mbps"), 0),
+                cell(a_megabit("retransmits"), 1),
+                cell(a_megabit("behind_hole"), 1),
+            ]);
+        }
+        for [mbps, retransmits, dupacks] in [row.unsorted, row.sorted] {
+            let a_megabit = [retransmits, dupacks].map(|count| count / PAPER_SECONDS);
+            cells.push(format!("{mbps}; {:.1}; {:.1}", a_megabit[0], a_megabit[1]));
+        }
+        table.row(cells);
+    }
+    output.table("lab_table_4", &table);
+    output.write("lab_table_4.svg", &chart(outcomes).svg());
+    Vec::new()
+}
+
+/// One stream of the fixed threshold.
+fn chart(outcomes: &Outcomes) -> Chart<'static> {
+    let here = TUNNELS.map(|(tunnel, _)| Series {
+        name: format!("here, reordering {tunnel}"),
+        mark: Mark::Line,
+        points: SPREADS
+            .iter()
+            .filter_map(|(spread, _)| {
+                let case = format!("S/1/{spread}/{tunnel}");
+                Some((spread.parse().ok()?, number(outcomes, &case, "mbps")?))
+            })
+            .collect(),
+    });
+    let paper = |name: &str, value: fn(&Printed) -> f64| Series {
+        name: name.to_owned(),
+        mark: Mark::Dots,
+        points: TABLE_4[..4]
+            .iter()
+            .filter_map(|row| Some((row.spread.parse().ok()?, value(row))))
+            .collect(),
+    };
+    let paper = [
+        paper("the paper, unsorted", |row| row.unsorted[0]),
+        paper("the paper, sorted", |row| row.sorted[0]),
+    ];
+    Chart {
+        title: "One stream, dupthresh 3, 1 Gbit/s, 2.5 ms (Table 4)",
+        x_label: "spread of delay, % (logarithmic)",
+        y_label: "throughput, Mbit/s",
+        x_log: true,
+        series: here.into_iter().chain(paper).collect(),
+    }
+}

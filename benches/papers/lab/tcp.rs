@@ -1,0 +1,142 @@
+//! The TCP that an experiment wants, one flow or several of it, and what the kernel counted.
+
+use std::collections::BTreeMap;
+
+use net::traffic::Iperf;
+use net::{Hosts, Namespace};
+
+use crate::case::{Outcome, outcome};
+
+/// Which TCP, by the kernel's knobs. What is `None` stays as the kernel has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tcp {
+    /// Congestion control.
+    pub(crate) congestion: &'static str,
+    /// Selective acknowledgements.
+    pub(crate) sack: bool,
+    /// Timestamps; they also tell a needless retransmission from a needed one (RFC 3522).
+    pub(crate) timestamps: bool,
+    /// Duplicate acknowledgements that a TCP takes for a loss, and how far it may raise that when it
+    /// sees reordering. Given, it counts acknowledgements alone, as TCP did before RACK.
+    pub(crate) dupthresh: Option<(u32, u32)>,
+    /// Takes back what it did by mistake, when D-SACK or F-RTO says so.
+    pub(crate) undo: bool,
+}
+
+impl Tcp {
+    /// As Linux has it today: SACK, RACK, a duplicate-ACK threshold that adapts up to 300.
+    pub(crate) fn today(congestion: &'static str) -> Self {
+        Self {
+            congestion,
+            sack: true,
+            timestamps: true,
+            dupthresh: None,
+            undo: true,
+        }
+    }
+
+    /// As Linux was before RACK (4.4, 2016): it counts duplicate acknowledgements, and adapts.
+    pub(crate) fn before_rack(congestion: &'static str) -> Self {
+        Self {
+            dupthresh: Some((3, 300)),
+            ..Self::today(congestion)
+        }
+    }
+
+    /// As in the papers: a fixed duplicate-ACK threshold and nothing that undoes a mistake.
+    pub(crate) fn classic(congestion: &'static str, sack: bool, dupthresh: u32) -> Self {
+        Self {
+            congestion,
+            sack,
+            timestamps: false,
+            dupthresh: Some((dupthresh, dupthresh)),
+            undo: false,
+        }
+    }
+
+    fn set(self, host: &Namespace) {
+        let set =
+            |key: &str, value: u32| host.sysctl(&format!("net.ipv4.{key}"), &value.to_string());
+        // What one flow learnt must not tell the next.
+        set("tcp_no_metrics_save", 1);
+        set("tcp_sack", u32::from(self.sack));
+        set("tcp_timestamps", u32::from(self.timestamps));
+        let Some((first, greatest)) = self.dupthresh else {
+            return;
+        };
+        set("tcp_reordering", first);
+        set("tcp_max_reordering", greatest);
+        set("tcp_recovery", 0);
+        set("tcp_early_retrans", 0);
+        if !self.undo {
+            set("tcp_frto", 0);
+            set("tcp_dsack", 0);
+        }
+    }
+}
+
+/// One or several flows from A to `target`, for a time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Flows<'a> {
+    pub(crate) target: &'a str,
+    pub(crate) count: u32,
+    pub(crate) seconds: u32,
+    /// Seconds at the beginning that do not count.
+    pub(crate) warm_up_s: u32,
+}
+
+impl Flows<'_> {
+    /// Runs them; gives `mbps` after the warm-up and as means of everything `retransmits`, `fast`,
+    /// `timeouts`, `segments` (sent by A), `behind_hole` (received by B out of order), `received`.
+    pub(crate) fn run(self, hosts: &Hosts, tcp: Tcp) -> Outcome {
+        self.run_by_second(hosts, tcp).0
+    }
+
+    /// The same, and Mbit/s in each second.
+    pub(crate) fn run_by_second(self, hosts: &Hosts, tcp: Tcp) -> (Outcome, Vec<f64>) {
+        tcp.set(&hosts.a);
+        tcp.set(&hosts.b);
+        let before = [&hosts.a, &hosts.b].map(counters);
+        let flow = Iperf::tcp(self.target, self.seconds)
+            .congestion(tcp.congestion)
+            .words(&format!("-P {}", self.count));
+        let report = flow.run(&hosts.a, &hosts.b);
+        let after = [&hosts.a, &hosts.b].map(counters);
+        let counted = |host: usize, name: &str| {
+            let read = |counters: &Counters| counters.get(name).copied().unwrap_or(0);
+            read(&after[host]).saturating_sub(read(&before[host])) as f64
+        };
+        let warm_up = self.warm_up_s as usize;
+        let kept = report.intervals_mbps.get(warm_up..).unwrap_or_default();
+        println!("each second: {}", report.intervals_text());
+        let numbers = outcome([
+            ("mbps", kept.iter().sum::<f64>() / kept.len().max(1) as f64),
+            ("megabits", report.intervals_mbps.iter().sum::<f64>()),
+            ("retransmits", counted(0, "RetransSegs")),
+            ("fast", counted(0, "TCPFastRetrans")),
+            ("timeouts", counted(0, "TCPTimeouts")),
+            ("segments", counted(0, "OutSegs")),
+            ("behind_hole", counted(1, "TCPOFOQueue")),
+            ("received", counted(1, "InSegs")),
+        ]);
+        (numbers, report.intervals_mbps)
+    }
+}
+
+type Counters = BTreeMap<String, u64>;
+
+/// TCP's counters of a namespace: a line of names and a line of numbers for each group.
+fn counters(host: &Namespace) -> Counters {
+    let text = host.run("cat /proc/self/net/snmp /proc/self/net/netstat");
+    let lines: Vec<&str> = text.lines().collect();
+    let groups = lines.chunks_exact(2);
+    groups
+        .filter(|group| group[0].starts_with("Tcp"))
+        .flat_map(|group| {
+            let names = group[0].split_whitespace().skip(1);
+            let numbers = group[1].split_whitespace().skip(1);
+            names.zip(numbers)
+        })
+        .filter_map(|(name, number)| Some((name.to_owned(), number.parse().ok()?)))
+        .collect()
+}

@@ -1,0 +1,227 @@
+//! "Modeling and Simulation of Out-of-Order Impact in TCP Protocol" (Kadry, Al-Issa), over netem: one
+//! flow over 3 Mbit/s and a path whose delay keeps changing, with the tunnel's reordering off and on.
+//!
+//! The TCPs are the paper's: Reno with and without SACK, and Vegas, with a fixed duplicate-ACK threshold and
+//! nothing of what Linux has learnt since (RACK, D-SACK, an adapting threshold). Linux as it is today is
+//! measured beside them. Queue and rate as in the paper: 300 packets, 3 Mbit/s; acknowledgements
+//! return over 50 ms.
+
+use std::time::Duration;
+
+use net::settings::Side;
+use net::{Family, Shape};
+
+use crate::Line;
+use crate::case::{Case, Outcome, Outcomes, cell, number, outcome};
+use crate::plot::{Chart, Mark, Series};
+use crate::report::{Output, Table};
+use crate::switching::Switching;
+use crate::tcp::{Flows, Tcp};
+
+const BETA_MS: f64 = 250.0;
+const ALPHAS: [&str; 3] = ["0.2", "1.0", "2.0"];
+/// Of the experiments over thresholds.
+const THRESHOLD_ALPHA: &str = "1.0";
+const THRESHOLDS: [u32; 3] = [3, 10, 18];
+const SECONDS: u32 = 70;
+const WARM_UP_S: u32 = 10;
+const TUNNELS: [(&str, u32); 2] = [("off", 0), ("on", 2048)];
+/// Delays differ by half a second at α = 2, and packets wait as long for what was sent before them.
+const MAX_BUFFER_DELAY_MS: u32 = 1500;
+
+/// The TCPs, by name: Reno without and with SACK, Vegas, and Linux' own.
+const VARIANTS: [&str; 4] = ["reno", "reno+sack", "vegas", "today"];
+
+/// The paper's throughput by threshold at α = 1, β = 250 ms, Mbit/s: SACK, NewReno.
+const PAPER: [(u32, f64, f64); 3] = [(3, 0.6, 0.54), (10, 1.1, 1.1), (18, 2.0, 1.8)];
+
+fn tcp(variant: &str, dupthresh: u32) -> Tcp {
+    match variant {
+        "reno" => Tcp::classic("reno", false, dupthresh),
+        "reno+sack" => Tcp::classic("reno", true, dupthresh),
+        "vegas" => Tcp::classic("vegas", true, dupthresh),
+        _ => Tcp::today("cubic"),
+    }
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    let by_alpha = ALPHAS.iter().flat_map(|&alpha| {
+        VARIANTS.iter().flat_map(move |&variant| {
+            TUNNELS.map(|(tunnel, window)| {
+                Case::new(format!("alpha/{alpha}/{variant}/{tunnel}"), 20, move || {
+                    measure(alpha, tcp(variant, 3), window)
+                })
+            })
+        })
+    });
+    let by_threshold = THRESHOLDS.iter().filter(|n| **n != 3).flat_map(|&n| {
+        VARIANTS[..2].iter().flat_map(move |&variant| {
+            TUNNELS.map(|(tunnel, window)| {
+                Case::new(format!("dupthresh/{n}/{variant}/{tunnel}"), 20, move || {
+                    measure(THRESHOLD_ALPHA, tcp(variant, n), window)
+                })
+            })
+        })
+    });
+    by_alpha.chain(by_threshold).collect()
+}
+
+fn measure(alpha: &str, tcp: Tcp, window: u32) -> Outcome {
+    let rate = Shape::mbps(3.0).queue(300);
+    let line = Line::new(&rate, "delay 50ms", &Shape::unshaped().delay_ms(50));
+    let tunnel = line.tunnel(window, MAX_BUFFER_DELAY_MS);
+    let path = Switching {
+        alpha: alpha.parse().expect("a number"),
+        beta_ms: BETA_MS,
+    };
+    let changes = path.start(&tunnel.hosts, 1);
+    std::thread::sleep(Duration::from_secs(5));
+    let flow = Flows {
+        target: Side::B.inner_v4(),
+        count: 1,
+        seconds: SECONDS,
+        warm_up_s: WARM_UP_S,
+    };
+    let before = Line::queue_drops(&tunnel.hosts);
+    let mut numbers = flow.run(&tunnel.hosts, tcp);
+    let dropped = (Line::queue_drops(&tunnel.hosts) - before) as f64;
+    drop(changes);
+    numbers.extend(outcome([
+        ("dropped", dropped),
+        ("limit", tunnel.limit_mbps(Family::V4)),
+    ]));
+    numbers
+}
+
+pub(crate) fn report(outcomes: &Outcomes, output: &Output) -> Vec<String> {
+    let mut table = Table::new(&[
+        "α",
+        "TCP",
+        "off: Mbit/s",
+        "fast retransmits %",
+        "needless %",
+        "on: Mbit/s",
+        "fast retransmits %",
+        "needless %",
+    ]);
+    for alpha in ALPHAS {
+        for variant in VARIANTS {
+            let mut cells = vec![alpha.to_owned(), variant.to_owned()];
+            for (tunnel, _) in TUNNELS {
+                cells.extend(three(
+                    outcomes,
+                    &format!("alpha/{alpha}/{variant}/{tunnel}"),
+                ));
+            }
+            table.row(cells);
+        }
+    }
+    output.table("lab_alpha", &table);
+    output.write("lab_alpha.svg", &alpha_chart(outcomes).svg());
+
+    let mut table = Table::new(&[
+        "dupthresh",
+        "TCP",
+        "off: Mbit/s",
+        "fast retransmits %",
+        "needless %",
+        "on: Mbit/s",
+        "fast retransmits %",
+        "needless %",
+        "paper: Mbit/s",
+    ]);
+    for n in THRESHOLDS {
+        for variant in &VARIANTS[..2] {
+            let mut cells = vec![n.to_string(), (*variant).to_owned()];
+            for (tunnel, _) in TUNNELS {
+                cells.extend(three(outcomes, &threshold_case(n, variant, tunnel)));
+            }
+            let paper = PAPER.iter().find(|(threshold, ..)| *threshold == n);
+            let paper = paper.map(|(_, sack, newreno)| match *variant {
+                "reno" => *newreno,
+                _ => *sack,
+            });
+            cells.push(cell(paper, 2));
+            table.row(cells);
+        }
+    }
+    output.table("lab_dupthresh", &table);
+    output.write("lab_dupthresh.svg", &threshold_chart(outcomes).svg());
+    Vec::new()
+}
+
+fn threshold_case(n: u32, variant: &str, tunnel: &str) -> String {
+    match n {
+        3 => format!("alpha/{THRESHOLD_ALPHA}/{variant}/{tunnel}"),
+        _ => format!("dupthresh/{n}/{variant}/{tunnel}"),
+    }
+}
+
+/// Throughput; fast retransmits in per cent of segments; what was sent again beyond what the queue
+/// had dropped, likewise.
+fn three(outcomes: &Outcomes, case: &str) -> [String; 3] {
+    let of = |name| number(outcomes, case, name);
+    let share = |count: Option<f64>| {
+        let (count, all) = count.zip(of("segments"))?;
+        Some(100.0 * count / all)
+    };
+    let needless = of("retransmits")
+        .zip(of("dropped"))
+        .map(|(sent_again, dropped)| (sent_again - dropped).max(0.0));
+    [
+        cell(of("mbps"), 2),
+        cell(share(of("fast")), 2),
+        cell(share(needless), 2),
+    ]
+}
+
+fn alpha_chart(outcomes: &Outcomes) -> Chart<'static> {
+    let series = TUNNELS.iter().flat_map(|&(tunnel, window)| {
+        VARIANTS.map(|variant| Series {
+            name: format!("{variant}, reordering {tunnel}"),
+            mark: if window == 0 { Mark::Line } else { Mark::Dots },
+            points: ALPHAS
+                .iter()
+                .filter_map(|alpha| {
+                    let case = format!("alpha/{alpha}/{variant}/{tunnel}");
+                    Some((alpha.parse().ok()?, number(outcomes, &case, "mbps")?))
+                })
+                .collect(),
+        })
+    });
+    Chart {
+        title: "TCP over a path of changing delay, 3 Mbit/s, β = 250 ms",
+        x_label: "α",
+        y_label: "throughput, Mbit/s",
+        x_log: false,
+        series: series.collect(),
+    }
+}
+
+fn threshold_chart(outcomes: &Outcomes) -> Chart<'static> {
+    let here = TUNNELS.iter().flat_map(|&(tunnel, _)| {
+        VARIANTS[..2].iter().map(move |&variant| Series {
+            name: format!("{variant}, reordering {tunnel}"),
+            mark: Mark::Line,
+            points: THRESHOLDS
+                .iter()
+                .filter_map(|&n| {
+                    let case = threshold_case(n, variant, tunnel);
+                    Some((f64::from(n), number(outcomes, &case, "mbps")?))
+                })
+                .collect(),
+        })
+    });
+    let paper = Series {
+        name: "the paper, SACK".into(),
+        mark: Mark::Dots,
+        points: PAPER.map(|(n, sack, _)| (f64::from(n), sack)).to_vec(),
+    };
+    Chart {
+        title: "TCP against its duplicate-ACK threshold, α = 1, β = 250 ms, 3 Mbit/s",
+        x_label: "duplicate acknowledgements taken for a loss",
+        y_label: "throughput, Mbit/s",
+        x_log: false,
+        series: here.chain([paper]).collect(),
+    }
+}
