@@ -42,7 +42,7 @@ fn a_tunnel_is_measured_from_end_to_end_and_in_a_capture() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("trace.pcap").display().to_string();
     let mut capture = b.start(&format!(
-        "tcpdump -n -U --immediate-mode -s 0 -i any -w {file} udp port 4754 and dst net 10.1.0.0/16"
+        "tcpdump -n -U --immediate-mode -B 65536 -s 66000 -i any -w {file} udp port 4754 and dst net 10.1.0.0/16"
     ));
     wait_for("tcpdump to listen", Duration::from_secs(5), || {
         capture.stderr().contains("listening on").then_some(())

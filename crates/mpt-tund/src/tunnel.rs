@@ -97,7 +97,7 @@ impl Tunnel {
             mtu: config.mtu(),
             reorder: config.reorder,
             policy: config.tunnel.scheduler,
-            recovery: config.recovery != config::Recovery::Off,
+            recovery: config.recovers(),
             accepts: tun.accepts(),
             receives_trains,
         };
@@ -291,17 +291,12 @@ impl Tunnel {
             let command = uplink::Command::SetPolicy(scheduler);
             self.uplink.send(command).await?;
         }
-        if let Some(recovery) = changes.recovery {
-            let command = uplink::Command::SetRecovery(recovery != config::Recovery::Off);
-            self.uplink.send(command).await?;
-        }
         if changes.scheduler.is_some() || changes.recovery.is_some() {
-            let recovery = new.recovery != config::Recovery::Off;
+            let command = uplink::Command::SetRecovery(new.recovers());
+            self.uplink.send(command).await?;
+            let (policy, recovers) = (new.tunnel.scheduler, new.recovers());
             self.downlink
-                .send(downlink::Command::SetSending(
-                    new.tunnel.scheduler,
-                    recovery,
-                ))
+                .send(downlink::Command::SetSending(policy, recovers))
                 .await?;
         }
         if let Some(reorder) = changes.reorder {

@@ -166,6 +166,12 @@ pub(crate) struct Path {
 }
 
 impl Config {
+    /// Whether lost packets are sent again. With any scheduler but the adaptive one it is the paths'
+    /// own queues that slow the flows down, and what those drop has to reach the flows.
+    pub(crate) fn recovers(&self) -> bool {
+        self.recovery != Recovery::Off && self.tunnel.scheduler == Policy::Adaptive
+    }
+
     /// Reads and checks one file.
     ///
     /// # Errors
