@@ -8,6 +8,8 @@ use std::path::Path;
 use assert_cmd::Command;
 use tempfile::TempDir;
 
+#[path = "config/crypto.rs"]
+mod crypto;
 #[path = "config/examples.rs"]
 mod examples;
 #[path = "config/mistakes.rs"]

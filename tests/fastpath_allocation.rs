@@ -53,7 +53,7 @@ impl Line {
         });
         for path in (0..PATHS).filter_map(PathId::new) {
             let config = PathConfig {
-                remote: SocketAddr::from(REMOTE),
+                remote: Some(SocketAddr::from(REMOTE)),
                 weight: 1,
                 keepalive: Duration::from_millis(200),
                 dead_after: Duration::from_secs(1000),

@@ -5,6 +5,7 @@
 
 use arrayvec::ArrayVec;
 use mpt_core::checksum::Sum;
+use mpt_core::crypto::{COOKIE_REPLY_BYTES, INITIATION_BYTES, RESPONSE_BYTES};
 use mpt_core::gre::{self, Header, Protocol};
 use mpt_core::ip::{Packet, Version};
 use mpt_core::probe::{Echo, MESSAGE_BYTES, Message};
@@ -173,6 +174,10 @@ fn the_tables_of_control_messages_leave_no_byte_out() {
         ("\n## Control messages\n", MESSAGE_BYTES),
         ("\n## Reports\n", head),
         ("\nA path entry:\n", with_a_path.buffer_len() - head),
+        ("\n#### Initiation\n", INITIATION_BYTES),
+        ("\nIts payload:\n", 36),
+        ("\n#### Response\n", RESPONSE_BYTES),
+        ("\n#### Cookie reply\n", COOKIE_REPLY_BYTES),
     ] {
         let mut next = 0;
         for (from, to) in byte_rows(heading) {

@@ -52,7 +52,7 @@ fn looped(paths: usize, accepts: Accepts) -> (Outbound, Inbound) {
     });
     for path in (0..paths).filter_map(PathId::new) {
         let config = PathConfig {
-            remote: peer(path),
+            remote: Some(peer(path)),
             weight: 1 + path.index() as u32,
             keepalive: Duration::from_secs(10),
             dead_after: Duration::from_secs(100),

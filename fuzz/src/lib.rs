@@ -1,4 +1,7 @@
-//! What is fuzzed of the binaries, whose modules cannot be linked to: they are compiled once more.
+//! The properties that are fuzzed; each is a function of any bytes. The modules of binaries cannot be
+//! linked to: they are compiled once more.
+
+mod sealed;
 
 /// The parts of `mpt-ctl measure` that take in bytes.
 #[path = "../../crates/mpt-ctl/src/measure"]
@@ -25,4 +28,14 @@ pub fn measure_capture(bytes: &[u8]) {
 /// `mpt-ctl measure receive` on any packets.
 pub fn measure_receiver(bytes: &[u8]) {
     measure::hostile::receiver(bytes);
+}
+
+/// Any bytes for an end that has a session.
+pub fn sealed_datagram(bytes: &[u8]) {
+    sealed::datagram(bytes);
+}
+
+/// Any network between two ends with keys.
+pub fn sealed_pair(bytes: &[u8]) {
+    sealed::pair(bytes);
 }

@@ -102,7 +102,13 @@ fn chapter<'a>(document: &'a str, heading: &str) -> &'a str {
 #[test]
 fn the_document_has_a_row_for_every_key() {
     let document = document();
-    for section in ["[tunnel]", "[reorder]", "[control]", "[[paths]]"] {
+    for section in [
+        "[tunnel]",
+        "[reorder]",
+        "[crypto]",
+        "[control]",
+        "[[paths]]",
+    ] {
         let tunnel = if section == "[tunnel]" {
             ""
         } else {

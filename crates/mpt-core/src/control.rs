@@ -148,6 +148,27 @@ pub struct TunnelStatus {
     /// TUN back end in use and why: "plain" or "offload (…)".
     #[serde(default)]
     pub offload: String,
+    /// Whether packets are sealed.
+    #[serde(default)]
+    pub protection: Protection,
+}
+
+/// Whether, and with what, packets are sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Protection {
+    /// They are not: anybody on the way can read and forge them.
+    #[default]
+    #[serde(rename = "none")]
+    None,
+    /// They will be: there are keys, but no session with the peer, and nothing goes until then.
+    #[serde(rename = "waiting")]
+    Waiting,
+    /// With AES-256-GCM.
+    #[serde(rename = "aes-256-gcm")]
+    Aes256Gcm,
+    /// With ChaCha20-Poly1305.
+    #[serde(rename = "chacha20-poly1305")]
+    ChaCha20Poly1305,
 }
 
 /// One path.

@@ -28,6 +28,8 @@ reasons! {
     TunQueue = "tun_queue",
     /// Out: no path is usable.
     NoPath = "no_path",
+    /// Out: the tunnel is sealed, and there is no session with the peer to seal in.
+    NoKeys = "no_keys",
     /// Out: longer than the paths carry and not to be fragmented; the sender was told.
     TooBig = "too_big",
     /// Out: not an IP packet, or one whose lengths disagree.
@@ -58,6 +60,18 @@ reasons! {
     UnknownProtocol = "unknown_protocol",
     /// In: what GRE carries is not the IP packet that it says it is.
     BadInner = "bad_inner",
+    /// In: the tunnel is sealed, and this is not a sealed packet.
+    NotSealed = "not_sealed",
+    /// In: sealed for no session that there is: late, or of before a restart.
+    UnknownSession = "unknown_session",
+    /// In: not sealed by the peer, or changed on the way.
+    Forged = "forged",
+    /// In: a sealed packet or an initiation that came before, or is so old that nobody remembers.
+    Replayed = "replayed",
+    /// In: a handshake message that is not the peer's, or that nobody asked for.
+    BadHandshake = "bad_handshake",
+    /// In: an initiation beyond what is worked on, though perhaps answered with a cookie.
+    HandshakeLimit = "handshake_limit",
     /// In: a control message that makes no sense.
     BadControl = "bad_control",
     /// In: a control message that is no newer than the last, or of a session that did not prove

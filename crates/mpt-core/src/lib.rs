@@ -18,6 +18,7 @@ pub mod buffer;
 pub mod checksum;
 pub mod coalesce;
 pub mod control;
+pub mod crypto;
 pub mod drops;
 pub mod ecn;
 pub mod fragment;

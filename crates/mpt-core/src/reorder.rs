@@ -277,6 +277,24 @@ impl<T: Copy + Default> Reorder<T> {
         true
     }
 
+    /// Takes note of a packet that arrived on `path` and is known to be a copy: as [`Reorder::insert`] does
+    /// of one, but nothing is ever taken. Returns whether its number is believable.
+    pub fn note_copy(
+        &mut self,
+        now: Time,
+        path: PathId,
+        seq: Seq,
+        out: &mut impl FnMut(T),
+    ) -> bool {
+        self.account.counters.duplicates += 1;
+        let is_believable = self.is_believable(seq);
+        if is_believable {
+            self.inference.comes_in_order(now, path, seq);
+            self.infer_lost(now, out);
+        }
+        is_believable
+    }
+
     /// Says that the packet with number `seq` has been sent, however unbelievable it looks. Only for
     /// numbers less than [`MAX_DISTANCE`] ahead; others ask for [`Reorder::resync`].
     pub fn believe(&mut self, seq: Seq) {

@@ -72,6 +72,10 @@ impl Train {
         &mut self.bytes[start..self.filled]
     }
 
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..self.filled]
+    }
+
     /// The last `len` bytes that were written.
     pub(crate) fn last(&self, len: usize) -> &[u8] {
         &self.bytes[self.filled - len..self.filled]

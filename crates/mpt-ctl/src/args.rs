@@ -1,4 +1,4 @@
-//! The command line: what may be asked, and how it becomes a [`Request`] or a measurement.
+//! The command line: what may be asked, and how it becomes a [`Task`].
 //!
 //! Settings are given as `key=value` words. A word that cannot be understood ends the program
 //! before anything is sent, with a text that lists what would have been understood: a setting is
@@ -13,6 +13,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use mpt_core::control::{LatePolicy, Request};
 use mpt_core::setting::Setting;
 
+use crate::keys::KeyCommand;
 use crate::measure::{self, MeasureCommand};
 
 /// Seconds between refreshes where `--watch` names none.
@@ -43,6 +44,8 @@ Examples:
   mpt-ctl path set lte weight=40  a share of 40 beside the other paths' weights
   mpt-ctl reorder set window=2048 max_buffer_delay=300ms
   mpt-ctl save                    keep the running settings; comments stay
+  (umask 077; mpt-ctl genkey > private.key); mpt-ctl pubkey < private.key
+                                  this end's key, and what the peer must know of it
   mpt-ctl measure receive         how far a path is from order (`measure --help`)
 
 Colours appear on a terminal only, and not where NO_COLOR is set.";
@@ -105,6 +108,12 @@ enum Command {
     Reload,
     /// Write the running settings into the configuration file; comments stay
     Save,
+    /// Make a private key, for `private_key_file`
+    Genkey,
+    /// Work out the public key to the private key on standard input, for the peer's `peer_public_key`
+    Pubkey,
+    /// Make a preshared key, for `psk_file` at both ends
+    Genpsk,
     /// Measure the order of packets over any path, or in a capture file; needs no daemon
     #[command(subcommand, after_help = measure::AFTER_HELP)]
     Measure(MeasureCommand),
@@ -117,6 +126,8 @@ pub(crate) enum Task {
     Ask(Request),
     /// Measure.
     Measure(MeasureCommand),
+    /// Make a key, without a daemon.
+    Key(KeyCommand),
 }
 
 #[derive(Debug, Subcommand)]
@@ -181,6 +192,9 @@ impl Cli {
 impl Command {
     fn task(&self) -> Result<Task, String> {
         Ok(Task::Ask(match self {
+            Self::Genkey => return Ok(Task::Key(KeyCommand::Generate)),
+            Self::Pubkey => return Ok(Task::Key(KeyCommand::Public)),
+            Self::Genpsk => return Ok(Task::Key(KeyCommand::GeneratePreshared)),
             Self::Status => Request::Status,
             Self::Paths => Request::Paths,
             Self::Reorder { change: None } => Request::Reorder,
@@ -358,6 +372,7 @@ mod tests {
         match parse(line).unwrap().1 {
             Task::Ask(request) => request,
             Task::Measure(measure) => panic!("{measure:?}"),
+            Task::Key(command) => panic!("{line} is {command:?}"),
         }
     }
 
@@ -393,6 +408,19 @@ mod tests {
         );
         assert_eq!(request("reload"), Request::Reload);
         assert_eq!(request("save"), Request::Save);
+    }
+
+    #[test]
+    fn keys_ask_no_daemon() {
+        for (word, command) in [
+            ("genkey", KeyCommand::Generate),
+            ("pubkey", KeyCommand::Public),
+            ("genpsk", KeyCommand::GeneratePreshared),
+        ] {
+            let task = parse(word).unwrap().1;
+            assert!(matches!(task, Task::Key(asked) if asked == command));
+        }
+        assert!(error("genkey --watch").contains("--watch goes with"));
     }
 
     #[test]

@@ -4,11 +4,12 @@
 //! daemon and asks, [`render`] shows the answer to people, with [`diagnose`]'s sentence on what is
 //! wrong. `--json` prints the answer as it came.
 //!
-//! [`mod@measure`] is a tool of its own, which asks no daemon.
+//! [`mod@measure`] is a tool of its own, which asks no daemon; neither does [`keys`].
 
 mod args;
 mod client;
 mod diagnose;
+mod keys;
 mod measure;
 mod order;
 mod render;
@@ -29,6 +30,7 @@ use signal_hook::iterator::Signals;
 
 use args::{Cli, Task};
 use client::ClientError;
+use keys::KeyFailure;
 use measure::{MeasureCommand, MeasureError};
 use table::Look;
 
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
     let done = match &task {
         Task::Ask(request) => run(&cli, request).map(|()| true),
         Task::Measure(command) => measure(&cli, command),
+        Task::Key(command) => keys::run(*command).map(|()| true).map_err(Failure::Key),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -60,6 +63,10 @@ fn main() -> ExitCode {
             eprintln!("mpt-ctl: cannot write the answer: {error}");
             ExitCode::FAILURE
         }
+        Err(Failure::Key(error)) => {
+            eprintln!("mpt-ctl: {error}");
+            ExitCode::FAILURE
+        }
     }
 }
 
@@ -68,6 +75,7 @@ enum Failure {
     Client(ClientError),
     Measure(MeasureError),
     Output(io::Error),
+    Key(KeyFailure),
 }
 
 impl From<ClientError> for Failure {

@@ -14,18 +14,22 @@
 //! A run is deterministic: links draw from seeds, and the order of simultaneous events is fixed
 //! (arrivals before timeouts, side A before side B, paths by index).
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use mpt_core::coalesce::Accepts;
+use mpt_core::crypto::{CryptoConfig, PresharedKey, PrivateKey, Sessions};
 use mpt_core::path::{PathConfig, PathId, Unreachable};
 use mpt_core::report::Report;
 use mpt_core::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{Event, Inbound, ReorderSettings, TunnelConfig};
+use rand::Rng as _;
 
 use crate::delay::{Delay, MS};
 use crate::link::{Link, LinkConfig};
+use crate::rng::stream;
 
 mod end;
 
@@ -35,7 +39,7 @@ pub use end::{End, Wire};
 const MAX_ROUNDS_AT_ONCE: u32 = 10_000;
 
 /// One of the two ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
     /// The first.
     A,
@@ -104,9 +108,14 @@ pub struct PairConfig {
     pub mtu: u16,
     /// Both ends' GRE key.
     pub key: Option<u32>,
+    /// Both ends have keys: all is sealed. So it is by default where the environment variable
+    /// `MPT_SIM_SEALED` is set: most that a plain tunnel promises, a sealed one must keep.
+    pub sealed: bool,
     /// Datagrams that arrive at one moment are handed over in trains. Over links without a rate they
     /// arrive as they were sent.
     pub trains: bool,
+    /// The end that is not told where its peer is; only a sealed tunnel works then.
+    pub waits_to_be_called: Option<Side>,
     /// Time between probes.
     pub keepalive: Duration,
     /// Silence after which a path is down.
@@ -128,7 +137,9 @@ impl PairConfig {
             recovery: false,
             mtu: 1464,
             key: None,
+            sealed: std::env::var_os("MPT_SIM_SEALED").is_some(),
             trains: false,
+            waits_to_be_called: None,
             keepalive: Duration::from_millis(200),
             dead_after: Duration::from_secs(1),
             clocks: [Duration::from_secs(3_600), Duration::from_secs(86_400)],
@@ -151,13 +162,34 @@ impl PairConfig {
         };
         let paths: Vec<PathConfig> = (0..self.paths.len())
             .map(|path| PathConfig {
-                remote: self.address(side.other(), path),
+                remote: (self.waits_to_be_called != Some(side))
+                    .then(|| self.address(side.other(), path)),
                 weight: self.paths[path].weight,
                 keepalive: self.keepalive,
                 dead_after: self.dead_after,
             })
             .collect();
-        End::new(self.clocks[side.index()], now, &config, &paths)
+        let clock = self.clocks[side.index()];
+        let sessions = self
+            .sealed
+            .then(|| self.sessions(side, config.session, now));
+        End::new(clock, now, &config, &paths, sessions)
+    }
+
+    fn sessions(&self, side: Side, session: u64, now: Time) -> Sessions {
+        let private = |side: Side| PrivateKey::from_random([side as u8 + 1; 32]);
+        let config = CryptoConfig {
+            private_key: private(side),
+            peer_public_key: private(side.other()).public_key(),
+            psk: PresharedKey::none(),
+            session,
+            hardware_aes: true,
+            silence: self.keepalive * 3,
+        };
+        let since_1970 = Duration::from_secs(1_700_000_000) + now.since(Time::ZERO);
+        let mut random = stream(session, 0);
+        let entropy = Box::new(move |out: &mut [u8]| random.fill_bytes(out));
+        Sessions::new(config, now + self.clocks[side.index()], since_1970, entropy)
     }
 
     fn address(&self, side: Side, path: usize) -> SocketAddr {
@@ -182,6 +214,8 @@ pub struct Pair {
     ends: [End; 2],
     /// By path, then by the side that sends.
     links: Vec<[Link<Wire>; 2]>,
+    /// Where each side is on each path, if not where it began.
+    moved: HashMap<(Side, usize), SocketAddr>,
     on_the_way: Option<OnTheWay>,
     recording: Option<Vec<(Side, Wire)>>,
     /// How many daemons were started so far: sessions differ by it.
@@ -206,6 +240,7 @@ impl Pair {
             now: Time::ZERO,
             ends,
             links,
+            moved: HashMap::new(),
             on_the_way: None,
             recording: None,
             starts: 2,
@@ -265,7 +300,14 @@ impl Pair {
     /// Where `side` is reached over a path.
     #[must_use]
     pub fn address(&self, side: Side, path: usize) -> SocketAddr {
-        self.config.address(side, path)
+        let moved = self.moved.get(&(side, path)).copied();
+        moved.unwrap_or_else(|| self.config.address(side, path))
+    }
+
+    /// From now on `side` sends from, and is reached at, another address on a path, as behind a NAT that
+    /// forgot it. What is sent to the address of before is lost.
+    pub fn move_to(&mut self, side: Side, path: usize, address: SocketAddr) {
+        self.moved.insert((side, path), address);
     }
 
     /// The host at `side` sends a packet into the tunnel.
@@ -444,7 +486,11 @@ impl Pair {
     fn flush(&mut self, side: Side) {
         let end = &mut self.ends[side.index()];
         end.poll(self.now);
-        for mut wire in end.poll_transmits() {
+        let sent = end.poll_transmits();
+        for (to, mut wire) in sent {
+            if to != self.address(side.other(), wire.path.index()) {
+                continue;
+            }
             let goes_on = match &mut self.on_the_way {
                 Some(tap) => tap(side, &mut wire),
                 None => true,

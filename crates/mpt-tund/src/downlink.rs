@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use mpt_core::buffer::Buffer;
 use mpt_core::control::order::OrderStatus;
-use mpt_core::control::{PathState, PathStatus, ReorderStatus, TunnelStatus};
+use mpt_core::control::{PathState, PathStatus, Protection, ReorderStatus, TunnelStatus};
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId, Unreachable};
 use mpt_core::report;
 use mpt_core::scheduler::Policy;
 use mpt_core::time::Time;
-use mpt_core::tunnel::{Datagram, Event, Inbound, ReorderSettings};
+use mpt_core::tunnel::{Change, Datagram, Event, Inbound, ReorderSettings};
 use tokio::io::Ready;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -81,6 +81,7 @@ pub(crate) async fn run(
     tun: Arc<Tun>,
     receives_trains: bool,
     reports: mpsc::Sender<(Time, report::Report)>,
+    changes: mpsc::Sender<Change>,
     mut commands: mpsc::Receiver<Command>,
 ) -> io::Result<()> {
     let mut timer = Timer::new()?;
@@ -89,6 +90,7 @@ pub(crate) async fn run(
         inbound,
         tun,
         reports,
+        changes,
         paths: Default::default(),
         buffers: Vec::with_capacity(BATCH),
         metas: vec![RecvMeta::default(); BATCH],
@@ -118,6 +120,8 @@ struct Downlink {
     tun: Arc<Tun>,
     /// To the line out: what the peer reports.
     reports: mpsc::Sender<(Time, report::Report)>,
+    /// To the line out: keys, and where peers are.
+    changes: mpsc::Sender<Change>,
     paths: [Option<Attached>; MAX_PATHS],
     /// Buffers in hand for the next batch.
     buffers: Vec<Buffer>,
@@ -299,7 +303,13 @@ impl Downlink {
     /// Takes everything that the core has ready; returns when it wants to be called again.
     fn flush(&mut self) -> Option<Time> {
         self.write_tun();
-        // While the other line has no time, reports wait in the core, which lets the oldest go.
+        // While the other line has no time, changes and reports wait in the core, which lets the oldest go.
+        while let Ok(room) = self.changes.try_reserve() {
+            match self.inbound.poll_change() {
+                Some(change) => room.send(change),
+                None => break,
+            }
+        }
         while let Ok(room) = self.reports.try_reserve() {
             match self.inbound.poll_report() {
                 Some(report) => room.send(report),
@@ -357,6 +367,19 @@ impl Downlink {
             Event::PeerSession {
                 restarted: true, ..
             } => tracing::info!("the peer has restarted"),
+            Event::Keys { protection } => match protection {
+                Protection::None => {}
+                Protection::Waiting => {
+                    tracing::warn!("the keys have expired, and the peer agrees to no new ones");
+                }
+                Protection::Aes256Gcm => tracing::debug!("new keys, for AES-256-GCM"),
+                Protection::ChaCha20Poly1305 => {
+                    tracing::debug!("new keys, for ChaCha20-Poly1305");
+                }
+            },
+            Event::PeerAddress { path, address } => {
+                tracing::info!("the peer of path {} is at {address} now", name(path));
+            }
             Event::PeerStoppedProbing => {
                 tracing::warn!("the peer sends data but no probes any more; going on without them");
             }

@@ -7,6 +7,7 @@ mod daemon;
 mod downlink;
 mod netlink;
 mod requests;
+mod sealing;
 #[cfg(test)]
 mod testing;
 mod tun;
@@ -111,6 +112,9 @@ fn main() -> ExitCode {
                 config.file.display(),
                 config.paths.len()
             );
+            for warning in config.crypto.iter().flat_map(config::Crypto::warnings) {
+                eprintln!("{}: warning: {warning}", config.file.display());
+            }
         }
     }
     for mistake in &loaded.mistakes {

@@ -14,7 +14,7 @@ use mpt_core::control::{PathStatus, ReorderStatus, Status, TunnelStatus};
 use mpt_core::drops::Drop;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
 use mpt_core::time::Time;
-use mpt_core::tunnel::{ReorderSettings, TunnelConfig, tunnel};
+use mpt_core::tunnel::{ReorderSettings, TunnelConfig, sealed_tunnel, tunnel};
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot};
 
@@ -23,12 +23,15 @@ use crate::daemon::Host;
 use crate::netlink::{LinkWatch, Netlink};
 use crate::tun::Tun;
 use crate::udp::{BUFFER_WANTED, PathSocket};
-use crate::{clock, downlink, uplink};
+use crate::{clock, downlink, sealing, uplink};
 
 /// Commands that may wait for a thread.
 const MAX_COMMANDS: usize = 64;
 /// Reports of the peer that may wait on their way from the line in to the line out.
 const MAX_REPORTS: usize = 16;
+
+/// Changes of keys and peers' addresses that may wait there.
+const MAX_CHANGES: usize = 16;
 
 /// A running tunnel. [`Tunnel::stop`] ends it; its interface and sockets go with it.
 pub(crate) struct Tunnel {
@@ -69,6 +72,7 @@ impl Tunnel {
         ended: &Ended,
     ) -> anyhow::Result<Tunnel> {
         let name = config.tunnel.name.clone();
+        sealing::announce(&config);
         let sockets = config
             .paths
             .iter()
@@ -87,7 +91,7 @@ impl Tunnel {
             .await?;
 
         let receives_trains = sockets.iter().any(PathSocket::receives_trains);
-        let (outbound, inbound) = tunnel(&TunnelConfig {
+        let tunnel_config = TunnelConfig {
             session: new_session()?,
             key: config.tunnel.key,
             mtu: config.mtu(),
@@ -96,17 +100,29 @@ impl Tunnel {
             recovery: config.recovers(),
             accepts: tun.accepts(),
             receives_trains,
-        });
+        };
+        let (outbound, inbound) = match sealing::sessions(&config, tunnel_config.session) {
+            Some(sessions) => sealed_tunnel(&tunnel_config, sessions),
+            None => tunnel(&tunnel_config),
+        };
+        let (changes, changed) = mpsc::channel(MAX_CHANGES);
         let (reports, reported) = mpsc::channel(MAX_REPORTS);
         let (uplink, uplink_commands) = mpsc::channel(MAX_COMMANDS);
         let (downlink, downlink_commands) = mpsc::channel(MAX_COMMANDS);
         let threads = vec![
             spawn(&format!("{name}-out"), &name, ended, {
                 let tun = tun.clone();
-                || uplink::run(outbound, tun, reported, uplink_commands)
+                || uplink::run(outbound, tun, reported, changed, uplink_commands)
             })?,
             spawn(&format!("{name}-in"), &name, ended, move || {
-                downlink::run(inbound, tun, receives_trains, reports, downlink_commands)
+                downlink::run(
+                    inbound,
+                    tun,
+                    receives_trains,
+                    reports,
+                    changes,
+                    downlink_commands,
+                )
             })?,
         ];
         let mut this = Tunnel {

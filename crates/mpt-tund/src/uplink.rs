@@ -10,7 +10,7 @@ use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
 use mpt_core::report;
 use mpt_core::scheduler::Policy;
 use mpt_core::time::Time;
-use mpt_core::tunnel::{Outbound, Transmit};
+use mpt_core::tunnel::{Change, Outbound, Transmit};
 use mpt_core::vnet::VnetHeader;
 use tokio::sync::{mpsc, oneshot};
 
@@ -53,6 +53,7 @@ pub(crate) async fn run(
     outbound: Outbound,
     tun: Arc<Tun>,
     mut reports: mpsc::Receiver<(Time, report::Report)>,
+    mut changes: mpsc::Receiver<Change>,
     mut commands: mpsc::Receiver<Command>,
 ) -> std::io::Result<()> {
     let mut timer = Timer::new()?;
@@ -72,6 +73,7 @@ pub(crate) async fn run(
                 None => return Ok(()),
             },
             () = timer.elapsed() => uplink.outbound.handle_timeout(clock::now()),
+            Some(change) = changes.recv() => uplink.outbound.follow(change),
             Some((at, report)) = reports.recv() => uplink.outbound.handle_report(at, &report),
             ready = readable.readable() => {
                 let mut ready = ready?;

@@ -1,8 +1,32 @@
 //! The configuration file of a daemon under test.
 
 use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 
 use crate::link::Link;
+
+/// A private key and the public key that belongs to it.
+type KeyPair = (&'static str, &'static str);
+
+/// The keys of RFC 7748 section 6.1, which are no secret: Alice's for A, Bob's for B.
+const KEY_PAIRS: [KeyPair; 2] = [
+    (
+        "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=",
+        "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=",
+    ),
+    (
+        "XasIfmJKikt54X+Lg4AO5m87sSkmGLb9HC+LJ/+I4Os=",
+        "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=",
+    ),
+];
+/// Somebody else's.
+const STRANGER: KeyPair = (
+    "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
+    "j0DFrbaPJWJK5bIU6nZ6bslNgp09e14a0bpvPiE4KF8=",
+);
 
 /// Which of the two hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +63,7 @@ pub struct Settings {
     tunnel: String,
     reorder: String,
     recovery: String,
+    sealed: Option<[KeyPair; 2]>,
     weights: Vec<u32>,
     path: String,
 }
@@ -81,6 +106,22 @@ impl Settings {
         self
     }
 
+    /// Keys for both ends, so that the tunnel is sealed.
+    #[must_use]
+    pub fn sealed(mut self) -> Self {
+        self.sealed = Some(KEY_PAIRS);
+        self
+    }
+
+    /// Other keys at `side` than those that the other end knows.
+    #[must_use]
+    pub fn strange_keys(mut self, side: Side) -> Self {
+        let mut pairs = KEY_PAIRS;
+        pairs[side as usize] = STRANGER;
+        self.sealed = Some(pairs);
+        self
+    }
+
     /// Further lines for `[tunnel]`.
     #[must_use]
     pub fn tunnel(mut self, lines: &str) -> Self {
@@ -95,7 +136,11 @@ impl Settings {
         self
     }
 
-    /// The file for one end: tunnel `name` over `links`, its control socket at `socket`.
+    /// The file for one end: tunnel `name` over `links`, its control socket at `socket`. Keys are written
+    /// beside the socket.
+    ///
+    /// # Panics
+    /// When they cannot be written.
     #[must_use]
     pub fn toml(&self, side: Side, name: &str, links: &[&Link], socket: &str) -> String {
         let (v4, v6) = (side.inner_v4(), side.inner_v6());
@@ -114,6 +159,19 @@ impl Settings {
         if !self.recovery.is_empty() {
             let _ = write!(text, "\n[recovery]\n{}", self.recovery);
         }
+        let has_folder = Path::new(socket).parent().is_some_and(Path::exists);
+        let all_sealed = all_sealed() && has_folder;
+        let pairs = self.sealed.or(all_sealed.then_some(KEY_PAIRS));
+        if let Some(pairs) = pairs.filter(|_| !self.tunnel.contains("key =")) {
+            let file = Path::new(socket).with_file_name("private.key");
+            write_secret(&file, pairs[side as usize].0);
+            let peer = KEY_PAIRS[1 - side as usize].1;
+            let _ = write!(
+                text,
+                "\n[crypto]\nprivate_key_file = \"{}\"\npeer_public_key = \"{peer}\"\n",
+                file.display()
+            );
+        }
         let _ = write!(text, "\n[control]\nsocket = \"{socket}\"\n");
         for (index, link) in links.iter().enumerate() {
             let (local, remote) = match side {
@@ -131,6 +189,23 @@ impl Settings {
         }
         text
     }
+}
+
+fn write_secret(file: &Path, secret: &str) {
+    let mut options = OpenOptions::new();
+    let mut opened = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(file)
+        .expect("a file for a key");
+    opened.write_all(secret.as_bytes()).expect("a key's file");
+}
+
+/// Whether tests that do not ask for keys get some: `MPT_TEST_SEALED=1`.
+fn all_sealed() -> bool {
+    std::env::var_os("MPT_TEST_SEALED").is_some_and(|value| value == "1")
 }
 
 /// The TUN's back end for tests that do not ask for one: `MPT_TEST_OFFLOAD`, which `./test` sets to

@@ -125,8 +125,9 @@ impl PathSet {
 /// What is configured of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathConfig {
-    /// Where the peer is.
-    pub remote: SocketAddr,
+    /// Where the peer is, to begin with; without it, which only a sealed tunnel can do, the peer has to
+    /// call.
+    pub remote: Option<SocketAddr>,
     /// Relative share of bytes.
     pub weight: u32,
     /// Time between probes.
@@ -180,6 +181,10 @@ impl fmt::Display for DownReason {
 /// One path as the line in sees it.
 pub(crate) struct Path {
     pub(crate) config: PathConfig,
+    /// Where the peer is now, if that is known.
+    pub(crate) peer: Option<SocketAddr>,
+    /// Number of the newest sealed control message.
+    newest_sealed: Option<u64>,
     pub(crate) state: PathState,
     pub(crate) reason: Option<DownReason>,
     pub(crate) out_of_service: bool,
@@ -215,7 +220,9 @@ pub(crate) struct Path {
 impl Path {
     pub(crate) fn new(config: PathConfig, now: Time) -> Path {
         Path {
+            peer: config.remote,
             config,
+            newest_sealed: None,
             state: PathState::Probing,
             reason: None,
             out_of_service: false,
@@ -247,6 +254,9 @@ impl Path {
     /// The state that the facts amount to. `peer_probes`: the peer is known to answer probes.
     pub(crate) fn state_at(&self, now: Time, peer_probes: bool) -> (PathState, Option<DownReason>) {
         let down = |reason| (PathState::Down, Some(reason));
+        if self.peer.is_none() && !self.out_of_service && !self.link_down {
+            return (PathState::Probing, None);
+        }
         if self.out_of_service {
             return (PathState::AdminDown, None);
         }
@@ -408,8 +418,25 @@ impl Path {
         self.one_way.sample(one_way, longest_ns);
     }
 
+    /// A sealed control message with this number came from `from`. The newest says where the peer is.
+    /// Returns whether it is newer than all before, and whether the peer is elsewhere now.
+    pub(crate) fn note_sealed(&mut self, now: Time, number: u64, from: SocketAddr) -> (bool, bool) {
+        if self.newest_sealed.is_some_and(|newest| number <= newest) {
+            return (false, false);
+        }
+        self.newest_sealed = Some(number);
+        let moved = self.peer != Some(from);
+        if moved {
+            self.peer = Some(from);
+            self.unreachable = None;
+            self.next_probe = now;
+        }
+        (true, moved)
+    }
+
     /// Forgets what belonged to the peer's former session.
     pub(crate) fn forget_peer(&mut self) {
+        self.newest_sealed = None;
         self.order.forget_peer();
         self.newest = None;
         self.loss = Loss::default();
@@ -425,7 +452,7 @@ mod tests {
 
     fn path() -> Path {
         let config = PathConfig {
-            remote: SocketAddr::from(([10, 0, 0, 1], 4754)),
+            remote: Some(SocketAddr::from(([10, 0, 0, 1], 4754))),
             weight: 1,
             keepalive: Duration::from_millis(200),
             dead_after: Duration::from_secs(1),

@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::Outbound;
 use crate::drops::Drop;
 use crate::ecn;
-use crate::ip::{Packet, protocol};
+use crate::ip::{Packet, Version, protocol};
 use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::queue::{Losses, Queue};
 use crate::recovery::{Recovery, Resend};
@@ -158,7 +158,7 @@ impl Outbound {
         let usable = self.shared.usable();
         while segments.remaining() > 0 {
             let first = segments.segments() - segments.remaining();
-            let datagram = segments.segment_len(first) + self.header(version).buffer_len();
+            let datagram = segments.segment_len(first) + self.overhead();
             let waiting = datagram * segments.remaining();
             let (path, room) = match self.adapting.paths.choose(now, usable, waiting) {
                 Choice::Take(path, room) => (path, room),
@@ -288,8 +288,9 @@ impl Outbound {
 
     /// Keeps the packet that was just written to the path's train.
     fn keep(&mut self, now: Time, seq: Seq, path: PathId, tos: u8, inner_len: usize) {
+        let tail = self.framing(&self.header(Version::V4)).tail;
         if let Some(train) = &self.open[path.index()] {
-            let packet = train.last(inner_len);
+            let packet = &train.last(inner_len + tail)[..inner_len];
             self.adapting.recovery.keep(now, seq, path, tos, packet);
         }
     }

@@ -9,11 +9,14 @@ use std::time::Duration;
 
 use super::probing::MAX_MESSAGES_QUEUED;
 use super::reporting::Reporting;
+use super::sealing::{Arrival, Opening};
 use super::session::{Jump, Peer, Where};
 use super::sizing::Sizing;
 use super::{Shared, TunnelConfig};
 use crate::buffer::{Buffer, Packer, Pool, Stored};
 use crate::coalesce::Coalescer;
+use crate::control::Protection;
+use crate::crypto::{CONTROL_OVERHEAD, DATA_OVERHEAD, Sessions};
 use crate::drops::{Drop, Drops};
 use crate::ecn::{self, Decap};
 use crate::gre::{self, GreError, Header, Protocol};
@@ -37,8 +40,12 @@ const SPARE_TRAINS: usize = 128;
 const SHORT_OF_BUFFERS: usize = 64;
 /// A buffer that takes any train.
 const TRAIN_BYTES: usize = 65_536;
-/// Room in a buffer beyond the MTU: the GRE header with everything that is accepted.
-const HEADER_ROOM: usize = 16;
+/// Room in a buffer beyond the MTU: the GRE header with everything that is accepted, or what sealing adds.
+const HEADER_ROOM: usize = if DATA_OVERHEAD > 16 {
+    DATA_OVERHEAD
+} else {
+    16
+};
 /// Most events waiting to be taken.
 pub(super) const MAX_EVENTS_QUEUED: usize = 64;
 /// After this long a path is tried again with its full MTU (RFC 1191 §6.3).
@@ -88,6 +95,18 @@ pub enum Event {
     },
     /// The peer has stopped probing but still sends: it is treated as one that never did.
     PeerStoppedProbing,
+    /// A sealed tunnel has other keys, or none.
+    Keys {
+        /// What is sealed with them.
+        protection: Protection,
+    },
+    /// The peer of a path is elsewhere now.
+    PeerAddress {
+        /// The path.
+        path: PathId,
+        /// Where it is.
+        address: SocketAddr,
+    },
     /// A path carries less than assumed.
     PathMtu {
         /// The path.
@@ -102,6 +121,8 @@ pub struct Inbound {
     pub(super) shared: Arc<Shared>,
     pub(super) session: u64,
     pub(super) key: Option<u32>,
+    /// In a sealed tunnel.
+    pub(super) opening: Option<Opening>,
     /// What the other half of this end does with what arrives at the peer.
     pub(super) reports_wanted: bool,
     pub(super) resends: bool,
@@ -111,7 +132,7 @@ pub struct Inbound {
     path_mtu: [Option<(u16, Time)>; MAX_PATHS],
     pub(super) next_strange_answer: [Time; MAX_PATHS],
     pub(super) peer: Peer,
-    pool: Pool,
+    pub(super) pool: Pool,
     pub(super) reorder: Reorder<Stored>,
     pub(super) sizing: Sizing,
     pub(super) order: Order,
@@ -126,6 +147,8 @@ pub struct Inbound {
     pub(super) rx_packets: u64,
     pub(super) rx_bytes: u64,
     pub(super) control_packets: u64,
+    /// Handshake messages that were taken.
+    pub(super) handshakes: u64,
     pub(super) jitter: u64,
     /// Something happened that may change a path's state.
     pub(super) unsettled: bool,
@@ -135,7 +158,7 @@ pub struct Inbound {
 
 #[derive(Clone, Copy)]
 pub(super) struct ControlDatagram {
-    pub(super) bytes: [u8; gre::MAX_SENT_BYTES + LONGEST_CONTROL],
+    pub(super) bytes: [u8; CONTROL_OVERHEAD + LONGEST_CONTROL],
     pub(super) len: usize,
 }
 
@@ -148,7 +171,7 @@ const LONGEST_CONTROL: usize = if MAX_REPORT_BYTES > MESSAGE_BYTES {
 impl ControlDatagram {
     pub(super) fn new(len: usize) -> ControlDatagram {
         ControlDatagram {
-            bytes: [0; gre::MAX_SENT_BYTES + LONGEST_CONTROL],
+            bytes: [0; CONTROL_OVERHEAD + LONGEST_CONTROL],
             len,
         }
     }
@@ -160,6 +183,7 @@ impl Inbound {
             shared,
             session: config.session,
             key: config.key,
+            opening: None,
             reports_wanted: config.policy == Policy::Adaptive || config.recovery,
             resends: config.recovery,
             config_mtu: config.mtu,
@@ -182,12 +206,19 @@ impl Inbound {
             rx_packets: 0,
             rx_bytes: 0,
             control_packets: 0,
+            handshakes: 0,
             jitter: config.session | 1,
             unsettled: true,
             next_settle: None,
         };
         inbound.set_reorder(Time::ZERO, config.reorder);
         inbound
+    }
+
+    /// Takes nothing but what is sealed.
+    pub(super) fn seal(&mut self, sessions: Sessions) {
+        self.opening = Some(Opening::new(sessions));
+        self.peer.set_authentic();
     }
 
     /// Adds a path and begins to probe it, or changes what is configured of one.
@@ -237,7 +268,7 @@ impl Inbound {
         what: Unreachable,
     ) {
         if let Some(path) = &mut self.paths[path.index()]
-            && path.config.remote.ip() == to.ip()
+            && path.peer.is_some_and(|peer| peer.ip() == to.ip())
         {
             path.set_unreachable(now, what);
         }
@@ -250,7 +281,7 @@ impl Inbound {
         let Some(known) = &self.paths[path.index()] else {
             return;
         };
-        if known.config.remote.ip() != to.ip() {
+        if known.peer.is_none_or(|peer| peer.ip() != to.ip()) {
             return;
         }
         let (overhead, least) = if to.is_ipv4() {
@@ -300,13 +331,30 @@ impl Inbound {
         let step = segment_size.map_or(len, usize::from).max(1);
         let datagrams = len.div_ceil(step).max(1) as u64;
         let known = self.paths[path.index()].as_ref();
-        if !known.is_some_and(|known| is_same_peer(known.config.remote, from)) {
+        let may_be_peer = |known: &Path| match known.peer {
+            _ if self.opening.is_some() => true,
+            Some(peer) => is_same_peer(peer, from),
+            None => false,
+        };
+        if !known.is_some_and(may_be_peer) {
             self.drops.count(Drop::Stranger, datagrams);
         } else if truncated || len > self.pool.bytes_mut(buffer).len() {
             self.drops.count(Drop::Truncated, datagrams);
         } else {
             for start in (0..len.max(1)).step_by(step) {
-                self.handle_one(now, path, tos, buffer, start..len.min(start + step));
+                let place = start..len.min(start + step);
+                if self.opening.is_none() {
+                    self.handle_one(now, path, tos, buffer, place);
+                    continue;
+                }
+                let arrival = Arrival {
+                    path,
+                    from,
+                    tos,
+                    buffer,
+                    place,
+                };
+                self.handle_sealed(now, arrival);
             }
         }
         self.pool.release(buffer);
@@ -339,11 +387,7 @@ impl Inbound {
                 offset,
                 len,
             }) => {
-                if path.heard != Some(now) {
-                    self.unsettled |= !path.is_waited_for(now);
-                    path.heard = Some(now);
-                    self.notice_silence(now);
-                }
+                self.hear_data(now, id);
                 // All fit: a buffer holds 64 KiB at most.
                 let packet = Stored {
                     buffer,
@@ -356,14 +400,26 @@ impl Inbound {
         }
     }
 
+    /// A data packet arrived on the path.
+    #[inline]
+    pub(super) fn hear_data(&mut self, now: Time, id: PathId) {
+        if let Some(path) = &mut self.paths[id.index()]
+            && path.heard != Some(now)
+        {
+            self.unsettled |= !path.is_waited_for(now);
+            path.heard = Some(now);
+            self.notice_silence(now);
+        }
+    }
+
     fn notice_silence(&mut self, now: Time) {
-        if self.peer.notice_silence(now) {
+        if self.opening.is_none() && self.peer.notice_silence(now) {
             self.event(Event::PeerStoppedProbing);
             self.unsettled = true;
         }
     }
 
-    fn handle_packet(
+    pub(super) fn handle_packet(
         &mut self,
         now: Time,
         path: PathId,
@@ -505,7 +561,11 @@ impl Inbound {
         (usize::from(self.config_mtu) + HEADER_ROOM).next_multiple_of(512)
     }
 
+    /// What GRE, and sealing, add to a packet, in bytes.
     fn gre_len(&self) -> usize {
+        if self.opening.is_some() {
+            return DATA_OVERHEAD;
+        }
         Header {
             key: self.key,
             sequence: Some(Seq::FIRST),
@@ -526,11 +586,11 @@ impl Inbound {
         &self.drops
     }
 
-    /// Control messages that were believed. With the packets for the TUN, what the reorder window
+    /// Control messages that were believed, handshake messages among them. With the packets for the TUN, what the reorder window
     /// holds and the drops, they are all datagrams that were handed in.
     #[must_use]
     pub fn control_packets(&self) -> u64 {
-        self.control_packets
+        self.control_packets + self.handshakes
     }
 
     /// What happened in the reorder window.
@@ -571,6 +631,17 @@ fn look_at(bytes: &mut [u8], key: Option<u32>, tos: u8) -> Result<Content, Drop>
         }
         Protocol::Sealed => return Err(Drop::UnknownProtocol),
     };
+    let len = look_into(payload, version, tos)?;
+    Ok(Content::Packet {
+        sequence: header.sequence,
+        offset,
+        len,
+    })
+}
+
+/// Looks at an inner packet, which must be of this version, and brings DSCP and ECN of the outer header
+/// into it. Returns its length.
+pub(super) fn look_into(payload: &mut [u8], version: Version, tos: u8) -> Result<usize, Drop> {
     let packet = Packet::parse(payload).map_err(|_| Drop::BadInner)?;
     if packet.version() != version {
         return Err(Drop::BadInner);
@@ -585,11 +656,7 @@ fn look_at(bytes: &mut [u8], key: Option<u32>, tos: u8) -> Result<Content, Drop>
         }
         Decap::Drop => return Err(Drop::Ecn),
     }
-    Ok(Content::Packet {
-        sequence: header.sequence,
-        offset,
-        len,
-    })
+    Ok(len)
 }
 
 /// Where a packet asks the window to go: beyond what it believes, or, when it was delivered before,
@@ -615,6 +682,6 @@ fn drop_for(error: GreError) -> Drop {
 }
 
 /// Address and port are the same; IPv6 flow labels and scopes aside.
-fn is_same_peer(remote: SocketAddr, from: SocketAddr) -> bool {
+pub(super) fn is_same_peer(remote: SocketAddr, from: SocketAddr) -> bool {
     remote.ip() == from.ip() && remote.port() == from.port()
 }

@@ -11,7 +11,8 @@
 //! half's `poll_*` functions have, until they return `None`. [`Inbound::poll_timeout`] says when to
 //! call [`Inbound::handle_timeout`] at the latest, [`Outbound::poll_timeout`] the same of
 //! [`Outbound::handle_timeout`]; it may change with any call. What [`Inbound::poll_report`] has goes to
-//! [`Outbound::handle_report`] of the same end.
+//! [`Outbound::handle_report`] of the same end, and what [`Inbound::poll_change`] has to
+//! [`Outbound::follow`].
 
 mod adapting;
 mod inbound;
@@ -19,6 +20,7 @@ mod metering;
 mod outbound;
 mod probing;
 mod reporting;
+mod sealing;
 mod session;
 mod sizing;
 mod status;
@@ -30,9 +32,11 @@ use std::time::Duration;
 
 pub use inbound::{Datagram, Event, Inbound};
 pub use outbound::Outbound;
+pub use sealing::Change;
 pub use sizing::ReorderSettings;
 
 use crate::coalesce::Accepts;
+use crate::crypto::Sessions;
 use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::scheduler::Policy;
 use crate::seq::Seq;
@@ -83,6 +87,21 @@ pub fn tunnel(config: &TunnelConfig) -> (Outbound, Inbound) {
         Outbound::new(config, shared.clone()),
         Inbound::new(config, shared),
     )
+}
+
+/// Makes the two halves of a sealed tunnel without paths: all that they send is sealed, and nothing else
+/// is taken. `sessions` are those with the peer, none yet; its session is that of `config`, whose GRE key
+/// is not used.
+#[must_use]
+pub fn sealed_tunnel(config: &TunnelConfig, sessions: Sessions) -> (Outbound, Inbound) {
+    let plain = TunnelConfig {
+        key: None,
+        ..config.clone()
+    };
+    let (mut outbound, mut inbound) = tunnel(&plain);
+    outbound.seal();
+    inbound.seal(sessions);
+    (outbound, inbound)
 }
 
 /// What both halves see.

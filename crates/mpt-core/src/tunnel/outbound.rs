@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::adapting::Adapting;
+use super::sealing::{Change, Framing, Sealing};
 use super::{Shared, Transmit, TunnelConfig};
 use crate::drops::{Drop, Drops};
 use crate::ecn;
@@ -30,17 +31,27 @@ const ICMP_INTERVAL: Duration = Duration::from_millis(2);
 const MAX_SPARE: usize = 32;
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
+/// Where a path's peer is.
+#[derive(Debug, Clone, Copy, Default)]
+struct Remote {
+    /// By the configuration.
+    configured: Option<SocketAddr>,
+    /// In a sealed tunnel it may be elsewhere.
+    now: Option<SocketAddr>,
+}
+
 /// The sending half of a tunnel.
 pub struct Outbound {
     pub(super) shared: Arc<Shared>,
     key: Option<u32>,
+    /// In a sealed tunnel.
+    sealing: Option<Sealing>,
     /// The peer has a reorder window, by our own configuration.
     reordered: bool,
     pub(super) next_seq: Seq,
     pub(super) scheduler: Scheduler,
     pub(super) adapting: Adapting,
-    /// Where each path's peer is; unspecified where there is no path.
-    remotes: [SocketAddr; MAX_PATHS],
+    remotes: [Remote; MAX_PATHS],
     /// The train that each path's packets join.
     pub(super) open: [Option<Train>; MAX_PATHS],
     /// Trains that are complete, in the order in which they must go.
@@ -64,11 +75,12 @@ impl Outbound {
         Outbound {
             shared,
             key: config.key,
+            sealing: None,
             reordered: config.reorder.window != 0,
             next_seq: Seq::FIRST,
             scheduler: Scheduler::new(config.policy),
             adapting: Adapting::new(config.recovery),
-            remotes: [NOWHERE; MAX_PATHS],
+            remotes: Default::default(),
             open: Default::default(),
             ready: VecDeque::new(),
             leaving: None,
@@ -83,10 +95,30 @@ impl Outbound {
         }
     }
 
+    /// Seals all that is sent.
+    pub(super) fn seal(&mut self) {
+        self.sealing = Some(Sealing::default());
+    }
+
+    /// Follows what the line in of a sealed tunnel has found out.
+    pub fn follow(&mut self, change: Change) {
+        match (change, &mut self.sealing) {
+            (Change::Keys(keys), Some(sealing)) => sealing.set_keys(keys),
+            (Change::Peer(path, peer), Some(_)) => self.remotes[path.index()].now = Some(peer),
+            (_, None) => {}
+        }
+    }
+
     /// Adds a path, or changes what is configured of one. It carries packets once [`super::Inbound`]
     /// says that it is usable.
     pub fn set_path(&mut self, path: PathId, config: &PathConfig) {
-        self.remotes[path.index()] = config.remote;
+        let remote = &mut self.remotes[path.index()];
+        if remote.configured != config.remote {
+            *remote = Remote {
+                configured: config.remote,
+                now: config.remote,
+            };
+        }
         self.scheduler.set_weight(path, config.weight);
     }
 
@@ -96,7 +128,7 @@ impl Outbound {
         if let Some(train) = self.open[path.index()].take() {
             self.drops.count(Drop::NoPath, train.datagrams as u64);
         }
-        self.remotes[path.index()] = NOWHERE;
+        self.remotes[path.index()] = Remote::default();
         self.adapting.forget_path(path);
         self.shared.forget_sent(path);
     }
@@ -274,7 +306,7 @@ impl Outbound {
         inner_len: usize,
         at_hand: usize,
     ) -> Option<(PathId, usize)> {
-        let len = inner_len + self.header(Version::V4).buffer_len();
+        let len = inner_len + self.overhead();
         let usable = self.shared.usable();
         self.scheduler.pick(usable, packet, len, at_hand)
     }
@@ -312,14 +344,23 @@ impl Outbound {
         tos: u8,
         inner_len: usize,
     ) -> (&mut [u8], usize) {
-        let header_len = header.buffer_len();
-        let len = header_len + inner_len;
-        let (head, inner) = self
+        let framing = self.framing(header);
+        let len = inner_len + framing.overhead();
+        let (head, rest) = self
             .train_for(path, tos, len)
             .append(tos, len)
-            .split_at_mut(header_len);
-        header.emit(head);
-        (inner, len)
+            .split_at_mut(framing.head);
+        framing.emit(header, head);
+        (&mut rest[..inner_len], len)
+    }
+
+    /// What GRE, and sealing, add to the next packet, in bytes.
+    pub(super) fn overhead(&self) -> usize {
+        self.framing(&self.header(Version::V4)).overhead()
+    }
+
+    pub(super) fn framing(&self, header: &Header) -> Framing {
+        Framing::of(header, self.sealing.is_some())
     }
 
     pub(super) fn header(&self, version: Version) -> Header {
@@ -352,17 +393,19 @@ impl Outbound {
     /// The next train that is complete. Unlike [`Outbound::poll_transmit`] this leaves alone those
     /// that more packets of the batch may join.
     pub fn poll_ready(&mut self) -> Option<Transmit<'_>> {
-        let train = self.ready.pop_front()?;
-        self.leave(train)
+        let train = self.next_sealed(|this| this.ready.pop_front())?;
+        Some(self.leave(train))
     }
 
     /// The next train to be sent. When this returns `None`, everything handed out before must have
     /// been sent (or reported by [`Outbound::not_sent`]): the probes' watermark says so.
     pub fn poll_transmit(&mut self) -> Option<Transmit<'_>> {
-        let ready = self.ready.pop_front();
-        let train = ready.or_else(|| self.open.iter_mut().find_map(Option::take));
+        let train = self.next_sealed(|this| {
+            let ready = this.ready.pop_front();
+            ready.or_else(|| this.open.iter_mut().find_map(Option::take))
+        });
         match train {
-            Some(train) => self.leave(train),
+            Some(train) => Some(self.leave(train)),
             None => {
                 self.recycle();
                 self.publish();
@@ -371,21 +414,36 @@ impl Outbound {
         }
     }
 
-    fn leave(&mut self, train: Train) -> Option<Transmit<'_>> {
+    /// The next train of `next`, sealed in a sealed tunnel.
+    fn next_sealed(&mut self, next: impl Fn(&mut Self) -> Option<Train>) -> Option<Train> {
+        loop {
+            let mut train = next(self)?;
+            let Some(sealing) = &mut self.sealing else {
+                return Some(train);
+            };
+            match sealing.seal(self.next_seq, &mut train) {
+                Ok(()) => return Some(train),
+                Err(why) => self.drops.count(why, train.datagrams as u64),
+            }
+            self.spare.push(train);
+        }
+    }
+
+    fn leave(&mut self, train: Train) -> Transmit<'_> {
         self.recycle();
-        let to = self.remotes[train.path.index()];
+        let to = self.remotes[train.path.index()].now.unwrap_or(NOWHERE);
         let sent = &mut self.unpublished[train.path.index()];
         sent.0 += train.datagrams as u64;
         sent.1 += train.bytes().len() as u64;
         let train = self.leaving.insert(train);
-        Some(Transmit {
+        Transmit {
             path: train.path,
             to,
             tos: train.tos,
             segment_size: train.segment_size,
             datagrams: train.datagrams,
             contents: train.bytes(),
-        })
+        }
     }
 
     /// The train that was being sent can be used again.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Transmit;
 use super::inbound::{ControlDatagram, Event, Inbound, MAX_EVENTS_QUEUED};
 use super::reporting::REPORT_INTERVAL;
+use super::sealing::{Opening, may_carry_handshakes};
 use super::session::Jump;
 use crate::drops::Drop;
 use crate::gre::{Header, Protocol};
@@ -32,6 +33,10 @@ impl Inbound {
             return;
         };
         let echo_sent = known.fresh_echo(self.session, message.echo);
+        if self.opening.is_some() && self.peer.session() != Some(message.session) {
+            // The handshake has said which session it is.
+            return self.drops.count(Drop::StaleControl, 1);
+        }
         if self.peer.session() != Some(message.session) {
             let is_former = self.peer.is_former(now, message.session);
             if echo_sent.is_none() || is_former {
@@ -41,12 +46,13 @@ impl Inbound {
                 }
                 return;
             }
-            self.begin_session(now, message);
+            self.begin_session(now, message.session, message.next_seq);
         }
         let Some(known) = &mut self.paths[path.index()] else {
             return;
         };
-        if echo_sent.is_none() && !known.continues(message) {
+        // What is sealed is the path's newest: that has been seen to.
+        if echo_sent.is_none() && self.opening.is_none() && !known.continues(message) {
             self.drops.count(Drop::StaleControl, 1);
             return;
         }
@@ -88,17 +94,14 @@ impl Inbound {
         }
     }
 
-    fn begin_session(&mut self, now: Time, message: &Message) {
-        let restarted = self.peer.begin(now, message.session);
+    pub(super) fn begin_session(&mut self, now: Time, session: u64, next_seq: Seq) {
+        let restarted = self.peer.begin(now, session);
         for path in self.paths.iter_mut().flatten() {
             path.forget_peer();
         }
         self.reporting.begin_session(restarted);
-        self.begin_numbering(now, message.next_seq, restarted);
-        self.event(Event::PeerSession {
-            session: message.session,
-            restarted,
-        });
+        self.begin_numbering(now, next_seq, restarted);
+        self.event(Event::PeerSession { session, restarted });
     }
 
     /// A session has proved itself and sends `next_seq` next. What came before that proof may have
@@ -139,6 +142,8 @@ impl Inbound {
             .map(|path| path.next_probe)
             .min();
         let probes = earliest(probes, self.reporting.due());
+        let sessions = self.opening.as_ref().and_then(Opening::poll_timeout);
+        let probes = earliest(probes, sessions);
         earliest(
             earliest(probes, self.next_settle),
             self.reorder.poll_timeout(),
@@ -147,6 +152,7 @@ impl Inbound {
 
     /// Does what is due: probes, reports, changes of state, the end of hold times.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.handle_session_timeout(now);
         let out = &mut |packet| self.ready.push_back(packet);
         self.reorder.handle_timeout(now, out);
         self.settle(now);
@@ -185,19 +191,16 @@ impl Inbound {
     }
 
     fn send_message(&mut self, now: Time, id: PathId, echo: Option<Echo>, reply_wanted: bool) {
+        let (may_speak, header) = (self.may_speak(), control_header(self.key));
+        let sent_len = self.control_len(&header, MESSAGE_BYTES);
         let Some(path) = &mut self.paths[id.index()] else {
             return;
         };
-        if self.messages.len() >= MAX_MESSAGES_QUEUED {
+        if self.messages.len() >= MAX_MESSAGES_QUEUED || !may_speak || path.peer.is_none() {
             return;
         }
-        let header = Header {
-            key: self.key,
-            sequence: None,
-            protocol: Protocol::Control,
-        };
         let len = header.buffer_len() + MESSAGE_BYTES;
-        self.shared.count_sent(id, 1, len as u64);
+        self.shared.count_sent(id, 1, sent_len as u64);
         let (tx_packets, tx_bytes) = self.shared.sent(id);
         let message = Message {
             reply_wanted,
@@ -226,10 +229,14 @@ impl Inbound {
 
     /// The next control message to be sent.
     pub fn poll_transmit(&mut self) -> Option<Transmit<'_>> {
+        if self.opening.is_some() {
+            return self.poll_sealed_transmit();
+        }
         let (path, to, datagram) = loop {
             let (path, datagram) = self.messages.pop_front()?;
-            if let Some(known) = &self.paths[path.index()] {
-                break (path, known.config.remote, datagram);
+            let known = self.paths[path.index()].as_ref();
+            if let Some(peer) = known.and_then(|known| known.peer) {
+                break (path, peer, datagram);
             }
         };
         let datagram = self.leaving.insert(datagram);
@@ -246,8 +253,10 @@ impl Inbound {
     /// Works out every path's state, tells of changes, and lets the other half and the reorder
     /// window know.
     pub(super) fn settle(&mut self, now: Time) {
-        let peer_probes = self.peer.probes();
+        let (peer_probes, may_speak) = (self.peer.probes(), self.may_speak());
+        let may_be_silent = !peer_probes && self.opening.is_none();
         let (mut usable, mut waited_for) = (PathSet::EMPTY, PathSet::EMPTY);
+        let mut reachable = PathSet::EMPTY;
         let mut next = None;
         for id in (0..MAX_PATHS).filter_map(PathId::new) {
             let Some(path) = &mut self.paths[id.index()] else {
@@ -264,13 +273,19 @@ impl Inbound {
                     });
                 }
             }
-            if state == PathState::Up || (state == PathState::Probing && !peer_probes) {
+            if may_speak && state == PathState::Up || state == PathState::Probing && may_be_silent {
                 usable.insert(id);
+            }
+            if path.peer.is_some() && may_carry_handshakes(state, reason) {
+                reachable.insert(id);
             }
             if path.is_waited_for(now) {
                 waited_for.insert(id);
             }
             next = earliest(next, path.state_deadline(now));
+        }
+        if let Some(opening) = &mut self.opening {
+            opening.set_paths(reachable);
         }
         let recovery = self.recovery();
         self.reorder.set_recovery(now, recovery);
@@ -324,5 +339,14 @@ impl Inbound {
         self.jitter ^= self.jitter >> 27;
         let top = self.jitter.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 40;
         0.9 + 0.2 * top as f64 / (1u64 << 24) as f64
+    }
+}
+
+/// The header of a control message, which is not sealed.
+pub(super) fn control_header(key: Option<u32>) -> Header {
+    Header {
+        key,
+        sequence: None,
+        protocol: Protocol::Control,
     }
 }

@@ -16,9 +16,8 @@ use std::time::Duration;
 use arrayvec::ArrayVec;
 
 use super::inbound::{ControlDatagram, Inbound};
-use super::probing::MAX_MESSAGES_QUEUED;
+use super::probing::{MAX_MESSAGES_QUEUED, control_header};
 use crate::drops::Drop;
-use crate::gre::{Header, Protocol};
 use crate::path::{MAX_PATHS, PathId, PathState};
 use crate::probe::Message;
 use crate::reorder::{Reorder, Verdict};
@@ -285,6 +284,13 @@ impl Inbound {
         self.note_losses(now);
     }
 
+    /// Notes for the next report that a packet came again.
+    pub(super) fn note_copy_arrival(&mut self, now: Time, path: PathId, seq: Seq, bytes: usize) {
+        self.reporting.arrived(now, path, seq, bytes);
+        self.reporting.arrived_again(seq);
+        self.note_losses(now);
+    }
+
     /// When every path has passed a number since the last call, the peer is told without delay.
     #[inline]
     pub(super) fn note_losses(&mut self, now: Time) {
@@ -312,14 +318,11 @@ impl Inbound {
         let report = self
             .reporting
             .report(now, self.session, about, &self.reorder);
-        let header = Header {
-            key: self.key,
-            sequence: None,
-            protocol: Protocol::Control,
-        };
+        let header = control_header(self.key);
         let len = header.buffer_len() + report.buffer_len();
+        let sent_len = self.control_len(&header, report.buffer_len());
         let occasion = self.reporting.occasion(now);
-        let affordable = self.reporting.budget.pay(len, occasion);
+        let affordable = self.may_speak() && self.reporting.budget.pay(sent_len, occasion);
         if !affordable || self.messages.len() >= MAX_MESSAGES_QUEUED {
             // Once there is a pause, more may be spent. Else the next packet sets the time again.
             if occasion == Occasion::Routine {
@@ -330,7 +333,7 @@ impl Inbound {
         let mut datagram = ControlDatagram::new(len);
         let start = header.emit(&mut datagram.bytes);
         report.emit(&mut datagram.bytes[start..]);
-        self.shared.count_sent(path, 1, len as u64);
+        self.shared.count_sent(path, 1, sent_len as u64);
         self.messages.push_back((path, datagram));
         self.reporting.sent(now, report.number);
         self.reporting.urgent = false;

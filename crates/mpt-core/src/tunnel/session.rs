@@ -17,6 +17,8 @@
 //! Either kind may lose more packets than the window believes at once. Such a jump ahead, still
 //! within the same numbering, is believed after as many packets in a row, though not right after a
 //! restart, when what is under way from before looks just like it.
+//!
+//! In a sealed tunnel nothing is forged, and the handshake tells the session ([`super::sealing`]).
 
 use std::time::Duration;
 
@@ -39,6 +41,8 @@ const FORMER_UNDER_WAY: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Peer {
     session: Option<u64>,
+    /// All that comes is sealed by the peer.
+    authentic: bool,
     /// The session that the present one replaced.
     former: Option<u64>,
     /// When the present session proved itself.
@@ -80,6 +84,12 @@ pub(super) enum Jump {
 }
 
 impl Peer {
+    /// Everything is sealed by the peer: its numbers are believed however far ahead they are. Back
+    /// they never go without a handshake.
+    pub(super) fn set_authentic(&mut self) {
+        self.authentic = true;
+    }
+
     pub(super) fn session(&self) -> Option<u64> {
         self.session
     }
@@ -148,6 +158,9 @@ impl Peer {
         seq: Seq,
         whither: Where,
     ) -> Jump {
+        if self.authentic && whither != Where::Behind {
+            return Jump::Believed;
+        }
         let possible = match whither {
             Where::Ahead => !self.is_young(now),
             Where::FarAhead | Where::Behind => !self.probes(),

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use super::sealing::Opening;
 use super::{Inbound, Outbound};
-use crate::control::{HoldTimes, PathStatus, RecoveryStatus, ReorderStatus, TunnelStatus};
+use crate::control::{
+    HoldTimes, PathStatus, Protection, RecoveryStatus, ReorderStatus, TunnelStatus,
+};
 use crate::path::PathId;
 use crate::setting::Setting;
 
@@ -45,6 +48,10 @@ impl Inbound {
     /// Fills in what this half knows of the tunnel.
     pub fn report(&self, status: &mut TunnelStatus) {
         status.mtu = u32::from(self.shared.mtu());
+        status.protection = self
+            .opening
+            .as_ref()
+            .map_or(Protection::None, Opening::protection);
         status.session = format!("{:016x}", self.session);
         status.peer_session = self.peer.session().map(|session| format!("{session:016x}"));
         (status.rx_packets, status.rx_bytes) = (self.rx_packets, self.rx_bytes);
@@ -58,7 +65,9 @@ impl Inbound {
         };
         status.state = path.state;
         status.reason = path.reason.map(|reason| reason.to_string());
-        status.remote = path.config.remote.to_string();
+        status.remote = path
+            .peer
+            .map_or_else(|| "unknown".to_owned(), |peer| peer.to_string());
         status.weight = path.config.weight;
         status.rtt_us = path.rtt.smoothed().map(micros);
         status.rtt_min_us = path.rtt.minimum().map(micros);

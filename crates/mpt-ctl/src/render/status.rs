@@ -1,6 +1,6 @@
 //! `mpt-ctl status`: the tunnel as a whole.
 
-use mpt_core::control::{PathStatus, RecoveryStatus, Status, TunnelStatus};
+use mpt_core::control::{PathStatus, Protection, RecoveryStatus, Status, TunnelStatus};
 
 use super::{endpoints, loss, measured, reorder, state};
 use crate::diagnose::diagnose;
@@ -114,6 +114,7 @@ fn drops(status: &Status) -> Option<Table<3>> {
 fn meaning(reason: &str) -> &'static str {
     match reason {
         "no_path" => "no path was up",
+        "no_keys" => "no keys were agreed with the peer",
         "too_big" => "did not fit any path; the sender was told",
         "not_ip" => "neither IPv4 nor IPv6",
         "queue_aqm" => "waited too long for a path: its flow is to slow down",
@@ -129,6 +130,12 @@ fn meaning(reason: &str) -> &'static str {
         "bad_checksum" => "GRE checksum wrong",
         "unknown_protocol" => "GRE protocol type unknown",
         "bad_inner" => "inner packet malformed",
+        "not_sealed" => "not sealed, as this tunnel's packets are",
+        "unknown_session" => "sealed for keys that are no more",
+        "forged" => "not sealed by the peer",
+        "replayed" => "came before, or too late to tell",
+        "bad_handshake" => "handshake message not of the peer",
+        "handshake_limit" => "more handshakes begun than worked on",
         "bad_control" => "probe or report malformed",
         "stale_control" => "probe or report of an earlier session",
         "jump" => "sequence number not believed",
@@ -165,6 +172,7 @@ fn settings(status: &Status, look: Look) -> String {
         ("mtu        ", &tunnel.mtu.to_string()),
         ("scheduler  ", &scheduler),
         ("offload    ", &tunnel.offload),
+        ("protection ", &protection(tunnel.protection).to_owned()),
         ("session    ", &session),
         ("config     ", &tunnel.config),
     ] {
@@ -173,6 +181,15 @@ fn settings(status: &Status, look: Look) -> String {
         }
     }
     text
+}
+
+fn protection(protection: Protection) -> &'static str {
+    match protection {
+        Protection::None => "none: anybody on the way can read and forge packets",
+        Protection::Waiting => "waiting for the peer; nothing goes before its keys are agreed",
+        Protection::Aes256Gcm => "sealed with AES-256-GCM",
+        Protection::ChaCha20Poly1305 => "sealed with ChaCha20-Poly1305",
+    }
 }
 
 /// What waits for a path; nothing when nothing does.
@@ -233,6 +250,7 @@ mod tests {
         mtu        1464
         scheduler  weighted
         offload    plain
+        protection none: anybody on the way can read and forge packets
         session    3f2a9c0d11e84b57, the peer's 77aa01b2c3d4e5f6
         config     /etc/mpt/mpt0.toml
         ");
@@ -260,6 +278,7 @@ mod tests {
         mtu        1464
         scheduler  weighted
         offload    plain
+        protection none: anybody on the way can read and forge packets
         session    3f2a9c0d11e84b57, the peer sends no probes
         config     /etc/mpt/mpt0.toml
         ");

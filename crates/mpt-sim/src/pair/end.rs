@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use mpt_core::control::order::OrderStatus;
 use mpt_core::control::{PathStatus, ReorderStatus, TunnelStatus};
+use mpt_core::crypto::Sessions;
 use mpt_core::drops::Drop;
 use mpt_core::path::{PathConfig, PathId, PathState};
 use mpt_core::report::Report;
 use mpt_core::time::{Time, earliest};
-use mpt_core::tunnel::{Datagram, Event, Inbound, Outbound, Transmit, TunnelConfig, tunnel};
+use mpt_core::tunnel::{
+    Datagram, Event, Inbound, Outbound, Transmit, TunnelConfig, sealed_tunnel, tunnel,
+};
 use mpt_core::vnet::VnetHeader;
 
 /// Datagrams that the daemon receives before it polls.
@@ -55,8 +58,12 @@ impl End {
         now: Time,
         config: &TunnelConfig,
         paths: &[PathConfig],
+        sessions: Option<Sessions>,
     ) -> End {
-        let (outbound, inbound) = tunnel(config);
+        let (outbound, inbound) = match sessions {
+            Some(sessions) => sealed_tunnel(config, sessions),
+            None => tunnel(config),
+        };
         let mut end = End {
             clock,
             outbound,
@@ -222,6 +229,9 @@ impl End {
             self.delivered.push((now, packet.to_vec()));
             true
         });
+        while let Some(change) = self.inbound.poll_change() {
+            self.outbound.follow(change);
+        }
         while let Some((at, report)) = self.inbound.poll_report() {
             self.outbound.handle_report(at, &report);
             self.reports.push((now, report));
@@ -234,8 +244,8 @@ impl End {
         }
     }
 
-    /// All that is to be sent now: the line out's trains first, then control messages.
-    pub(super) fn poll_transmits(&mut self) -> Vec<Wire> {
+    /// All that is to be sent now, and where to: the line out's trains first, then control messages.
+    pub(super) fn poll_transmits(&mut self) -> Vec<(SocketAddr, Wire)> {
         let mut wires = Vec::new();
         while let Some(transmit) = self.outbound.poll_transmit() {
             cut(&transmit, &mut wires);
@@ -277,12 +287,15 @@ fn train_len(wires: &[Wire]) -> usize {
 }
 
 /// A train as the datagrams that the kernel makes of it.
-fn cut(transmit: &Transmit<'_>, wires: &mut Vec<Wire>) {
+fn cut(transmit: &Transmit<'_>, wires: &mut Vec<(SocketAddr, Wire)>) {
     let datagrams = transmit.contents.chunks(transmit.segment_size.max(1));
     assert_eq!(datagrams.len(), transmit.datagrams, "a train miscounted");
-    wires.extend(datagrams.map(|bytes| Wire {
-        path: transmit.path,
-        tos: transmit.tos,
-        bytes: bytes.to_vec(),
+    wires.extend(datagrams.map(|bytes| {
+        let wire = Wire {
+            path: transmit.path,
+            tos: transmit.tos,
+            bytes: bytes.to_vec(),
+        };
+        (transmit.to, wire)
     }));
 }

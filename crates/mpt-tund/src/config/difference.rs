@@ -111,6 +111,14 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<String> {
         let (old, new) = (old.tunnel.offload.name(), new.tunnel.offload.name());
         reasons.push(format!("offload, from {old} to {new}"));
     }
+    match (&old.crypto, &new.crypto) {
+        (None, Some(_)) => reasons.push("[crypto], which is new".to_owned()),
+        (Some(_), None) => reasons.push("[crypto], which is gone".to_owned()),
+        (Some(old), Some(new)) if !old.has_keys_of(new) => {
+            reasons.push("the keys of [crypto]".to_owned());
+        }
+        (Some(_), Some(_)) | (None, None) => {}
+    }
     reasons
 }
 
@@ -198,6 +206,8 @@ impl fmt::Display for Changes {
 
 #[cfg(test)]
 mod tests {
+    use mpt_core::crypto::{KEY_BYTES, PrivateKey};
+
     use super::super::document::Source;
     use super::super::parse;
     use super::*;
@@ -283,6 +293,37 @@ mod tests {
     fn a_new_name_or_control_socket_needs_a_restart() {
         let renamed = changes(&[("mpt0", "mpt1")]);
         assert_eq!(renamed.needs_restart.len(), 2, "{renamed}");
+    }
+
+    #[test]
+    fn other_keys_need_a_restart_and_the_same_in_another_file_do_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = |name: &str, first: u8| {
+            let key = PrivateKey::from_random([first; KEY_BYTES]);
+            std::fs::write(folder.path().join(name), key.to_base64().as_str()).unwrap();
+            key.public_key()
+        };
+        let (_, peer) = (key("a", 8), key("b", 16));
+        std::fs::copy(folder.path().join("a"), folder.path().join("c")).unwrap();
+        let sealed = |file: &str| {
+            let file = folder.path().join(file);
+            let text = format!(
+                "[crypto]\nprivate_key_file = \"{}\"\npeer_public_key = \"{peer}\"\n{BASE}",
+                file.display()
+            );
+            config(&text)
+        };
+        let plain = config(BASE);
+        let reasons = |old: &Config, new: &Config| difference(old, new).needs_restart;
+        assert_eq!(reasons(&plain, &sealed("a")), ["[crypto], which is new"]);
+        assert_eq!(reasons(&sealed("a"), &plain), ["[crypto], which is gone"]);
+        assert!(difference(&sealed("a"), &sealed("c")).is_empty());
+        key("a", 24);
+        assert_eq!(
+            reasons(&sealed("c"), &sealed("a")),
+            ["the keys of [crypto]"]
+        );
+        assert_eq!(sealed("a").mtu(), 1442);
     }
 
     #[test]

@@ -14,6 +14,7 @@
 //! Every key works or is not there. A later part adds one by a field here, its name in a schema in
 //! `parse`, and a line in docs/configuration.md.
 
+mod crypto;
 mod difference;
 mod document;
 mod entry;
@@ -29,6 +30,7 @@ use std::time::Duration;
 use mpt_core::scheduler::Policy;
 use mpt_core::tunnel::ReorderSettings;
 
+pub(crate) use crypto::Crypto;
 #[allow(unused_imports, reason = "until the daemon uses all of it")]
 pub(crate) use difference::{Changes, PathChange, PrefixChanges, difference};
 pub(crate) use document::Mistake;
@@ -60,6 +62,8 @@ pub(crate) struct Config {
     pub(crate) tunnel: Tunnel,
     /// The receiving side's reorder window.
     pub(crate) reorder: ReorderSettings,
+    /// The keys, when packets are sealed.
+    pub(crate) crypto: Option<Crypto>,
     /// Whether lost packets are sent again.
     pub(crate) recovery: Recovery,
     /// The control socket.
@@ -148,8 +152,9 @@ pub(crate) struct Path {
     pub(crate) name: String,
     /// Local socket. Its address is unspecified only where `interface` is given.
     pub(crate) local: SocketAddr,
-    /// The peer's socket, of the same family; never unspecified.
-    pub(crate) remote: SocketAddr,
+    /// The peer's socket, of the same family; never unspecified. Only a sealed tunnel can do without: it
+    /// learns it from the peer.
+    pub(crate) remote: Option<SocketAddr>,
     /// Device that the socket is bound to.
     pub(crate) interface: Option<String>,
     /// Relative share of bytes, 1 to [`MAX_WEIGHT`].
@@ -176,15 +181,20 @@ impl Config {
     }
 
     /// MTU of the TUN interface in bytes: the one configured, else what fits 1500-byte paths. The
-    /// overhead is 20 (IPv4) or 40 (IPv6) + 8 (UDP) + 8 (GRE with sequence number) + 4 with a key.
+    /// overhead is 20 (IPv4) or 40 (IPv6) + 8 (UDP) + 8 (GRE with sequence number) + 4 with a key, or
+    /// + 22 when packets are sealed.
     pub(crate) fn mtu(&self) -> u16 {
         let outer = if self.paths.iter().all(|path| path.local.is_ipv4()) {
             20
         } else {
             40
         };
-        let key = if self.tunnel.key.is_some() { 4 } else { 0 };
-        self.tunnel.mtu.unwrap_or(1500 - outer - 8 - 8 - key)
+        let gre = match (&self.crypto, self.tunnel.key) {
+            (Some(_), _) => mpt_core::crypto::DATA_OVERHEAD as u16,
+            (None, Some(_)) => 12,
+            (None, None) => 8,
+        };
+        self.tunnel.mtu.unwrap_or(1500 - outer - 8 - gre)
     }
 }
 

@@ -10,6 +10,7 @@ use mpt_core::scheduler::Policy;
 use mpt_core::setting::Setting;
 use mpt_core::tunnel::ReorderSettings;
 
+use super::crypto::crypto;
 use super::document::{Mistake, Place, Schema, Section, Source};
 use super::entry::Entry;
 use super::values::{self, End, PrefixKind};
@@ -32,8 +33,10 @@ const DEAD_AFTER_RANGE: RangeInclusive<Duration> =
 
 const FILE: Schema = Schema {
     title: "",
-    keys: &["tunnel", "reorder", "recovery", "control", "paths"],
-    planned: &["crypto"],
+    keys: &[
+        "tunnel", "reorder", "recovery", "crypto", "control", "paths",
+    ],
+    planned: &[],
 };
 const TUNNEL: Schema = Schema {
     title: "[tunnel]",
@@ -53,6 +56,11 @@ const REORDER: Schema = Schema {
     title: "[reorder]",
     keys: &["window", "max_buffer_delay", "late"],
     planned: &["mode"],
+};
+const CRYPTO: Schema = Schema {
+    title: "[crypto]",
+    keys: &["private_key_file", "peer_public_key", "psk_file"],
+    planned: &[],
 };
 const RECOVERY: Schema = Schema {
     title: "[recovery]",
@@ -77,7 +85,7 @@ const PATHS: Schema = Schema {
     ],
     planned: &[],
 };
-const ALL: [Schema; 6] = [FILE, TUNNEL, REORDER, RECOVERY, CONTROL, PATHS];
+const ALL: [Schema; 7] = [FILE, TUNNEL, REORDER, RECOVERY, CRYPTO, CONTROL, PATHS];
 
 /// Where a file says what other files must not say too.
 #[derive(Debug, Clone)]
@@ -147,6 +155,10 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
         Some(section) => reorder(&section.section(REORDER, &ALL)?)?,
         None => ReorderSettings::default(),
     };
+    let crypto = match root.get("crypto") {
+        Some(section) => Some(crypto(&section.section(CRYPTO, &ALL)?, source.file)?),
+        None => None,
+    };
     let recovery = match root.get("recovery") {
         Some(section) => recovery(&section.section(RECOVERY, &ALL)?)?,
         None => Recovery::default(),
@@ -162,18 +174,20 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
         socket = entry.place();
     }
     let sections = path_sections(&root)?;
-    let (paths, locals) = paths(&sections, tunnel.port)?;
+    let (paths, locals) = paths(&sections, tunnel.port, crypto.is_some())?;
     tunnel.scheduler = scheduler(&head, &sections)?;
 
     let config = Config {
         file: source.file.to_owned(),
         tunnel,
         reorder,
+        crypto,
         recovery,
         control,
         paths,
     };
     validate::mtu(&config, &head)?;
+    validate::one_use_of_the_key_field(&config, &head)?;
     Ok((
         config,
         Places {
@@ -346,12 +360,16 @@ fn path_sections<'a>(root: &Section<'a>) -> Result<Vec<Section<'a>>, Mistake> {
 }
 
 /// The paths, and where each one's `local` stands.
-fn paths(sections: &[Section<'_>], port: u16) -> Result<(Vec<Path>, Vec<Place>), Mistake> {
+fn paths(
+    sections: &[Section<'_>],
+    port: u16,
+    is_sealed: bool,
+) -> Result<(Vec<Path>, Vec<Place>), Mistake> {
     validate::some_weight(sections)?;
     let mut paths = Vec::new();
     let mut locals: Vec<Place> = Vec::new();
     for section in sections {
-        let (path, local) = path(section, port)?;
+        let (path, local) = path(section, port, is_sealed)?;
         validate::path(&path, section)?;
         validate::path_beside(&paths, &locals, &path, section)?;
         paths.push(path);
@@ -360,16 +378,22 @@ fn paths(sections: &[Section<'_>], port: u16) -> Result<(Vec<Path>, Vec<Place>),
     Ok((paths, locals))
 }
 
-fn path(section: &Section<'_>, port: u16) -> Result<(Path, Place), Mistake> {
+fn path(section: &Section<'_>, port: u16, is_sealed: bool) -> Result<(Path, Place), Mistake> {
     let name = section.required("name", "add a name for the path, like name = \"fibre\"")?;
     let local = section.required(
         "local",
         "add this host's address on the path, like local = \"10.1.0.1\"",
     )?;
-    let remote = section.required(
-        "remote",
-        "add the peer's address on the path, like remote = \"10.1.0.2\"",
-    )?;
+    let remote = match section.get("remote") {
+        None if is_sealed => None,
+        _ => Some(section.required(
+            "remote",
+            "add the peer's address on the path, like remote = \"10.1.0.2\"",
+        )?),
+    };
+    let remote = remote
+        .map(|remote| values::endpoint(remote, End::Remote, DEFAULT_PORT))
+        .transpose()?;
     let interface = section
         .get("interface")
         .map(|entry| values::name(entry, values::MAX_INTERFACE_BYTES, "eth0"))
@@ -382,7 +406,7 @@ fn path(section: &Section<'_>, port: u16) -> Result<(Path, Place), Mistake> {
     validate::weight_not_zero(section, &name)?;
     let path = Path {
         local: values::endpoint(local, End::Local, port)?,
-        remote: values::endpoint(remote, End::Remote, DEFAULT_PORT)?,
+        remote,
         interface: interface.map(str::to_owned),
         weight: number(section, "weight", 1..=u64::from(MAX_WEIGHT), "")?.unwrap_or(DEFAULT_WEIGHT),
         keepalive: duration("keepalive", KEEPALIVE_RANGE, Duration::from_millis(200))?,

@@ -25,6 +25,20 @@ pub(super) fn mtu(config: &Config, tunnel: &Section<'_>) -> Result<(), Mistake> 
     }
 }
 
+/// Sealed packets carry the receiver's session in the field of the GRE key.
+pub(super) fn one_use_of_the_key_field(
+    config: &Config,
+    tunnel: &Section<'_>,
+) -> Result<(), Mistake> {
+    match tunnel.get("key") {
+        Some(entry) if config.crypto.is_some() => Err(entry.mistake(
+            "`key` does not go with [crypto]: sealed packets use the key's field themselves",
+            "remove `key`; what tells tunnels apart is [crypto] then",
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// Not all weights are 0.
 pub(super) fn some_weight(paths: &[Section<'_>]) -> Result<(), Mistake> {
     let weights: Vec<Option<Entry<'_>>> = paths.iter().map(|path| path.get("weight")).collect();
@@ -59,8 +73,10 @@ pub(super) fn weight_not_zero(path: &Section<'_>, name: &str) -> Result<(), Mist
 /// A path's own values fit each other.
 pub(super) fn path(path: &Path, section: &Section<'_>) -> Result<(), Mistake> {
     let at = |key| section.get(key);
-    let (local, remote) = (path.local.ip(), path.remote.ip());
-    if local.is_ipv4() != remote.is_ipv4() {
+    let (local, remote) = (path.local.ip(), path.remote.map(|remote| remote.ip()));
+    if let Some(remote) = remote
+        && local.is_ipv4() != remote.is_ipv4()
+    {
         return Err(section.mistake_at(
             at("remote"),
             format!(
@@ -70,14 +86,14 @@ pub(super) fn path(path: &Path, section: &Section<'_>) -> Result<(), Mistake> {
             "give both ends an address of one family; another path may have the other",
         ));
     }
-    if path.local == path.remote {
+    if path.remote == Some(path.local) {
         return Err(section.mistake_at(
             at("remote"),
             format!("path \"{}\" leads to itself", path.name),
             "write the peer's address",
         ));
     }
-    let needs_device = [local, remote].into_iter().find(|address| {
+    let needs_device = std::iter::once(local).chain(remote).find(|address| {
         address.is_unspecified() || matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
     });
     if let Some(address) = needs_device.filter(|_| path.interface.is_none()) {

@@ -1,0 +1,143 @@
+//! How much a receiver does for initiations: the costly part, about 0.2 ms of public-key arithmetic
+//! each, is spent within limits, whoever asks and however often.
+//!
+//! An initiation is worked on at once as long as few come. When more do, the receiver is under load,
+//! and a sender has to prove its address by a cookie first. Those that have are limited by address
+//! and together, so that neither one host nor many can take the processor. What comes from where the
+//! peer is known to be draws on limits of its own: a flood from elsewhere cannot use those up. The
+//! limits are numbers in a table of fixed size; nothing is kept for an address.
+
+use std::time::Duration;
+
+use crate::time::Time;
+
+/// Hosts that are told apart; more share.
+const HOSTS: usize = 256;
+/// What one host may have worked on, once its address is proved.
+const EACH_HOST: Limit = Limit::new(5, 5);
+
+/// So many a second, and so many at once after a pause.
+#[derive(Debug, Clone, Copy)]
+struct Limit {
+    interval: Duration,
+    burst: u32,
+}
+
+impl Limit {
+    const fn new(a_second: u64, burst: u32) -> Limit {
+        Limit {
+            interval: Duration::from_nanos(1_000_000_000 / a_second),
+            burst,
+        }
+    }
+
+    /// Takes one. `due` is when the next would come at the even rate (the generic cell rate
+    /// algorithm of ATM).
+    fn take(self, due: &mut Time, now: Time) -> bool {
+        if due.since(now) > self.interval * (self.burst - 1) {
+            return false;
+        }
+        *due = (*due).max(now) + self.interval;
+        true
+    }
+}
+
+/// A limit and where it stands.
+#[derive(Debug)]
+struct Meter {
+    limit: Limit,
+    due: Time,
+}
+
+impl Meter {
+    const fn new(a_second: u64, burst: u32) -> Meter {
+        Meter {
+            limit: Limit::new(a_second, burst),
+            due: Time::ZERO,
+        }
+    }
+
+    fn take(&mut self, now: Time) -> bool {
+        self.limit.take(&mut self.due, now)
+    }
+}
+
+/// All limits of a receiver. The first of a pair is for senders elsewhere, the second for where the
+/// peer is known to be.
+#[derive(Debug)]
+pub(super) struct Budget {
+    unproven: [Meter; 2],
+    proven: [Meter; 2],
+    replies: [Meter; 2],
+    responses: Meter,
+    hosts: Box<[Time; HOSTS]>,
+}
+
+impl Budget {
+    pub(super) fn new() -> Budget {
+        Budget {
+            unproven: [Meter::new(20, 20), Meter::new(20, 20)],
+            proven: [Meter::new(100, 50), Meter::new(100, 50)],
+            replies: [Meter::new(5000, 500), Meter::new(2000, 200)],
+            responses: Meter::new(100, 20),
+            hosts: Box::new([Time::ZERO; HOSTS]),
+        }
+    }
+
+    /// Whether an initiation may be worked on though its sender's address is not proved: the
+    /// receiver is not under load.
+    pub(super) fn unproven(&mut self, now: Time, known: bool) -> bool {
+        self.unproven[usize::from(known)].take(now)
+    }
+
+    /// Whether one from a proved address, of this host, may be worked on.
+    pub(super) fn proven(&mut self, now: Time, known: bool, host: u8) -> bool {
+        EACH_HOST.take(&mut self.hosts[usize::from(host)], now)
+            && self.proven[usize::from(known)].take(now)
+    }
+
+    /// Whether an answer that costs little may be sent: a cookie, or the same response again.
+    pub(super) fn reply(&mut self, now: Time, known: bool) -> bool {
+        self.replies[usize::from(known)].take(now)
+    }
+
+    /// Whether a response may be worked on: false ones, which anybody can make who has seen the
+    /// initiation, cost as much as the right one.
+    pub(super) fn response(&mut self, now: Time) -> bool {
+        self.responses.take(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time::from_nanos(5_000_000_000);
+
+    /// How many of 100,000 a second, from hosts in turn, are granted in ten seconds.
+    fn granted(mut take: impl FnMut(Time, u8) -> bool) -> usize {
+        let at = |n: u32| NOW + Duration::from_micros(10) * n;
+        (0..1_000_000).filter(|n| take(at(*n), *n as u8)).count()
+    }
+
+    #[test]
+    fn a_flood_gets_the_rate_and_one_burst() {
+        let mut budget = Budget::new();
+        let unproven = granted(|now, _| budget.unproven(now, false));
+        assert!((200..=221).contains(&unproven), "{unproven}");
+        let one_host = granted(|now, _| budget.proven(now, false, 7));
+        assert!((50..=56).contains(&one_host), "{one_host}");
+        let mut budget = Budget::new();
+        let all_hosts = granted(|now, host| budget.proven(now, false, host));
+        assert!((1000..=1051).contains(&all_hosts), "{all_hosts}");
+    }
+
+    #[test]
+    fn a_flood_from_elsewhere_leaves_the_peer_its_share() {
+        let mut budget = Budget::new();
+        granted(|now, _| budget.unproven(now, false) | budget.reply(now, false));
+        let now = NOW + Duration::from_micros(9_999_990);
+        assert!(!budget.unproven(now, false) && budget.unproven(now, true));
+        assert!(budget.reply(now, true));
+    }
+}

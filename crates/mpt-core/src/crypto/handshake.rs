@@ -1,0 +1,458 @@
+//! Agreeing on keys: one message each way, and a third kind that keeps floods out.
+//!
+//! An initiator sends its initiation over every path that it may use, and the same again after 250 ms,
+//! 500 ms and then every second, for five seconds; then a new one, with a new ephemeral key. A responder
+//! answers each copy, on the path that it came by, with one and the same response, which costs it nothing.
+//! So neither a lost message nor a path that is dead holds the handshake up, and a round trip may be longer
+//! than the pause between copies.
+//!
+//! A responder goes from the cheap to the costly. mac1 is checked first. A copy of what was answered
+//! gets that answer. Then [`Budget`](super::budget::Budget) says whether the initiation may be worked on
+//! as it is; when too many come, a cookie is sent instead, and only a sender that shows it goes on, within
+//! its host's share. Only then comes the arithmetic of public keys. An initiation that opens, is the
+//! peer's and is newer than all before is answered; nothing else has changed any state.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use zeroize::Zeroizing;
+
+use super::budget::Budget;
+use super::mac::{Addressee, COOKIE_LIFETIME, COOKIE_NONCE_BYTES, CookieSecret, Tag};
+use super::noise::{Identity, Initiator, Keys, NotOpened, Responder};
+use super::wire::{self, End, INITIATION_BYTES, Message, Offer, RESPONSE_BYTES, Timestamp};
+use super::{CryptoConfig, Entropy};
+use crate::gre::{Header, Protocol};
+use crate::path::{MAX_PATHS, PathId, PathSet};
+use crate::time::Time;
+
+/// How long one initiation is repeated before another one takes its place.
+const ATTEMPT: Duration = Duration::from_secs(5);
+/// How long its copies are answered.
+const ATTEMPT_ANSWERED: Duration = Duration::from_secs(10);
+/// The pause before the first copy; the next ones are twice as long each.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Most messages waiting to be sent.
+const MAX_QUEUED: usize = 64;
+/// GRE header of a control message, without key and number.
+const GRE_BYTES: usize = 4;
+
+/// Why a handshake message was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// It is laid out as none of the three.
+    #[error("not a handshake message")]
+    Malformed,
+    /// Its sender does not know this end's public key.
+    #[error("a handshake message for another key")]
+    BadMac,
+    /// This end is under load, and the address has not proved itself; it was sent a cookie, within
+    /// limits.
+    #[error("an initiation from an unproven address, under load")]
+    Unproven,
+    /// Too many came from its host, or from all.
+    #[error("too many initiations")]
+    RateLimited,
+    /// It was changed on the way, made for another key, or with another preshared key.
+    #[error("a handshake message that does not open")]
+    NotOpened,
+    /// It is from somebody who is not the peer.
+    #[error("an initiation from a stranger")]
+    Stranger,
+    /// It is the peer's and not newer than one before: a recording, or the peer's clock went back.
+    #[error("an initiation that is not newer than one before")]
+    Replayed,
+    /// Nothing was sent that it could answer.
+    #[error("an answer to nothing that was asked")]
+    Unexpected,
+}
+
+/// A handshake message to be sent.
+#[derive(Debug, Clone, Copy)]
+pub struct HandshakeTransmit<'a> {
+    /// The path.
+    pub path: PathId,
+    /// Where to; `None` for the path's peer.
+    pub to: Option<SocketAddr>,
+    /// The whole datagram, GRE header included.
+    pub contents: &'a [u8],
+}
+
+/// Who sent a message.
+#[derive(Debug, Clone, Copy)]
+pub struct Sender {
+    /// The path whose socket received it.
+    pub path: PathId,
+    /// Its address.
+    pub address: SocketAddr,
+    /// The path's peer was last seen at that address, or is configured there. Believed only as far
+    /// as that a flood from other addresses leaves it its share.
+    pub known: bool,
+}
+
+/// What a handshake brings.
+pub(super) struct Agreed {
+    pub(super) keys: Keys,
+    pub(super) own: End,
+    pub(super) peer: End,
+    pub(super) initiated: bool,
+}
+
+/// One end's part in handshakes with its peer.
+pub(super) struct Handshake {
+    config: CryptoConfig,
+    own: Addressee,
+    peer: Addressee,
+    entropy: Entropy,
+    /// A moment, and how long after 1970 it was.
+    wall: (Time, Duration),
+    pending: Option<Pending>,
+    /// mac1 of the last response that was taken: each path brings a copy.
+    finished: Option<Tag>,
+    answered: Option<Answered>,
+    last_sent: Timestamp,
+    last_received: Timestamp,
+    cookies: [Option<(Tag, Time)>; MAX_PATHS],
+    secret: CookieSecret,
+    budget: Budget,
+    queue: VecDeque<Outgoing>,
+    leaving: Option<Outgoing>,
+}
+
+/// An initiation that waits for its response.
+struct Pending {
+    own: End,
+    state: Initiator,
+    message: [u8; INITIATION_BYTES],
+    until: Time,
+    next_copy: Time,
+    pause: Duration,
+}
+
+/// The last initiation that was answered, and how.
+struct Answered {
+    mac1: Tag,
+    response: [u8; RESPONSE_BYTES],
+    at: Time,
+}
+
+#[derive(Clone, Copy)]
+struct Outgoing {
+    path: PathId,
+    to: Option<SocketAddr>,
+    bytes: [u8; GRE_BYTES + INITIATION_BYTES],
+    len: usize,
+}
+
+impl Handshake {
+    pub(super) fn new(
+        config: CryptoConfig,
+        now: Time,
+        since_1970: Duration,
+        mut entropy: Entropy,
+    ) -> Handshake {
+        Handshake {
+            own: Addressee::new(&config.private_key.public_key()),
+            peer: Addressee::new(&config.peer_public_key),
+            config,
+            wall: (now, since_1970),
+            pending: None,
+            finished: None,
+            answered: None,
+            last_sent: Timestamp::default(),
+            last_received: Timestamp::default(),
+            cookies: [None; MAX_PATHS],
+            secret: CookieSecret::new(now, random(&mut entropy)),
+            entropy,
+            budget: Budget::new(),
+            queue: VecDeque::with_capacity(MAX_QUEUED),
+            leaving: None,
+        }
+    }
+
+    pub(super) fn is_pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// The index that a response would bring into use.
+    pub(super) fn pending_index(&self) -> Option<u32> {
+        self.pending.as_ref().map(|pending| pending.own.index)
+    }
+
+    /// Gives up waiting for a response.
+    pub(super) fn abandon(&mut self) {
+        self.pending = None;
+    }
+
+    /// When the pending initiation is to be sent again or given up.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        let pending = self.pending.as_ref()?;
+        Some(pending.next_copy.min(pending.until))
+    }
+
+    /// Sends the pending initiation again if that is due. Returns whether it is past its time.
+    pub(super) fn handle_timeout(&mut self, now: Time, paths: PathSet) -> bool {
+        let Some(pending) = &mut self.pending else {
+            return false;
+        };
+        if now >= pending.until {
+            return true;
+        }
+        if now >= pending.next_copy {
+            pending.pause = (pending.pause * 2).min(LONGEST_PAUSE);
+            pending.next_copy = now + pending.pause;
+            self.send_initiation(now, paths);
+        }
+        false
+    }
+
+    /// Begins a handshake on all `paths`. `own.index` must not be in use.
+    pub(super) fn initiate(&mut self, now: Time, paths: PathSet, own: End) {
+        let since_1970 = self.wall.1 + now.since(self.wall.0);
+        self.last_sent = Timestamp::at(since_1970).max(self.last_sent.next());
+        let offer = Offer {
+            timestamp: self.last_sent,
+            end: own,
+        };
+        let ephemeral = random(&mut self.entropy);
+        let identity = identity(&self.config);
+        let written = wire::initiation(
+            |out| Initiator::start(identity, ephemeral, &offer.emit(), out),
+            |over| self.peer.mac1(over),
+        );
+        // Fails for a peer's key that is none; then it is as if nobody answered.
+        self.pending = written.ok().map(|(message, state)| Pending {
+            own,
+            state,
+            message,
+            until: now + ATTEMPT,
+            next_copy: now + FIRST_PAUSE,
+            pause: FIRST_PAUSE,
+        });
+        self.send_initiation(now, paths);
+    }
+
+    fn send_initiation(&mut self, now: Time, paths: PathSet) {
+        for path in paths.iter() {
+            self.send_initiation_on(now, path);
+        }
+    }
+
+    fn send_initiation_on(&mut self, now: Time, path: PathId) {
+        let Some(pending) = &self.pending else {
+            return;
+        };
+        let mut message = pending.message;
+        if let Some((cookie, since)) = &self.cookies[path.index()]
+            && now.since(*since) < COOKIE_LIFETIME
+        {
+            wire::prove(&mut message, cookie);
+        }
+        self.send(path, None, &message);
+    }
+
+    /// Takes a message. `own` is this end as it would be in a new session, its index not in use.
+    pub(super) fn handle_message(
+        &mut self,
+        now: Time,
+        sender: Sender,
+        message: &[u8],
+        own: impl FnOnce(&mut Entropy) -> End,
+    ) -> Result<Option<Agreed>, Refused> {
+        match Message::parse(message).ok_or(Refused::Malformed)? {
+            Message::Initiation(initiation) => self.answer(now, sender, initiation, own),
+            Message::Response(response) => self.finish(now, response),
+            Message::CookieReply { nonce, sealed } => {
+                let pending = self.pending.as_ref().ok_or(Refused::Unexpected)?;
+                let mac1 = wire::mac1_of(&pending.message);
+                let cookie = self.peer.open_cookie(nonce, &mac1, *sealed);
+                let cookie = cookie.ok_or(Refused::NotOpened)?;
+                let slot = &mut self.cookies[sender.path.index()];
+                let before = slot.replace((cookie, now));
+                // Once: a recording of the reply must not make us send again and again.
+                if before.is_none_or(|(before, _)| before != cookie) {
+                    self.send_initiation_on(now, sender.path);
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn answer(
+        &mut self,
+        now: Time,
+        sender: Sender,
+        initiation: wire::Initiation<'_>,
+        own: impl FnOnce(&mut Entropy) -> End,
+    ) -> Result<Option<Agreed>, Refused> {
+        let (over, mac1) = initiation.mac1();
+        if !self.own.is_mac1(over, mac1) {
+            return Err(Refused::BadMac);
+        }
+        if let Some(answered) = &self.answered
+            && answered.mac1 == mac1
+            && now.since(answered.at) < ATTEMPT_ANSWERED
+        {
+            let response = answered.response;
+            if !self.budget.reply(now, sender.known) {
+                return Err(Refused::RateLimited);
+            }
+            self.send(sender.path, Some(sender.address), &response);
+            return Ok(None);
+        }
+        self.admit(now, sender, initiation)?;
+
+        let ephemeral = random(&mut self.entropy);
+        let mut payload = Offer::EMPTY;
+        let identity = identity(&self.config);
+        let responder = Responder::read(identity, ephemeral, initiation.noise(), &mut payload);
+        let responder = responder.map_err(|NotOpened| Refused::NotOpened)?;
+        if !responder.initiator(&self.config.peer_public_key) {
+            return Err(Refused::Stranger);
+        }
+        let offer = Offer::parse(&payload).ok_or(Refused::Malformed)?;
+        if offer.timestamp <= self.last_received {
+            return Err(Refused::Replayed);
+        }
+
+        let own = own(&mut self.entropy);
+        let (response, keys) = wire::response(
+            offer.end.index,
+            |out| responder.answer(&own.emit(), out),
+            |over| self.peer.mac1(over),
+        )
+        .map_err(|NotOpened| Refused::NotOpened)?;
+        self.last_received = offer.timestamp;
+        self.answered = mac1.try_into().ok().map(|mac1| Answered {
+            mac1,
+            response,
+            at: now,
+        });
+        self.send(sender.path, Some(sender.address), &response);
+        Ok(Some(Agreed {
+            keys,
+            own,
+            peer: offer.end,
+            initiated: false,
+        }))
+    }
+
+    /// Whether an initiation may cost arithmetic.
+    fn admit(
+        &mut self,
+        now: Time,
+        sender: Sender,
+        initiation: wire::Initiation<'_>,
+    ) -> Result<(), Refused> {
+        if self.budget.unproven(now, sender.known) {
+            return Ok(());
+        }
+        if self.secret.is_stale(now) {
+            self.secret = CookieSecret::new(now, random(&mut self.entropy));
+        }
+        if let Some((over, mac2)) = initiation.mac2()
+            && self.secret.is_mac2(sender.address, over, mac2)
+        {
+            let host = self.secret.bucket(sender.address);
+            return match self.budget.proven(now, sender.known, host) {
+                true => Ok(()),
+                false => Err(Refused::RateLimited),
+            };
+        }
+        if self.budget.reply(now, sender.known) && self.queue.len() < MAX_QUEUED {
+            let nonce = random::<COOKIE_NONCE_BYTES>(&mut self.entropy);
+            let cookie = self.secret.cookie(sender.address);
+            if let Ok(mac1) = initiation.mac1().1.try_into() {
+                let sealed = self.own.seal_cookie(&nonce, &mac1, &cookie);
+                let reply = wire::cookie_reply(&nonce, &sealed);
+                self.send(sender.path, Some(sender.address), &reply);
+            }
+        }
+        Err(Refused::Unproven)
+    }
+
+    fn finish(
+        &mut self,
+        now: Time,
+        response: wire::Response<'_>,
+    ) -> Result<Option<Agreed>, Refused> {
+        let (over, mac1) = response.mac1();
+        if !self.own.is_mac1(over, mac1) {
+            return Err(Refused::BadMac);
+        }
+        if self.finished.is_some_and(|finished| finished == mac1) {
+            return Ok(None);
+        }
+        let pending = self.pending.as_mut();
+        let pending = pending.filter(|pending| pending.own.index == response.receiver());
+        let pending = pending.ok_or(Refused::Unexpected)?;
+        if !self.budget.response(now) {
+            return Err(Refused::RateLimited);
+        }
+        let mut payload = End::EMPTY;
+        let keys = pending.state.finish(response.noise(), &mut payload);
+        let keys = keys.map_err(|NotOpened| Refused::NotOpened)?;
+        let own = pending.own;
+        self.pending = None;
+        self.finished = mac1.try_into().ok();
+        let peer = End::parse(&payload).ok_or(Refused::Malformed)?;
+        Ok(Some(Agreed {
+            keys,
+            own,
+            peer,
+            initiated: true,
+        }))
+    }
+
+    pub(super) fn entropy(&mut self) -> &mut Entropy {
+        &mut self.entropy
+    }
+
+    fn send(&mut self, path: PathId, to: Option<SocketAddr>, message: &[u8]) {
+        if self.queue.len() >= MAX_QUEUED {
+            return;
+        }
+        let header = Header {
+            key: None,
+            sequence: None,
+            protocol: Protocol::Control,
+        };
+        let mut bytes = [0; _];
+        let start = header.emit(&mut bytes);
+        let len = start + message.len();
+        bytes[start..len].copy_from_slice(message);
+        self.queue.push_back(Outgoing {
+            path,
+            to,
+            bytes,
+            len,
+        });
+    }
+
+    pub(super) fn poll_transmit(&mut self) -> Option<HandshakeTransmit<'_>> {
+        let leaving = self.leaving.insert(self.queue.pop_front()?);
+        Some(HandshakeTransmit {
+            path: leaving.path,
+            to: leaving.to,
+            contents: &leaving.bytes[..leaving.len],
+        })
+    }
+}
+
+fn identity(config: &CryptoConfig) -> Identity<'_> {
+    Identity {
+        private: &config.private_key,
+        peer: &config.peer_public_key,
+        psk: &config.psk,
+    }
+}
+
+/// Random bytes that are wiped.
+fn random<const N: usize>(entropy: &mut Entropy) -> Zeroizing<[u8; N]> {
+    let mut bytes = Zeroizing::new([0; N]);
+    entropy(bytes.as_mut());
+    bytes
+}

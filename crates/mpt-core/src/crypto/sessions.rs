@@ -1,0 +1,500 @@
+//! The sessions with the peer: which keys seal, which open, and when new ones are due.
+//!
+//! A session is what one handshake brought: a key for each direction and an index at each end, by which
+//! a sealed packet finds its session. The initiator may seal in it as soon as the response has come. The
+//! responder knows that the response arrived only when the first packet opens; until then it goes on in the
+//! session before. So no packet is sealed that the other end cannot open, and rekeying loses none.
+//!
+//! Both ends may initiate at once: then there are two sessions, each end perhaps sending in another one, and
+//! both are good. A packet of a former life of the peer, which comes late, makes this end send in no session of that life. A session that was replaced is kept as long as the peer still sends in it and five
+//! seconds more, for what is under way; three minutes after its handshake any session ends. So a recording
+//! can be opened by nobody, the two ends included, after that time.
+//!
+//! A new handshake begins two minutes after the last (the end that answered waits a little longer, so that
+//! mostly one begins), after 2^60 packets, when there is no session, and when nothing has come for
+//! [`CryptoConfig::silence`]: the peer may have begun anew, and what it sends be lost. An initiation of the peer
+//! that opens but is not newer than the last makes this end begin one too: a peer whose clock went back cannot
+//! prove itself, but it can answer.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::handshake::{Agreed, Handshake, HandshakeTransmit, Refused, Sender};
+use super::opener::Opener;
+use super::packet::{SealedHeader, UNORDERED};
+use super::sealer::{ControlSealer, REKEY_AFTER_PACKETS};
+use super::wire::{End, is_index};
+use super::{Cipher, CryptoConfig, DataSealer, Entropy, OpenError, Opened};
+use crate::control::Protection;
+use crate::path::PathSet;
+use crate::time::{Time, earliest};
+
+/// Age at which the end that began a session begins the next.
+pub const REKEY_AFTER: Duration = Duration::from_secs(120);
+/// Age at which the other end does, less than [`REKEY_SPREAD`] more.
+const REKEY_ANSWERED_AFTER: Duration = Duration::from_secs(130);
+const REKEY_SPREAD: Duration = Duration::from_secs(8);
+/// Age at which a session ends, whatever happens.
+pub const REJECT_AFTER: Duration = Duration::from_secs(180);
+/// How long a session that was replaced is kept after the last packet in it.
+pub const OLD_KEYS_KEPT: Duration = Duration::from_secs(5);
+/// Least time from one handshake to one that a recording could make this end begin.
+const PROVOKED_INTERVAL: Duration = Duration::from_secs(5);
+/// How long a session that the peer began may take to be confirmed before this end begins one.
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
+/// Pause after an initiation that could not be written.
+const FAILED_PAUSE: Duration = Duration::from_secs(5);
+/// Sessions at once: the one to send in, one not confirmed, two that were replaced.
+const MAX_SESSIONS: usize = 4;
+/// Most events waiting to be taken.
+const MAX_EVENTS_QUEUED: usize = 16;
+
+/// What the line out is to seal with.
+pub enum KeyChange {
+    /// With these keys from now on.
+    Use(Box<DataSealer>),
+    /// With none: the session has ended and there is no other. Nothing may be sent.
+    Stop,
+}
+
+/// Something that the caller is to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionEvent {
+    /// There is a new session to send in. The end that initiated it must send something at once,
+    /// so that the other may use it too.
+    Established {
+        /// The session.
+        session: u64,
+        /// What seals in it.
+        cipher: Cipher,
+        /// This end began it.
+        initiated: bool,
+        /// The peer's session: another one than before when the peer has begun anew.
+        peer_session: u64,
+        /// The number that the peer's next data packet had when it agreed.
+        peer_next_number: u64,
+    },
+    /// The last session has ended.
+    Ended,
+}
+
+/// All that is agreed, and being agreed, with the peer.
+pub struct Sessions {
+    handshake: Handshake,
+    silence: Duration,
+    own_session: u64,
+    hardware_aes: bool,
+    paths: PathSet,
+    /// The number of the next data packet, or a little less.
+    next_number: u64,
+    next_control: u64,
+    /// At most one of them is not confirmed.
+    sessions: [Option<Box<Session>>; MAX_SESSIONS],
+    /// The number of the session to send in.
+    sending: Option<u64>,
+    /// How many sessions there were.
+    established: u64,
+    last_heard: Time,
+    /// No handshake may be provoked before.
+    next_provoked: Time,
+    /// No handshake may begin before.
+    next_initiation: Time,
+    key_change: Option<KeyChange>,
+    events: VecDeque<SessionEvent>,
+}
+
+struct Session {
+    number: u64,
+    own: End,
+    peer: End,
+    initiated: bool,
+    cipher: Cipher,
+    created: Time,
+    rekey_at: Time,
+    opener: Opener,
+    control: ControlSealer,
+    /// Until it is handed to the line out.
+    data: Option<Box<DataSealer>>,
+    /// The peer has the keys.
+    confirmed: bool,
+    /// Since when another one is sent in.
+    replaced: Option<Time>,
+    last_heard: Time,
+}
+
+impl Sessions {
+    /// No session yet. `since_1970` is the wall clock `now`; it is not asked again. `entropy` fills a
+    /// slice with random bytes that nobody can foresee.
+    #[must_use]
+    pub fn new(
+        config: CryptoConfig,
+        now: Time,
+        since_1970: Duration,
+        entropy: Entropy,
+    ) -> Sessions {
+        Sessions {
+            silence: config.silence,
+            own_session: config.session,
+            hardware_aes: config.hardware_aes,
+            handshake: Handshake::new(config, now, since_1970, entropy),
+            paths: PathSet::EMPTY,
+            next_number: 0,
+            next_control: 0,
+            sessions: Default::default(),
+            sending: None,
+            established: 0,
+            last_heard: now,
+            next_provoked: now,
+            next_initiation: now,
+            key_change: None,
+            events: VecDeque::with_capacity(MAX_EVENTS_QUEUED),
+        }
+    }
+
+    /// Says over which paths initiations may go: those whose peer's address is known and that are
+    /// not out of service. Call [`Sessions::handle_timeout`] afterwards.
+    pub fn set_paths(&mut self, paths: PathSet) {
+        self.paths = paths;
+    }
+
+    /// Says which number the next data packet has; it may have grown when it is used. Call this
+    /// before the other functions, when it has changed.
+    pub fn set_next_number(&mut self, number: u64) {
+        self.next_number = number;
+    }
+
+    /// Takes a control message of kinds 3 to 5 that is not sealed, without its GRE header. Afterwards
+    /// poll everything.
+    ///
+    /// # Errors
+    /// Why nothing came of it; count it.
+    pub fn handle_message(
+        &mut self,
+        now: Time,
+        sender: Sender,
+        message: &[u8],
+    ) -> Result<(), Refused> {
+        let (taken, known) = (self.indices(), self.own_end());
+        let own = |entropy: &mut Entropy| End {
+            index: fresh_index(entropy, &taken),
+            ..known
+        };
+        match self.handshake.handle_message(now, sender, message, own) {
+            Ok(None) => Ok(()),
+            Ok(Some(agreed)) => {
+                self.add(now, agreed);
+                Ok(())
+            }
+            Err(Refused::Replayed) => {
+                if now >= self.next_provoked && !self.handshake.is_pending() {
+                    self.initiate(now);
+                }
+                Err(Refused::Replayed)
+            }
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Opens a sealed packet in place. Afterwards poll everything: it may have confirmed a
+    /// session.
+    ///
+    /// # Errors
+    /// Why the packet is to be dropped; count it.
+    #[inline]
+    pub fn open(&mut self, now: Time, datagram: &mut [u8]) -> Result<Opened, OpenError> {
+        let header = SealedHeader::parse(datagram).ok_or(OpenError::Malformed)?;
+        let session = self
+            .sessions
+            .iter_mut()
+            .flatten()
+            .find(|session| session.own.index == header.index)
+            .filter(|session| now < session.created + REJECT_AFTER)
+            .ok_or(OpenError::UnknownSession)?;
+        let opened = session.opener.open(header, datagram)?;
+        // Anybody can repeat a packet: it shows neither that the peer lives nor that it has keys.
+        if matches!(opened, Opened::Copy { .. }) {
+            return Ok(opened);
+        }
+        session.last_heard = now;
+        self.last_heard = now;
+        if !session.confirmed {
+            let number = session.number;
+            self.confirm(now, number);
+        }
+        Ok(opened)
+    }
+
+    /// Seals a control message for the peer into `out`, GRE header included. Returns the length;
+    /// `None` when there is no session or no room.
+    pub fn seal_control(&mut self, message: &[u8], out: &mut [u8]) -> Option<usize> {
+        let number = self.next_control;
+        let len = self.sending()?.control.seal(number, message, out)?;
+        self.next_control += 1;
+        Some(len)
+    }
+
+    /// The next handshake message to be sent.
+    pub fn poll_transmit(&mut self) -> Option<HandshakeTransmit<'_>> {
+        self.handshake.poll_transmit()
+    }
+
+    /// What the line out is to seal with, when that has changed.
+    pub fn poll_keys(&mut self) -> Option<KeyChange> {
+        self.key_change.take()
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<SessionEvent> {
+        self.events.pop_front()
+    }
+
+    /// When [`Sessions::handle_timeout`] is to be called at the latest.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let ends = self.sessions.iter().flatten().map(|held| held.ends());
+        let deadline = self.handshake.deadline();
+        earliest(ends.min(), deadline.or_else(|| self.next_due()))
+    }
+
+    /// Does what is due: ends sessions, begins handshakes, sends initiations again.
+    pub fn handle_timeout(&mut self, now: Time) {
+        for slot in &mut self.sessions {
+            if slot.as_ref().is_some_and(|session| session.ends() <= now) {
+                *slot = None;
+            }
+        }
+        if self.sending.is_some() && self.sending().is_none() {
+            self.sending = None;
+            self.key_change = Some(KeyChange::Stop);
+            self.event(SessionEvent::Ended);
+        }
+        let past_its_time = self.handshake.handle_timeout(now, self.paths);
+        if past_its_time {
+            self.handshake.abandon();
+        }
+        if !self.handshake.is_pending() && self.next_due().is_some_and(|due| due <= now) {
+            self.initiate(now);
+        }
+    }
+
+    /// Whether there is a session to send in.
+    #[must_use]
+    pub fn has_keys(&self) -> bool {
+        self.sending().is_some()
+    }
+
+    /// What `mpt-ctl status` is to show.
+    #[must_use]
+    pub fn protection(&self) -> Protection {
+        self.sending()
+            .map_or(Protection::Waiting, |session| session.cipher.protection())
+    }
+
+    /// When this end is to begin a handshake.
+    fn next_due(&self) -> Option<Time> {
+        if self.paths.is_empty() {
+            return None;
+        }
+        let due = match self.sending() {
+            None => Time::ZERO,
+            Some(session) if self.is_used_up(session) => Time::ZERO,
+            Some(session) => session.rekey_at.min(self.last_heard + self.silence),
+        };
+        let sessions = self.sessions.iter().flatten();
+        let hoped_for = sessions
+            .filter(|session| !session.confirmed)
+            .map(|session| session.created + CONFIRMED_WITHIN);
+        let not_before = hoped_for.fold(self.next_initiation, Time::max);
+        Some(due.max(not_before))
+    }
+
+    /// What this end says of itself, but for the index.
+    fn own_end(&self) -> End {
+        End {
+            index: 0,
+            next_number: self.next_number,
+            session: self.own_session,
+            hardware_aes: self.hardware_aes,
+        }
+    }
+
+    fn is_used_up(&self, session: &Session) -> bool {
+        self.next_number.saturating_sub(session.own.next_number) >= REKEY_AFTER_PACKETS
+    }
+
+    fn initiate(&mut self, now: Time) {
+        self.next_provoked = now + PROVOKED_INTERVAL;
+        let taken = self.indices();
+        let own = End {
+            index: fresh_index(self.handshake.entropy(), &taken),
+            ..self.own_end()
+        };
+        self.handshake.initiate(now, self.paths, own);
+        if !self.handshake.is_pending() {
+            self.next_initiation = now + FAILED_PAUSE;
+        }
+    }
+
+    /// Adds what a handshake brought.
+    fn add(&mut self, now: Time, agreed: Agreed) {
+        let Agreed {
+            keys,
+            own,
+            peer,
+            initiated,
+        } = agreed;
+        self.established += 1;
+        let number = self.established;
+        let cipher = match own.hardware_aes && peer.hardware_aes {
+            true => Cipher::Aes256Gcm,
+            false => Cipher::ChaCha20Poly1305,
+        };
+        let rekey_after = match initiated {
+            true => REKEY_AFTER,
+            false => REKEY_ANSWERED_AFTER + self.spread(),
+        };
+        let data = DataSealer::new(cipher, &keys.send, peer.index, own.next_number);
+        let session = Session {
+            number,
+            own,
+            peer,
+            initiated,
+            cipher,
+            created: now,
+            rekey_at: now + rekey_after,
+            opener: Opener::new(peer.session, cipher, &keys.receive, peer.next_number),
+            control: ControlSealer::new(cipher, &keys.send, peer.index),
+            data: Some(Box::new(data)),
+            confirmed: initiated,
+            replaced: None,
+            last_heard: now,
+        };
+        let slot = self.free_slot(initiated);
+        self.sessions[slot] = Some(Box::new(session));
+        if initiated {
+            self.last_heard = now;
+            self.confirm(now, number);
+        }
+    }
+
+    /// Where a session goes: for one that is not confirmed, where the last such was; else where none
+    /// is; else where the oldest is that is not sent in.
+    fn free_slot(&self, confirmed: bool) -> usize {
+        let unconfirmed = |slot: &Option<Box<Session>>| {
+            let session = slot.as_ref();
+            session.is_some_and(|session| !session.confirmed)
+        };
+        let same = self.sessions.iter().position(unconfirmed);
+        if let Some(same) = same.filter(|_| !confirmed) {
+            return same;
+        }
+        let age = |slot: &usize| {
+            let session = self.sessions[*slot].as_ref();
+            session.map_or(0, |session| match self.sending == Some(session.number) {
+                true => u64::MAX,
+                false => session.number,
+            })
+        };
+        (0..MAX_SESSIONS).min_by_key(age).unwrap_or(0)
+    }
+
+    /// The peer has this session's keys: it is the one to send in.
+    fn confirm(&mut self, now: Time, number: u64) {
+        if self.is_of_former_life(number) {
+            let mut sessions = self.sessions.iter_mut().flatten();
+            if let Some(session) = sessions.find(|session| session.number == number) {
+                session.confirmed = true;
+                session.data = None;
+                session.replaced = Some(now);
+            }
+            return;
+        }
+        let before = self.sending.replace(number);
+        for session in self.sessions.iter_mut().flatten() {
+            if Some(session.number) == before {
+                session.replaced = Some(now);
+            } else if session.number == number {
+                session.confirmed = true;
+                self.key_change = session.data.take().map(KeyChange::Use);
+                let established = SessionEvent::Established {
+                    session: number,
+                    cipher: session.cipher,
+                    initiated: session.initiated,
+                    peer_session: session.peer.session,
+                    peer_next_number: session.peer.next_number,
+                };
+                if self.events.len() < MAX_EVENTS_QUEUED {
+                    self.events.push_back(established);
+                }
+            }
+        }
+        // Another one would be one too many.
+        self.handshake.abandon();
+    }
+
+    /// Whether the peer began anew after it agreed to this session.
+    fn is_of_former_life(&self, number: u64) -> bool {
+        let (sending, session) = (self.sending(), self.session(number));
+        sending.zip(session).is_some_and(|(sending, session)| {
+            number < sending.number && session.peer.session != sending.peer.session
+        })
+    }
+
+    fn sending(&self) -> Option<&Session> {
+        self.session(self.sending?)
+    }
+
+    fn session(&self, number: u64) -> Option<&Session> {
+        let mut sessions = self.sessions.iter().flatten();
+        let found = sessions.find(|session| session.number == number);
+        found.map(Box::as_ref)
+    }
+
+    /// The indices in use.
+    fn indices(&self) -> [Option<u32>; MAX_SESSIONS + 1] {
+        let mut taken = [None; MAX_SESSIONS + 1];
+        for (index, slot) in taken.iter_mut().zip(&self.sessions) {
+            *index = slot.as_ref().map(|session| session.own.index);
+        }
+        taken[MAX_SESSIONS] = self.handshake.pending_index();
+        taken
+    }
+
+    /// By chance, less than [`REKEY_SPREAD`].
+    fn spread(&mut self) -> Duration {
+        let mut byte = [0; 1];
+        (self.handshake.entropy())(&mut byte);
+        REKEY_SPREAD * u32::from(byte[0]) / 256
+    }
+
+    fn event(&mut self, event: SessionEvent) {
+        if self.events.len() < MAX_EVENTS_QUEUED {
+            self.events.push_back(event);
+        }
+    }
+}
+
+impl Session {
+    /// When it is dropped, as things stand.
+    fn ends(&self) -> Time {
+        let end = self.created + REJECT_AFTER;
+        match self.replaced {
+            Some(at) => end.min(at.max(self.last_heard) + OLD_KEYS_KEPT),
+            None => end,
+        }
+    }
+}
+
+/// A random index that is not in use.
+fn fresh_index(entropy: &mut Entropy, taken: &[Option<u32>]) -> u32 {
+    let mut bytes = [0; 4];
+    entropy(&mut bytes);
+    let mut index = u32::from_ne_bytes(bytes) & !UNORDERED;
+    while !is_index(index) || taken.contains(&Some(index)) {
+        index = index.wrapping_add(UNORDERED + 1);
+    }
+    index
+}
+
+#[cfg(test)]
+mod tests;

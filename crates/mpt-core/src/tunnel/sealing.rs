@@ -1,0 +1,460 @@
+//! The edges of a sealed tunnel: trains are sealed before they leave, datagrams opened when they have
+//! come, and nothing in between knows.
+//!
+//! The line out lays datagrams out for sealing and seals a train as a whole when it is complete,
+//! with the keys that the line in has handed over by then. The line in keeps the sessions. What
+//! arrives is a handshake message, or opens, or is dropped before it has changed anything, whoever sent
+//! it: an address proves nothing. What opened goes the way of every packet.
+//!
+//! A path's peer is where its newest control message came from: it may sit behind a NAT, or change its
+//! address, and only what it sealed itself, and nothing that is repeated, moves it.
+//!
+//! An opened packet is the peer's, so there is less to doubt than in a plain tunnel. Its number is
+//! believed however far ahead it is. And the peer's session comes with the handshake: a peer that
+//! began anew is known before its first packet, and what is late from its former life is dropped by the
+//! session in which it was sealed.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use super::inbound::{ControlDatagram, Event, Inbound, is_same_peer, look_into};
+use super::{Shared, Transmit};
+use crate::buffer::Stored;
+use crate::control::Protection;
+use crate::crypto::{
+    CONTROL_OVERHEAD, DATA_HEAD_BYTES, DATA_OVERHEAD, DataSealer, KIND_COOKIE_REPLY,
+    KIND_INITIATION, KIND_RESPONSE, KeyChange, OpenError, Opened, Refused, Sender, SessionEvent,
+    Sessions, TAG_BYTES, lay_out, restore,
+};
+use crate::drops::Drop;
+use crate::gre::{Header, Protocol};
+use crate::ip::Version;
+use crate::path::{DownReason, PathId, PathSet, PathState};
+use crate::probe::Message;
+use crate::report::{KIND_REPORT, Report};
+use crate::seq::Seq;
+use crate::time::Time;
+use crate::train::Train;
+
+/// GRE header of a handshake message: no flags, Protocol Type 0x88B5.
+const HANDSHAKE_GRE: [u8; 4] = [0x00, 0x00, 0x88, 0xb5];
+
+/// What stands before and behind an inner packet on its way out, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Framing {
+    sealed: bool,
+    pub(super) head: usize,
+    pub(super) tail: usize,
+}
+
+impl Framing {
+    pub(super) fn of(header: &Header, sealed: bool) -> Framing {
+        let (head, tail) = match sealed {
+            true => (DATA_HEAD_BYTES, TAG_BYTES),
+            false => (header.buffer_len(), 0),
+        };
+        Framing { sealed, head, tail }
+    }
+
+    /// What it adds.
+    pub(super) fn overhead(self) -> usize {
+        self.head + self.tail
+    }
+
+    /// Writes what stands before the packet.
+    #[inline]
+    pub(super) fn emit(self, header: &Header, head: &mut [u8]) {
+        if self.sealed {
+            lay_out(header.sequence, header.protocol, head);
+        } else {
+            header.emit(head);
+        }
+    }
+}
+
+/// What the line in of a sealed tunnel has found out and the line out has to follow.
+pub enum Change {
+    /// There are other keys, or none.
+    Keys(KeyChange),
+    /// The peer of a path is elsewhere.
+    Peer(PathId, SocketAddr),
+}
+
+/// What the line out needs of a sealed tunnel.
+#[derive(Default)]
+pub(super) struct Sealing {
+    sealer: Option<Box<DataSealer>>,
+    /// The number of the next packet, 64 bits of it.
+    next: u64,
+}
+
+impl Sealing {
+    pub(super) fn set_keys(&mut self, change: KeyChange) {
+        self.sealer = match change {
+            KeyChange::Use(sealer) => Some(sealer),
+            KeyChange::Stop => None,
+        };
+    }
+
+    /// Seals a train that is complete. `next_seq` is the next sequence number to be given out.
+    pub(super) fn seal(&mut self, next_seq: Seq, train: &mut Train) -> Result<(), Drop> {
+        self.next = restore(next_seq.value(), self.next);
+        let sealer = self.sealer.as_mut().ok_or(Drop::NoKeys)?;
+        let segment_size = train.segment_size;
+        let sealed = sealer.seal_train(self.next, segment_size, train.bytes_mut());
+        sealed.map_err(|_| Drop::NoKeys)
+    }
+}
+
+/// A datagram that has arrived, and where it stands.
+pub(super) struct Arrival {
+    pub(super) path: PathId,
+    pub(super) from: SocketAddr,
+    pub(super) tos: u8,
+    pub(super) buffer: u32,
+    pub(super) place: Range<usize>,
+}
+
+/// What the line in needs of a sealed tunnel.
+pub(super) struct Opening {
+    sessions: Sessions,
+    /// The number of the line out's next data packet, or a little less.
+    next_number: u64,
+    /// Paths whose peer is elsewhere, and the line out does not know.
+    moved: PathSet,
+}
+
+impl Opening {
+    pub(super) fn new(sessions: Sessions) -> Opening {
+        Opening {
+            sessions,
+            next_number: 0,
+            moved: PathSet::EMPTY,
+        }
+    }
+
+    /// Lets the sessions know how far the line out has come.
+    fn catch_up(&mut self, shared: &Shared) {
+        let next_seq = shared.next_seq.load(Ordering::Acquire);
+        self.next_number = restore(next_seq, self.next_number);
+        self.sessions.set_next_number(self.next_number);
+    }
+
+    /// Whether anything can be sealed.
+    pub(super) fn has_keys(&self) -> bool {
+        self.sessions.has_keys()
+    }
+
+    pub(super) fn protection(&self) -> Protection {
+        self.sessions.protection()
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        self.sessions.poll_timeout()
+    }
+
+    /// Says over which paths handshakes may go.
+    pub(super) fn set_paths(&mut self, paths: PathSet) {
+        self.sessions.set_paths(paths);
+    }
+}
+
+/// Whether a handshake may go over a path in this state: one that is down may be so for want of keys.
+pub(super) fn may_carry_handshakes(state: PathState, reason: Option<DownReason>) -> bool {
+    match state {
+        PathState::Up | PathState::Probing => true,
+        PathState::Down => reason != Some(DownReason::LinkDown),
+        PathState::AdminDown => false,
+    }
+}
+
+impl Inbound {
+    /// Takes one datagram of a sealed tunnel, whoever sent it.
+    pub(super) fn handle_sealed(&mut self, now: Time, arrival: Arrival) {
+        let id = arrival.path;
+        let (Some(opening), Some(path)) = (&mut self.opening, &mut self.paths[id.index()]) else {
+            return;
+        };
+        let datagram = &mut self.pool.bytes_mut(arrival.buffer)[arrival.place.clone()];
+        let message = datagram.strip_prefix(&HANDSHAKE_GRE);
+        if let Some(message) = message.filter(|message| is_handshake(message)) {
+            opening.catch_up(&self.shared);
+            let sender = Sender {
+                path: id,
+                address: arrival.from,
+                known: path
+                    .peer
+                    .is_some_and(|peer| is_same_peer(peer, arrival.from)),
+            };
+            match opening.sessions.handle_message(now, sender, message) {
+                Ok(()) => self.handshakes += 1,
+                Err(why) => self.drops.count(drop_for_refusal(why), 1),
+            }
+            return self.follow_sessions(now);
+        }
+        match opening.sessions.open(now, datagram) {
+            Ok(opened) => {
+                path.rx_packets += 1;
+                path.rx_bytes += arrival.place.len() as u64;
+                self.follow_sessions(now);
+                self.handle_opened(now, &arrival, opened);
+            }
+            Err(why) => self.drops.count(drop_for(why), 1),
+        }
+    }
+
+    /// Takes what a datagram carried.
+    fn handle_opened(&mut self, now: Time, arrival: &Arrival, opened: Opened) {
+        let present = self.peer.session();
+        let start = arrival.place.start;
+        match opened {
+            Opened::Data { session, .. } | Opened::Copy { session, .. }
+                if Some(session) != present =>
+            {
+                self.drops.count(Drop::Stale, 1);
+            }
+            Opened::Control { session, .. } if Some(session) != present => {
+                self.drops.count(Drop::StaleControl, 1);
+            }
+            Opened::Data {
+                number,
+                protocol,
+                packet,
+                ..
+            } => {
+                let place = start + packet.start..start + packet.end;
+                self.handle_opened_packet(now, arrival, number, protocol, place);
+            }
+            Opened::Copy { number, .. } => self.note_copy(now, arrival, number),
+            Opened::Control {
+                message, number, ..
+            } => {
+                let is_newest = self.follow_peer(now, arrival.path, number, arrival.from);
+                let place = start + message.start..start + message.end;
+                let message = &self.pool.bytes_mut(arrival.buffer)[place];
+                if message.first() == Some(&KIND_REPORT) {
+                    match Report::parse(message) {
+                        Ok(report) => self.handle_report(now, report),
+                        Err(_) => self.drops.count(Drop::BadControl, 1),
+                    }
+                } else {
+                    match Message::parse(message) {
+                        Ok(_) if !is_newest => self.drops.count(Drop::StaleControl, 1),
+                        Ok(message) => self.handle_message(now, arrival.path, &message),
+                        Err(_) => self.drops.count(Drop::BadControl, 1),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes an inner packet, which stands at `place` in the buffer.
+    fn handle_opened_packet(
+        &mut self,
+        now: Time,
+        arrival: &Arrival,
+        number: Option<u64>,
+        protocol: Protocol,
+        place: Range<usize>,
+    ) {
+        let start = place.start;
+        let payload = &mut self.pool.bytes_mut(arrival.buffer)[place];
+        let looked = match protocol {
+            Protocol::Ipv4 => look_into(payload, Version::V4, arrival.tos),
+            Protocol::Ipv6 => look_into(payload, Version::V6, arrival.tos),
+            Protocol::Control | Protocol::Sealed => Err(Drop::BadInner),
+        };
+        match looked {
+            Ok(len) => {
+                self.hear_data(now, arrival.path);
+                let sequence = number.map(|number| Seq::new(number as u32));
+                let packet = Stored {
+                    buffer: arrival.buffer,
+                    start: start as u16,
+                    len: len as u16,
+                    number: sequence.map(|seq| self.order.number(seq)),
+                };
+                self.handle_packet(now, arrival.path, sequence, packet, arrival.place.len());
+            }
+            Err(why) => self.drops.count(why, 1),
+        }
+    }
+
+    /// Believes where the path's newest control message came from. Returns whether it is the newest.
+    fn follow_peer(&mut self, now: Time, id: PathId, number: u64, from: SocketAddr) -> bool {
+        let Some(path) = &mut self.paths[id.index()] else {
+            return false;
+        };
+        let (is_newest, moved) = path.note_sealed(now, number, from);
+        if let Some(opening) = &mut self.opening
+            && moved
+        {
+            opening.moved.insert(id);
+            self.event(Event::PeerAddress {
+                path: id,
+                address: from,
+            });
+            self.unsettled = true;
+        }
+        is_newest
+    }
+
+    /// A packet came again: that tells of this path as much as another packet would.
+    fn note_copy(&mut self, now: Time, arrival: &Arrival, number: u64) {
+        let (path, seq) = (arrival.path, Seq::new(number as u32));
+        let packet = Stored {
+            buffer: arrival.buffer,
+            start: arrival.place.start as u16,
+            len: arrival.place.len().saturating_sub(DATA_OVERHEAD) as u16,
+            number: Some(self.order.number(seq)),
+        };
+        self.drops.count(Drop::Duplicate, 1);
+        let out = &mut |packet| self.ready.push_back(packet);
+        if self.reorder.note_copy(now, path, seq, out) {
+            self.measure_arrival(now, path, packet);
+            self.note_copy_arrival(now, path, seq, arrival.place.len());
+        }
+    }
+
+    /// Does what the sessions have due.
+    pub(super) fn handle_session_timeout(&mut self, now: Time) {
+        let Some(opening) = &mut self.opening else {
+            return;
+        };
+        if opening.poll_timeout().is_some_and(|at| at <= now) {
+            opening.catch_up(&self.shared);
+            opening.sessions.handle_timeout(now);
+            self.follow_sessions(now);
+        }
+    }
+
+    /// Follows what the sessions have come to.
+    fn follow_sessions(&mut self, now: Time) {
+        while let Some(event) = self
+            .opening
+            .as_mut()
+            .and_then(|opening| opening.sessions.poll_event())
+        {
+            match event {
+                SessionEvent::Established {
+                    cipher,
+                    peer_session,
+                    peer_next_number,
+                    ..
+                } => {
+                    if self.peer.session() != Some(peer_session) {
+                        let next_seq = Seq::new(peer_next_number as u32);
+                        self.begin_session(now, peer_session, next_seq);
+                    }
+                    self.event(Event::Keys {
+                        protection: cipher.protection(),
+                    });
+                    // The peer may use the session when it has something that opens in it.
+                    for path in self.paths.iter_mut().flatten() {
+                        path.next_probe = now;
+                    }
+                }
+                SessionEvent::Ended => self.event(Event::Keys {
+                    protection: Protection::Waiting,
+                }),
+            }
+            self.unsettled = true;
+        }
+    }
+
+    /// What the line out has to know: for [`super::Outbound::follow`]. What is not fetched waits, and
+    /// newer replaces older.
+    pub fn poll_change(&mut self) -> Option<Change> {
+        let opening = self.opening.as_mut()?;
+        while let Some(id) = opening.moved.iter().next() {
+            opening.moved.remove(id);
+            let path = self.paths[id.index()].as_ref();
+            if let Some(peer) = path.and_then(|path| path.peer) {
+                return Some(Change::Peer(id, peer));
+            }
+        }
+        opening.sessions.poll_keys().map(Change::Keys)
+    }
+
+    /// Whether a control message could be sent.
+    pub(super) fn may_speak(&self) -> bool {
+        self.opening.as_ref().is_none_or(Opening::has_keys)
+    }
+
+    /// Length of the datagram that a control message of `len` bytes travels in.
+    pub(super) fn control_len(&self, header: &Header, len: usize) -> usize {
+        match &self.opening {
+            Some(_) => CONTROL_OVERHEAD + len,
+            None => header.buffer_len() + len,
+        }
+    }
+
+    /// The next handshake message, or control message, sealed.
+    pub(super) fn poll_sealed_transmit(&mut self) -> Option<Transmit<'_>> {
+        let opening = self.opening.as_mut()?;
+        let mut next = None;
+        while let Some(message) = opening.sessions.poll_transmit() {
+            let known = self.paths[message.path.index()].as_ref();
+            let to = known.and_then(|known| message.to.or(known.peer));
+            let mut datagram = ControlDatagram::new(message.contents.len());
+            datagram.bytes[..datagram.len].copy_from_slice(message.contents);
+            next = to.map(|to| (message.path, to, datagram));
+            if next.is_some() {
+                break;
+            }
+        }
+        while next.is_none() {
+            let (path, message) = self.messages.pop_front()?;
+            let plain = &message.bytes[HANDSHAKE_GRE.len()..message.len];
+            let mut datagram = ControlDatagram::new(0);
+            if let Some(known) = &self.paths[path.index()]
+                && let Some(peer) = known.peer
+                && let Some(len) = opening.sessions.seal_control(plain, &mut datagram.bytes)
+            {
+                datagram.len = len;
+                next = Some((path, peer, datagram));
+            }
+        }
+        let (path, to, datagram) = next?;
+        let datagram = self.leaving.insert(datagram);
+        Some(Transmit {
+            path,
+            to,
+            tos: 0,
+            segment_size: datagram.len,
+            datagrams: 1,
+            contents: &datagram.bytes[..datagram.len],
+        })
+    }
+}
+
+/// Whether a control message is one of those that are not sealed.
+fn is_handshake(message: &[u8]) -> bool {
+    matches!(
+        message.first(),
+        Some(&(KIND_INITIATION | KIND_RESPONSE | KIND_COOKIE_REPLY))
+    )
+}
+
+fn drop_for(error: OpenError) -> Drop {
+    match error {
+        OpenError::Malformed => Drop::NotSealed,
+        OpenError::UnknownSession => Drop::UnknownSession,
+        OpenError::Replayed => Drop::Replayed,
+        OpenError::Forged => Drop::Forged,
+        OpenError::Protocol => Drop::BadInner,
+    }
+}
+
+fn drop_for_refusal(refused: Refused) -> Drop {
+    match refused {
+        Refused::Malformed
+        | Refused::BadMac
+        | Refused::NotOpened
+        | Refused::Stranger
+        | Refused::Unexpected => Drop::BadHandshake,
+        Refused::Unproven | Refused::RateLimited => Drop::HandshakeLimit,
+        Refused::Replayed => Drop::Replayed,
+    }
+}

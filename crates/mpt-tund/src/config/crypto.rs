@@ -1,0 +1,135 @@
+//! Section `[crypto]`: who this end is, whom it believes, and the files that hold the secrets.
+//!
+//! Secrets stand in files of their own, so that a configuration can be shown to others. They are read
+//! with the configuration, `--check` included: a key that is missing or cut short would otherwise be
+//! found when the tunnel is needed. A file that everybody may read is no mistake, but it is warned of.
+
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path as FilePath, PathBuf};
+
+use mpt_core::crypto::{KeyError, PresharedKey, PrivateKey, PublicKey};
+
+use super::document::{Mistake, Section};
+use super::entry::Entry;
+
+/// Most that is read of a key's file, in bytes.
+const MAX_KEY_FILE_BYTES: u64 = 4096;
+/// What others than owner and group may do with a file.
+const WORLD_ACCESS: u32 = 0o007;
+
+/// Section `[crypto]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Crypto {
+    /// Who this end is.
+    pub(crate) private_key: PrivateKey,
+    /// Who the peer is.
+    pub(crate) peer_public_key: PublicKey,
+    /// A secret of both, or the key that stands for none.
+    pub(crate) psk: PresharedKey,
+    /// Files of secrets that everybody may read or write.
+    pub(crate) exposed: Vec<PathBuf>,
+}
+
+/// Reads the section and the files that it names.
+pub(super) fn crypto(section: &Section<'_>, file: &FilePath) -> Result<Crypto, Mistake> {
+    let private_key_file = section.required(
+        "private_key_file",
+        "add private_key_file = \"/etc/mpt/private.key\", and make it: \
+         (umask 077; mpt-ctl genkey > /etc/mpt/private.key)",
+    )?;
+    let peer = section.required(
+        "peer_public_key",
+        "add what `mpt-ctl pubkey < private.key` prints at the peer",
+    )?;
+    let mut exposed = Vec::new();
+    let private_key = secret(private_key_file, file, "genkey", &mut exposed, |text| {
+        PrivateKey::from_base64(text)
+    })?;
+    let psk = match section.get("psk_file") {
+        Some(entry) => secret(entry, file, "genpsk", &mut exposed, |text| {
+            PresharedKey::from_base64(text)
+        })?,
+        None => PresharedKey::none(),
+    };
+    let remedy = "write what `mpt-ctl pubkey < private.key` prints at the peer, in double quotes";
+    let peer_public_key = PublicKey::from_base64(peer.text("…=")?)
+        .map_err(|error| peer.mistake(format!("`peer_public_key`: {error}"), remedy))?;
+    if private_key.public_key() == peer_public_key {
+        return Err(peer.mistake(
+            "`peer_public_key` is this end's own: the tunnel would speak with itself",
+            remedy,
+        ));
+    }
+    Ok(Crypto {
+        private_key,
+        peer_public_key,
+        psk,
+        exposed,
+    })
+}
+
+/// The key in the file that `entry` names; a relative name is beside the configuration `beside`.
+fn secret<K>(
+    entry: Entry<'_>,
+    beside: &FilePath,
+    command: &str,
+    exposed: &mut Vec<PathBuf>,
+    read: impl Fn(&str) -> Result<K, KeyError>,
+) -> Result<K, Mistake> {
+    let name = entry.text("/etc/mpt/private.key")?;
+    let make = format!("make it: (umask 077; mpt-ctl {command} > {name})");
+    if name.is_empty() || name.contains('\0') {
+        return Err(entry.mistake(format!("`{}` names no file", entry.key), make));
+    }
+    let file = beside.parent().unwrap_or(FilePath::new("")).join(name);
+    let mut text = zeroizing_text();
+    let mode = std::fs::File::open(&file)
+        .and_then(|opened| {
+            let mode = opened.metadata()?.permissions().mode();
+            opened
+                .take(MAX_KEY_FILE_BYTES)
+                .read_to_string(&mut text)
+                .map(|_| mode)
+        })
+        .map_err(|error| {
+            let what = format!("{} cannot be read: {error}", file.display());
+            let remedy = if error.kind() == std::io::ErrorKind::NotFound {
+                &*make
+            } else if error.kind() == std::io::ErrorKind::PermissionDenied {
+                "make it readable for the user that runs mpt-tund, and for nobody else"
+            } else {
+                "name a file that holds a key, and nothing else"
+            };
+            entry.mistake(what, remedy)
+        })?;
+    if mode & WORLD_ACCESS != 0 {
+        exposed.push(file.clone());
+    }
+    read(&text).map_err(|error| {
+        let what = format!("{} holds no key: {error}", file.display());
+        entry.mistake(what, make)
+    })
+}
+
+/// Room for a whole file, so that no copy stays behind as it grows.
+fn zeroizing_text() -> zeroize::Zeroizing<String> {
+    zeroize::Zeroizing::new(String::with_capacity(MAX_KEY_FILE_BYTES as usize))
+}
+
+impl Crypto {
+    /// Whether the keys are the same, wherever they stand.
+    pub(super) fn has_keys_of(&self, other: &Crypto) -> bool {
+        self.private_key == other.private_key
+            && self.peer_public_key == other.peer_public_key
+            && self.psk == other.psk
+    }
+
+    /// What an operator should mend though the tunnel runs; each ends in what to do.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
+        self.exposed.iter().map(|file| {
+            let file = file.display();
+            format!("everybody may read or write the secret {file}: chmod o= {file}")
+        })
+    }
+}

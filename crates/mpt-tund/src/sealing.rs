@@ -1,0 +1,63 @@
+//! What the sessions of a sealed tunnel need of the system: the wall clock, random bytes, and whether
+//! this machine has AES in hardware.
+
+use std::time::{Duration, SystemTime};
+
+use mpt_core::crypto::{CryptoConfig, Entropy, Sessions, has_hardware_aes};
+
+use crate::clock;
+use crate::config::Config;
+
+/// Keepalives without a sign of the peer after which a handshake begins: it may have begun anew.
+const SILENT_KEEPALIVES: u32 = 3;
+
+/// The sessions of a tunnel with `[crypto]`, none yet.
+pub(crate) fn sessions(config: &Config, session: u64) -> Option<Sessions> {
+    let crypto = config.crypto.as_ref()?;
+    let keepalive = config.paths.iter().map(|path| path.keepalive).max();
+    let config = CryptoConfig {
+        private_key: crypto.private_key.clone(),
+        peer_public_key: crypto.peer_public_key,
+        psk: crypto.psk.clone(),
+        session,
+        hardware_aes: has_hardware_aes(),
+        silence: keepalive.unwrap_or(Duration::from_secs(1)) * SILENT_KEEPALIVES,
+    };
+    // A clock before 1970 is as good as one in 1970: the peer then calls.
+    let since_1970 = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    Some(Sessions::new(config, clock::now(), since_1970, entropy()))
+}
+
+/// Says what a tunnel without `[crypto]` is, and what is wrong about its keys with one.
+pub(crate) fn announce(config: &Config) {
+    let name = &config.tunnel.name;
+    match &config.crypto {
+        Some(crypto) => {
+            for warning in crypto.warnings() {
+                tracing::warn!("tunnel {name}: {warning}");
+            }
+        }
+        None => tracing::warn!(
+            "tunnel {name} is not protected: anybody on the way can read and forge its packets; \
+             [crypto] in {} seals them",
+            config.file.display()
+        ),
+    }
+}
+
+/// The kernel's random numbers.
+fn entropy() -> Entropy {
+    Box::new(|mut out| {
+        while !out.is_empty() {
+            let flags = rustix::rand::GetRandomFlags::empty();
+            match rustix::rand::getrandom(&mut *out, flags) {
+                Ok(filled) => out = &mut out[filled..],
+                Err(rustix::io::Errno::INTR) => {}
+                // There is no other, and keys of anything less would be none.
+                Err(error) => panic!("the kernel has no random numbers: {error}"),
+            }
+        }
+    })
+}

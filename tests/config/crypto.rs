@@ -1,0 +1,154 @@
+//! `[crypto]`: keys and the files that hold them.
+
+use std::os::unix::fs::PermissionsExt;
+
+use tempfile::TempDir;
+
+use super::{BASE, check, edited, folder};
+
+/// RFC 7748 section 6.1: a private key, its public key and another public key.
+const PRIVATE: &str = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=";
+const PUBLIC: &str = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=";
+const PEER: &str = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=";
+
+/// A configuration with this section `[crypto]`, and its secrets beside it.
+fn sealed(section: &str) -> TempDir {
+    let text = format!("{BASE}\n[crypto]\n{section}");
+    let folder = folder(&[
+        ("mpt0.toml", &text),
+        ("private.key", &format!("{PRIVATE}\n")),
+        ("psk.key", PRIVATE),
+        ("cut.key", &PRIVATE[..20]),
+    ]);
+    for secret in ["private.key", "psk.key", "cut.key"] {
+        let mode = PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(folder.path().join(secret), mode).unwrap();
+    }
+    folder
+}
+
+fn check_sealed(folder: &TempDir) -> (bool, String, String) {
+    check(folder.path(), &["--config", "mpt0.toml"])
+}
+
+/// What is said to a section that is wrong.
+fn complaint(section: &str) -> String {
+    let folder = sealed(section);
+    let (right, _, complaint) = check_sealed(&folder);
+    assert!(!right, "{complaint}");
+    complaint
+}
+
+#[test]
+fn a_section_with_its_keys_is_right() {
+    let keys = format!("private_key_file = \"private.key\"\npeer_public_key = \"{PEER}\"\n");
+    for section in [keys.clone(), keys + "psk_file = \"psk.key\"\n"] {
+        let (right, output, complaint) = check_sealed(&sealed(&section));
+        assert!(right && complaint.is_empty(), "{complaint}");
+        assert_eq!(output, "mpt0: ok (mpt0.toml, 2 paths)\n");
+    }
+}
+
+#[test]
+fn a_secret_that_everybody_may_read_is_warned_of() {
+    let keys = format!("private_key_file = \"private.key\"\npeer_public_key = \"{PEER}\"\n");
+    let folder = sealed(&keys);
+    let mode = PermissionsExt::from_mode(0o644);
+    std::fs::set_permissions(folder.path().join("private.key"), mode).unwrap();
+    let (right, _, warning) = check_sealed(&folder);
+    assert!(right);
+    insta::assert_snapshot!(warning, @"mpt0.toml: warning: everybody may read or write the secret private.key: chmod o= private.key");
+}
+
+#[test]
+fn no_private_key() {
+    insta::assert_snapshot!(complaint(&format!("peer_public_key = \"{PEER}\"")), @r#"
+    mpt0.toml:20:1: [crypto] has no `private_key_file`
+      help: add private_key_file = "/etc/mpt/private.key", and make it: (umask 077; mpt-ctl genkey > /etc/mpt/private.key)
+    "#);
+}
+
+#[test]
+fn no_peer() {
+    insta::assert_snapshot!(complaint("private_key_file = \"private.key\""), @r"
+    mpt0.toml:20:1: [crypto] has no `peer_public_key`
+      help: add what `mpt-ctl pubkey < private.key` prints at the peer
+    ");
+}
+
+#[test]
+fn a_key_file_that_is_not_there() {
+    insta::assert_snapshot!(complaint(&format!("private_key_file = \"other.key\"\npeer_public_key = \"{PEER}\"")), @r"
+    mpt0.toml:21:20: other.key cannot be read: No such file or directory (os error 2)
+      help: make it: (umask 077; mpt-ctl genkey > other.key)
+    ");
+}
+
+#[test]
+fn a_preshared_key_that_is_cut_short() {
+    insta::assert_snapshot!(complaint(&format!("private_key_file = \"private.key\"\npeer_public_key = \"{PEER}\"\npsk_file = \"cut.key\"")), @r"
+    mpt0.toml:23:12: cut.key holds no key: a key has 44 characters of base64, and this has 20
+      help: make it: (umask 077; mpt-ctl genpsk > cut.key)
+    ");
+}
+
+#[test]
+fn a_key_file_that_is_no_file() {
+    insta::assert_snapshot!(complaint(&format!("private_key_file = \".\"\npeer_public_key = \"{PEER}\"")), @r"
+    mpt0.toml:21:20: . cannot be read: Is a directory (os error 21)
+      help: name a file that holds a key, and nothing else
+    ");
+}
+
+#[test]
+fn a_peer_that_is_no_key() {
+    insta::assert_snapshot!(complaint("private_key_file = \"private.key\"\npeer_public_key = \"secret\""), @r"
+    mpt0.toml:22:19: `peer_public_key`: a key has 44 characters of base64, and this has 6
+      help: write what `mpt-ctl pubkey < private.key` prints at the peer, in double quotes
+    ");
+}
+
+#[test]
+fn a_peer_that_is_this_end() {
+    insta::assert_snapshot!(complaint(&format!("private_key_file = \"private.key\"\npeer_public_key = \"{PUBLIC}\"")), @r"
+    mpt0.toml:22:19: `peer_public_key` is this end's own: the tunnel would speak with itself
+      help: write what `mpt-ctl pubkey < private.key` prints at the peer, in double quotes
+    ");
+}
+
+#[test]
+fn a_gre_key_beside_it() {
+    let keys =
+        format!("[crypto]\nprivate_key_file = \"private.key\"\npeer_public_key = \"{PEER}\"\n");
+    let text = edited(&[
+        ("\"mpt0\"", "\"mpt0\"\nkey = 7"),
+        ("[reorder]", &(keys + "[reorder]")),
+    ]);
+    let folder = folder(&[("mpt0.toml", &text), ("private.key", PRIVATE)]);
+    let (right, _, complaint) = check_sealed(&folder);
+    assert!(!right);
+    insta::assert_snapshot!(complaint, @r"
+    mpt0.toml:3:7: `key` does not go with [crypto]: sealed packets use the key's field themselves
+      help: remove `key`; what tells tunnels apart is [crypto] then
+    ");
+}
+
+#[test]
+fn a_sealed_path_may_do_without_a_remote() {
+    let keys = format!("private_key_file = \"private.key\"\npeer_public_key = \"{PEER}\"\n");
+    let folder = sealed(&keys);
+    let file = folder.path().join("mpt0.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let without = text.replace("remote = \"10.1.0.2\"\n", "");
+    assert_ne!(without, text);
+    std::fs::write(&file, &without).unwrap();
+    let (right, _, complaint) = check_sealed(&folder);
+    assert!(right, "{complaint}");
+    let plain = without.replace(&format!("[crypto]\n{keys}"), "");
+    std::fs::write(&file, plain).unwrap();
+    let (right, _, complaint) = check_sealed(&folder);
+    assert!(
+        !right && complaint.contains("has no `remote`"),
+        "{complaint}"
+    );
+}
