@@ -189,10 +189,7 @@ fn a_burst_of_losses_is_sent_again_four_at_a_time_then_two() {
         sender.hears(at(now), &edges, &[missing], &[]);
         let resent = sender.resends(at(now), path(1));
         assert_eq!(resent.len(), expected, "at {now} ms");
-        missing = (
-            missing.0.plus(expected as u32),
-            missing.1 - expected as u32,
-        );
+        missing = (missing.0.plus(expected as u32), missing.1 - expected as u32);
     }
 }
 
