@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use mpt_core::control::{LatePolicy, PathPhase};
 use mpt_core::scheduler::Policy;
-use mpt_sim::link::QueueLimit;
+use mpt_sim::delay::Delay;
+use mpt_sim::link::{Order, QueueLimit};
 use mpt_sim::loss::Loss;
 use mpt_sim::packet::{Inner, id_of};
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side};
@@ -279,3 +280,51 @@ fn nothing_is_delivered_twice_or_backwards() {
 
 /// Pairs of links that are tried.
 const PAIRS: u64 = 1000;
+#[test]
+fn jitter_is_not_taken_for_a_queue_nor_overtaking_for_loss() {
+    for (sd_ms, order, share) in [
+        (3, Order::Kept, 0.92),
+        (10, Order::Kept, 0.85),
+        (25, Order::Kept, 0.6),
+        (10, Order::ByDelay, 0.85),
+    ] {
+        let mut paths = [path(30, 40, 1000), path(30, 60, 1000)];
+        for (path, mean_ms) in paths.iter_mut().zip([40, 60]) {
+            for link in &mut path.links {
+                link.order = order;
+                link.delay = Delay::Normal {
+                    mean_ns: mean_ms * 1_000_000,
+                    sd_ns: sd_ms * 1_000_000,
+                };
+            }
+        }
+        let mut pair = pair(paths, 1);
+        let mut flow = Flow::new(Side::A, 1400);
+        flow.run_for(&mut pair, SECOND * 4);
+        let goodput = flow.goodput_bps(&mut pair, SECOND * 6);
+        let limit = 60e6 * PAYLOAD;
+        assert!(
+            goodput > share * limit,
+            "{sd_ms} ms, {order:?}: {goodput} of {limit}"
+        );
+    }
+}
+
+#[test]
+fn what_links_lose_is_recovered_before_the_flow_misses_it() {
+    let mut paths = [path(50, 20, 1000), path(50, 20, 1000)];
+    for path in &mut paths {
+        // The way back carries an acknowledgement for each packet, which no TCP sends.
+        path.links[0].loss = Loss::Independent { probability: 0.02 };
+    }
+    let mut pair = pair(paths, 1);
+    let mut flow = Flow::new(Side::A, 1400);
+    flow.run_for(&mut pair, SECOND * 8);
+    let reorder = pair.end(Side::B).reorder();
+    let lost = reorder.gaps_inferred_lost + reorder.gaps_timed_out;
+    assert!(reorder.gaps_recovered > 500, "{reorder:?}");
+    assert!(lost * 200 <= reorder.gaps_recovered, "{reorder:?}");
+    let recovery = pair.end(Side::A).status().recovery;
+    assert!(recovery.spurious * 50 <= recovery.resent, "{recovery:?}");
+    assert!(recovery.resent * 10 <= recovery.lost * 12, "{recovery:?}");
+}

@@ -116,11 +116,11 @@ fn reports_are_a_hundredth_of_what_arrives_and_a_burst() {
         let data = bytes(Side::A, |wire| number(wire).is_some());
         let reports = bytes(Side::B, |wire| report(wire).is_some());
         assert!(
-            reports > data / 200,
+            reports > data / 250,
             "{gap:?}: {reports} bytes for {data} of data"
         );
         assert!(
-            reports <= data / 100 + 20 * 140,
+            reports <= data / 125 + 14_000,
             "{gap:?}: {reports} bytes for {data} of data"
         );
     }

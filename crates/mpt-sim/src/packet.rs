@@ -6,6 +6,8 @@ use mpt_core::ip::{IPV4_HEADER, IPV6_HEADER, Packet, Version, protocol};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const UDP_HEADER: usize = 8;
+/// Protocol number of UDP-Lite.
+const UDP_LITE: u8 = 136;
 
 /// What an inner packet looks like.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +22,8 @@ pub struct Inner {
     pub dont_fragment: bool,
     /// UDP source port: what tells flows apart.
     pub source_port: u16,
+    /// As UDP-Lite (RFC 3828): not UDP, of which the tunnel lets single datagrams overtake others.
+    pub lite: bool,
 }
 
 impl Default for Inner {
@@ -31,6 +35,7 @@ impl Default for Inner {
             tos: 0,
             dont_fragment: true,
             source_port: 4000,
+            lite: false,
         }
     }
 }
@@ -68,12 +73,16 @@ impl Inner {
             *byte = (id as usize).wrapping_add(at) as u8;
         }
         let pseudo = match self.version {
-            Version::V4 => pseudo_v4(V4[0], V4[1], protocol::UDP, udp_len),
-            Version::V6 => pseudo_v6(V6[0], V6[1], protocol::UDP, u32::from(udp_len)),
+            Version::V4 => pseudo_v4(V4[0], V4[1], self.protocol(), udp_len),
+            Version::V6 => pseudo_v6(V6[0], V6[1], self.protocol(), u32::from(udp_len)),
         };
         let sum = (pseudo + Sum::of(udp)).udp_checksum();
         udp[6..8].copy_from_slice(&sum.to_be_bytes());
         packet
+    }
+
+    fn protocol(&self) -> u8 {
+        if self.lite { UDP_LITE } else { protocol::UDP }
     }
 
     fn write_v4(&self, packet: &mut [u8], id: u64) {
@@ -84,7 +93,7 @@ impl Inner {
         packet[4..6].copy_from_slice(&(id as u16).to_be_bytes());
         packet[6] = if self.dont_fragment { 0x40 } else { 0 };
         packet[8] = 64;
-        packet[9] = protocol::UDP;
+        packet[9] = self.protocol();
         packet[12..16].copy_from_slice(&V4[0].octets());
         packet[16..20].copy_from_slice(&V4[1].octets());
         let sum = Sum::of(&packet[..IPV4_HEADER]).checksum();
@@ -95,7 +104,7 @@ impl Inner {
         packet[0] = 0x60 | self.tos >> 4;
         packet[1] = self.tos << 4;
         packet[4..6].copy_from_slice(&payload_len.to_be_bytes());
-        packet[6] = protocol::UDP;
+        packet[6] = self.protocol();
         packet[7] = 64;
         packet[8..24].copy_from_slice(&V6[0].octets());
         packet[24..40].copy_from_slice(&V6[1].octets());
@@ -115,9 +124,13 @@ pub fn id_of(packet: &[u8]) -> Option<u64> {
     let parsed = Packet::parse(packet).ok()?;
     let udp = parsed.payload();
     let id = u64::from_be_bytes(*udp.get(8..)?.first_chunk::<8>()?);
+    let protocol = match parsed.version() {
+        Version::V4 => packet[9],
+        Version::V6 => packet[6],
+    };
     let sum = match (parsed.source(), parsed.destination()) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => pseudo_v4(a, b, protocol::UDP, udp.len() as u16),
-        (IpAddr::V6(a), IpAddr::V6(b)) => pseudo_v6(a, b, protocol::UDP, udp.len() as u32),
+        (IpAddr::V4(a), IpAddr::V4(b)) => pseudo_v4(a, b, protocol, udp.len() as u16),
+        (IpAddr::V6(a), IpAddr::V6(b)) => pseudo_v6(a, b, protocol, udp.len() as u32),
         (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => return None,
     };
     let intact = parsed.header_is_intact()

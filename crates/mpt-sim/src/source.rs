@@ -65,7 +65,10 @@ impl Flow {
     pub fn new(from: Side, len: usize) -> Flow {
         Flow {
             from,
-            inner: Inner::of_len(len),
+            inner: Inner {
+                lite: true,
+                ..Inner::of_len(len)
+            },
             window: INITIAL_WINDOW,
             threshold: f64::INFINITY,
             next: 0,
@@ -148,7 +151,11 @@ impl Flow {
             .filter_map(|(_, packet)| id_of(packet))
             .map(|segment| {
                 self.sink.take(segment);
-                Inner::of_len(60).packet(segment)
+                let ack = Inner {
+                    len: 60,
+                    ..self.inner
+                };
+                ack.packet(segment)
             })
             .collect();
         if !acks.is_empty() {

@@ -173,6 +173,56 @@ impl Rate {
     }
 }
 
+/// A delay that differs by more means that a clock was set, in nanoseconds.
+const CLOCK_JUMP: f64 = 10e9;
+/// A path that took no more bytes than this between two probes' echoes carried nothing else.
+const IDLE_BYTES: u64 = 4096;
+
+/// The one-way delay of our probes while the path carries nothing else, in nanoseconds, with the
+/// offset of the clocks in it: its mean, and how it varies.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct IdleDelay {
+    sent_bytes: u64,
+    probes: u32,
+    /// The last probe was one of them.
+    is_fresh: bool,
+    mean: f64,
+    deviation: f64,
+    jitter: f64,
+}
+
+/// Probes that make a mean.
+const MEAN_OF: u32 = 4;
+
+impl IdleDelay {
+    /// A probe came back whose way there took `one_way`; `sent_bytes` were sent on the path so far.
+    pub(crate) fn probed(&mut self, one_way: i64, sent_bytes: u64) {
+        let since = sent_bytes.wrapping_sub(self.sent_bytes);
+        self.sent_bytes = sent_bytes;
+        let one_way = one_way as f64;
+        let off = (one_way - self.mean).abs();
+        self.is_fresh = since <= IDLE_BYTES;
+        if self.probes == 0 || off > CLOCK_JUMP {
+            (self.mean, self.probes) = (one_way, 1);
+        } else if self.is_fresh {
+            self.deviation += (off - self.deviation) / 4.0;
+            self.mean += (one_way - self.mean) / 8.0;
+            self.jitter = self.deviation.max(self.jitter * 0.97);
+            self.probes = self.probes.saturating_add(1);
+        }
+    }
+
+    /// The mean, once a few probes make one and while the path is idle.
+    pub(crate) fn mean(&self) -> Option<i64> {
+        (self.is_fresh && self.probes >= MEAN_OF).then_some(self.mean as i64)
+    }
+
+    /// The most that the mean deviation was, fading.
+    pub(crate) fn jitter(&self) -> u64 {
+        self.jitter as u64
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

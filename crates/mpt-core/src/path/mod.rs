@@ -23,6 +23,7 @@ pub use crate::control::PathState;
 use crate::order::PathOrder;
 use crate::probe::{Echo, Message};
 use crate::time::{Time, earliest};
+pub(crate) use estimate::IdleDelay;
 use estimate::{Loss, Rate, Rtt, SmoothedDelay};
 
 /// Most paths that a tunnel may have.
@@ -210,6 +211,7 @@ pub(crate) struct Path {
     pub(crate) one_way: SmoothedDelay,
     /// One-way delay of our own newest probe that was answered, with the clocks' offset, ns.
     pub(crate) forward: Option<i64>,
+    pub(crate) idle: IdleDelay,
     pub(crate) rx_packets: u64,
     pub(crate) rx_bytes: u64,
     pub(crate) tx_rate: Rate,
@@ -243,6 +245,7 @@ impl Path {
             loss_at_peer_ppm: 0,
             one_way: SmoothedDelay::default(),
             forward: None,
+            idle: IdleDelay::default(),
             rx_packets: 0,
             rx_bytes: 0,
             tx_rate: Rate::default(),
@@ -442,6 +445,7 @@ impl Path {
         self.loss = Loss::default();
         self.one_way = SmoothedDelay::default();
         self.forward = None;
+        self.idle = IdleDelay::default();
         self.out_of_service_at_peer = false;
     }
 }

@@ -17,6 +17,7 @@ use crate::report::Report;
 use crate::sent::SentLog;
 use crate::seq::Seq;
 use crate::time::Time;
+use crate::tunnel::Answered;
 
 /// Packets do not wait longer for a faster path while a slower one is free.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -69,8 +70,8 @@ impl Adaptive {
     }
 
     /// A probe came back: see [`Pace::probed`].
-    pub(crate) fn probed(&mut self, now: Time, path: PathId, rtt: Duration, one_way: i64) {
-        self.paces[path.index()].probed(now, rtt, one_way);
+    pub(crate) fn probed(&mut self, now: Time, path: PathId, probed: &Answered) {
+        self.paces[path.index()].probed(now, probed);
     }
 
     /// Whether reports come, as far as there is something to report.

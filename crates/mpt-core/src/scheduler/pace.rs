@@ -7,7 +7,9 @@
 //! - the queue on the path, as delay: the mean one-way delay less the least such mean of late. The
 //!   clocks' offset is in both and cancels; means, not single samples, since a path with jitter
 //!   has no least delay worth the name;
-//! - the noise of that, as the scatter about the trend;
+//! - the noise of that, as the scatter about the trend. A path whose jitter does not reorder delivers
+//!   all behind the latest of its packets, so that its mean delay grows with the load though no queue
+//!   stands; how much, the jitter of probes tells while the path has nothing else to carry;
 //! - what was delivered in a second, which is the path's capacity whenever the path had a queue;
 //! - what was lost.
 //!
@@ -31,6 +33,7 @@ use std::time::Duration;
 
 use crate::control::{PathPhase, PathStatus};
 use crate::time::Time;
+use crate::tunnel::Answered;
 
 /// The queue that is aimed at, as delay, on a path without noise.
 const TARGET: f64 = 5e6;
@@ -66,6 +69,8 @@ const DRAIN_RATE: f64 = 0.75;
 const FASTEST_GROWTH: f64 = 0.25;
 /// Loss is judged over at least so many packets.
 const LOSS_PACKETS: u64 = 60;
+/// And over so many times the packets that may have been overtaken.
+const OVERTAKEN_TIMES: f64 = 16.0;
 /// More loss than usual, by this share and twice its standard error, is the rate's fault.
 const LOSS_EXCESS: f64 = 0.02;
 /// For how long a path whose queue others fill is left open.
@@ -114,8 +119,10 @@ struct Findings {
     noise: f64,
     delivered: f64,
     offered: f64,
+    sent_bytes: f64,
     sent_packets: u64,
-    lost_packets: u64,
+    /// Less than none when what was overtaken came at last.
+    lost_packets: i64,
 }
 
 /// Samples since `first`; sums of a linear regression of delay over time of arrival.
@@ -184,8 +191,9 @@ impl Epoch {
             // More than was sent cannot have arrived.
             delivered: arrived.min(sent) / self.span().as_secs_f64().max(1e-6),
             offered: sent / sent_for.as_secs_f64().max(1e-6),
+            sent_bytes: sent,
             sent_packets,
-            lost_packets: sent_packets.saturating_sub(arrived_packets),
+            lost_packets: sent_packets as i64 - arrived_packets as i64,
         }
     }
 }
@@ -220,7 +228,7 @@ impl Base {
 struct Loss {
     usual: f64,
     sent: u64,
-    lost: u64,
+    lost: i64,
 }
 
 /// The estimates of a path and the rate that follows from them.
@@ -242,6 +250,9 @@ pub(crate) struct Pace {
     sampled: Time,
     rtt: Duration,
     base: Base,
+    /// What a probe took, of late and on an idle path, and how that varied there.
+    probed: f64,
+    jitter: f64,
     queue: f64,
     noise: f64,
     delivered: f64,
@@ -277,6 +288,8 @@ impl Default for Pace {
             sampled: Time::ZERO,
             rtt: Duration::from_millis(100),
             base: Base::default(),
+            probed: f64::MAX,
+            jitter: 0.0,
             queue: 0.0,
             noise: 0.0,
             delivered: 0.0,
@@ -295,11 +308,14 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// A probe came back: the round-trip time, and the one-way delay of our probe in nanoseconds
-    /// (with the clocks' offset).
-    pub(crate) fn probed(&mut self, now: Time, rtt: Duration, one_way: i64) {
-        self.rtt = rtt;
-        self.base.note(now, one_way as f64);
+    /// A probe came back.
+    pub(crate) fn probed(&mut self, now: Time, probed: &Answered) {
+        self.rtt = probed.rtt;
+        self.jitter = probed.jitter_ns as f64;
+        self.probed = probed.idle_mean_ns.unwrap_or(probed.forward_ns) as f64;
+        if let Some(mean) = probed.idle_mean_ns {
+            self.base.note(now, mean as f64);
+        }
     }
 
     /// The delay that the next packet would have, with the clocks' offset, in nanoseconds.
@@ -308,7 +324,9 @@ impl Pace {
         // What was not looked at for long has been working off its queue.
         let unseen = now.since(self.sampled).saturating_sub(SEEN);
         let queue = (self.queue - unseen.as_nanos() as f64).max(0.0);
-        self.base.least().map(|least| least + queue)
+        let known = self.base.least();
+        let known = known.or((self.probed < f64::MAX).then_some(self.probed));
+        known.map(|least| least + queue)
     }
 
     /// Bytes a second that it takes; none while open.
@@ -423,6 +441,10 @@ impl Pace {
             return;
         };
         let last = epoch.last;
+        if sample.sent_packets == last.sent_packets {
+            // Nothing came meanwhile.
+            return;
+        }
         let goes_on = sample.arrived > last.arrived
             && sample.arrived.since(last.arrived) <= EPOCH_GAP.max(self.rtt)
             && sample.sent >= last.sent
@@ -476,7 +498,7 @@ impl Pace {
         let least = self.base.least().unwrap_or(f64::MAX);
         let mean = epoch.first.one_way as f64 + epoch.x / f64::from(epoch.samples);
         // A queue that grows fast is not watched for long.
-        let alarming = mean - least > 3.0 * LIMIT_ABOVE + 3.0 * self.noise;
+        let alarming = mean - least > 3.0 * self.limit_above().max(self.noise);
         enough && (alarming || epoch.span() >= EPOCH_SPAN.max(self.rtt / 3))
     }
 
@@ -532,19 +554,33 @@ impl Pace {
     }
 
     /// How much the queue may vary by chance.
-    fn tolerance(&self) -> f64 {
+    fn noise(&self) -> f64 {
         self.noise.min(30e6)
+    }
+
+    /// How much later packets come under load, all behind the latest, without any queue.
+    fn lateness(&self) -> f64 {
+        (self.jitter * 3.0).min(100e6)
+    }
+
+    fn target(&self) -> f64 {
+        TARGET + self.noise().max(self.lateness())
+    }
+
+    /// What the queue has to exceed for the path to be limited.
+    fn limit_above(&self) -> f64 {
+        LIMIT_ABOVE + self.lateness().max(2.0 * self.noise())
     }
 
     /// The share by which the rate should differ from what is delivered.
     fn correction(&self) -> f64 {
         let within = CORRECTION.max(2.0 * (self.rtt.as_nanos() as f64 + 25e6));
-        (TARGET + self.tolerance() - self.queue) / within
+        (self.target() - self.queue) / within
     }
 
     /// An open path whose packets queue gets a limit.
     fn consider_limit(&mut self, now: Time, found: &Findings) {
-        let above = self.queue > LIMIT_ABOVE + 2.0 * self.tolerance();
+        let above = self.queue > self.limit_above();
         let dispersed = found.delivered < 0.93 * found.offered;
         let stands = std::mem::replace(&mut self.above_before, above);
         if above && (dispersed || stands) && self.may_be_limited(now) {
@@ -608,7 +644,7 @@ impl Pace {
         if now.since(since) < patience {
             return true;
         }
-        let shrinks = self.queue < 0.7 * then || self.queue < LIMIT_ABOVE + 2.0 * self.tolerance();
+        let shrinks = self.queue < 0.7 * then || self.queue < self.limit_above();
         self.above = Some((now, self.queue));
         shrinks
     }
@@ -620,14 +656,19 @@ impl Pace {
         }
         self.loss.sent += found.sent_packets;
         self.loss.lost += found.lost_packets;
-        if self.loss.sent < LOSS_PACKETS {
+        // What was overtaken is not lost, and may come in the next epoch.
+        let mean_bytes = (found.sent_bytes / found.sent_packets.max(1) as f64).max(1.0);
+        let overtaken = found.delivered / mean_bytes * self.lateness() / 1e9;
+        let sent = self.loss.sent as f64;
+        if self.loss.sent < LOSS_PACKETS || sent < OVERTAKEN_TIMES * overtaken {
             return;
         }
-        let sent = self.loss.sent as f64;
-        let share = (self.loss.lost as f64 / sent).min(1.0);
+        let lost = self.loss.lost as f64;
+        let share = lost / sent;
         (self.loss.sent, self.loss.lost) = (0, 0);
-        let error = (share * (1.0 - share) / sent).sqrt();
-        let excessive = share > self.loss.usual + LOSS_EXCESS + 2.0 * error;
+        let surely = ((lost - overtaken) / sent).clamp(0.0, 1.0);
+        let error = (surely * (1.0 - surely) / sent).sqrt();
+        let excessive = surely > self.loss.usual + LOSS_EXCESS + 2.0 * error;
         if excessive && now >= self.hold_until && self.may_be_limited(now) {
             self.limit(now, found.delivered);
             self.growing_since = None;
@@ -637,7 +678,8 @@ impl Pace {
         }
         // What is lost while the rate grows may be its fault; what is lost besides is usual.
         if share < self.loss.usual || !refused || now < self.hold_until {
-            self.loss.usual += (share - self.loss.usual) / 4.0;
+            let usual = self.loss.usual + (share - self.loss.usual) / 4.0;
+            self.loss.usual = usual.clamp(0.0, 1.0);
         }
     }
 }

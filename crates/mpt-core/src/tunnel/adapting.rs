@@ -126,7 +126,7 @@ impl Outbound {
             if *known != probed.answers {
                 *known = probed.answers;
                 let paths = &mut self.adapting.paths;
-                paths.probed(now, path, probed.rtt, probed.forward_ns);
+                paths.probed(now, path, &probed);
             }
             slowest = slowest.max(probed.rtt);
             let recovery = &mut self.adapting.recovery;

@@ -38,7 +38,7 @@ pub use sizing::ReorderSettings;
 
 use crate::coalesce::Accepts;
 use crate::crypto::Sessions;
-use crate::path::{MAX_PATHS, PathId, PathSet};
+use crate::path::{IdleDelay, MAX_PATHS, PathId, PathSet};
 use crate::scheduler::Policy;
 use crate::seq::Seq;
 
@@ -125,6 +125,9 @@ struct Shared {
     probed: [Probed; MAX_PATHS],
 }
 
+/// Instead of a delay that is not known.
+const NOT_KNOWN: i64 = i64::MIN;
+
 /// What the answers to our probes tell of one path; written by the line in.
 #[derive(Debug, Default)]
 struct Probed {
@@ -133,13 +136,22 @@ struct Probed {
     rtt_ns: AtomicU64,
     /// One-way delay of the last, with the clocks' offset.
     forward_ns: AtomicI64,
+    /// Their mean if the path is idle, else [`NOT_KNOWN`], and by how much they differed then.
+    idle_mean_ns: AtomicI64,
+    jitter_ns: AtomicU64,
 }
 
 /// [`Probed`] as it was read.
-struct Answered {
-    answers: u32,
-    rtt: Duration,
-    forward_ns: i64,
+#[derive(Debug, Default)]
+pub(crate) struct Answered {
+    pub(crate) answers: u32,
+    pub(crate) rtt: Duration,
+    /// One-way delay of the last, in nanoseconds, with the clocks' offset.
+    pub(crate) forward_ns: i64,
+    /// Its mean, if the path carries nothing else.
+    pub(crate) idle_mean_ns: Option<i64>,
+    /// The mean deviation from that.
+    pub(crate) jitter_ns: u64,
 }
 
 /// What was sent on one path; both lines add to it.
@@ -164,11 +176,14 @@ impl Shared {
     }
 
     /// Tells the line out of a path's answered probe.
-    fn tell_probed(&self, path: PathId, rtt: Duration, forward_ns: i64) {
+    fn tell_probed(&self, path: PathId, rtt: Duration, forward_ns: i64, idle: &IdleDelay) {
         let probed = &self.probed[path.index()];
         let rtt_ns = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
         probed.rtt_ns.store(rtt_ns, Ordering::Relaxed);
         probed.forward_ns.store(forward_ns, Ordering::Relaxed);
+        let mean = idle.mean().unwrap_or(NOT_KNOWN);
+        probed.idle_mean_ns.store(mean, Ordering::Relaxed);
+        probed.jitter_ns.store(idle.jitter(), Ordering::Relaxed);
         probed.answers.fetch_add(1, Ordering::Release);
         self.answers.fetch_add(1, Ordering::Release);
     }
@@ -184,6 +199,9 @@ impl Shared {
             answers: probed.answers.load(Ordering::Acquire),
             rtt: Duration::from_nanos(probed.rtt_ns.load(Ordering::Relaxed)),
             forward_ns: probed.forward_ns.load(Ordering::Relaxed),
+            idle_mean_ns: Some(probed.idle_mean_ns.load(Ordering::Relaxed))
+                .filter(|&mean| mean != NOT_KNOWN),
+            jitter_ns: probed.jitter_ns.load(Ordering::Relaxed),
         }
     }
 

@@ -21,7 +21,7 @@ pub(super) const MAX_MESSAGES_QUEUED: usize = 64;
 /// Least time between two answers on a path to a session that has not proved itself.
 const STRANGE_SESSION_INTERVAL: Duration = Duration::from_millis(20);
 /// How often a lost packet is waited for when it is sent again.
-const RESENDS: u32 = 2;
+const RESENDS: u32 = 3;
 /// What resends may be delayed by besides, in queues and by clocks that tick.
 const RECOVERY_MARGIN: Duration = Duration::from_millis(5);
 /// More packets than this do not overtake a message of a session that has just begun.
@@ -64,7 +64,8 @@ impl Inbound {
         if let Some(echo_sent) = echo_sent {
             known.learn(now, message, echo_sent);
             if let (Some(rtt), Some(forward)) = (known.rtt.smoothed(), known.forward) {
-                self.shared.tell_probed(path, rtt, forward);
+                known.idle.probed(forward, self.shared.sent(path).1);
+                self.shared.tell_probed(path, rtt, forward, &known.idle);
             }
             self.reporting.learn(path, message);
             if let Some(rtt) = known.rtt.round_trip() {

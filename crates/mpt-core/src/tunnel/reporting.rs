@@ -5,10 +5,11 @@
 //! loss good. A gap that has just opened brings the next report forward; one that every path has
 //! passed does so the more.
 //!
-//! Reports cost the direction that they go in. For each byte that arrives the peer is owed a
-//! hundredth of a byte of reports ([`Budget`]). What is saved up suffices for a burst; the last
-//! quarter is kept for news of losses ([`Occasion`]). So a trickle of data is reported on seldom, and
-//! its losses at once.
+//! Reports may cost a hundredth of what the tunnel carries: for a byte that arrives 0.8 hundredths of
+//! a byte of reports are earned, for one that is sent, 0.2 ([`Budget`]). The latter is for the
+//! acknowledgements of a large flow, which are few bytes and yet must not be lost. What is saved up
+//! suffices for a burst; the last quarter is kept for news of losses ([`Occasion`]). So a trickle of
+//! data is reported on seldom, and its losses at once.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -29,10 +30,12 @@ use crate::time::{Time, earliest};
 pub(super) const REPORT_INTERVAL: Duration = Duration::from_millis(5);
 /// Least time between two reports, whatever happens.
 const LEAST_INTERVAL: Duration = Duration::from_millis(1);
-/// Of so many bytes that arrive, one may be answered by a byte of reports.
-const BYTES_PER_REPORT_BYTE: u64 = 100;
-/// Bytes of reports that may be saved up: twenty reports on two paths with a few gaps.
-const BURST_BYTES: u64 = 20 * 140;
+/// A thousand of this is a byte of reports; a byte that arrives earns eight, and one that is sent two.
+const COST: u64 = 1000;
+const ARRIVED_EARNS: u64 = 8;
+const SENT_EARNS: u64 = 2;
+/// Bytes of reports that may be saved up: a hundred reports on two paths with a few gaps.
+const BURST_BYTES: u64 = 100 * 140;
 /// In how many reports a duplicate stands, so that one may be lost.
 const DUPLICATE_TOLD: u8 = 2;
 /// Most of the peer's reports that wait for the other half.
@@ -90,19 +93,35 @@ enum Occasion {
     Routine,
 }
 
-/// How many bytes of reports may be sent, in hundredths of a byte.
+/// How many bytes of reports may be sent.
 #[derive(Debug)]
-struct Budget(u64);
+struct Budget {
+    /// In [`COST`]ths of a byte.
+    saved: u64,
+    /// Bytes sent that have earned.
+    sent: u64,
+}
 
 impl Default for Budget {
     fn default() -> Self {
-        Budget(BURST_BYTES * BYTES_PER_REPORT_BYTE)
+        Budget {
+            saved: BURST_BYTES * COST,
+            sent: 0,
+        }
     }
 }
 
 impl Budget {
+    /// So many bytes arrived.
     fn earn(&mut self, bytes: u64) {
-        self.0 = (self.0 + bytes).min(BURST_BYTES * BYTES_PER_REPORT_BYTE);
+        self.saved = (self.saved + bytes * ARRIVED_EARNS).min(BURST_BYTES * COST);
+    }
+
+    /// So many bytes were sent until now, in all.
+    fn earn_sent(&mut self, sent: u64) {
+        let bytes = sent.saturating_sub(self.sent);
+        self.sent = sent;
+        self.saved = (self.saved + bytes * SENT_EARNS).min(BURST_BYTES * COST);
     }
 
     /// Pays for a report, if it can and the occasion does not leave the rest for a better one.
@@ -112,10 +131,10 @@ impl Budget {
             Occasion::Pause => BURST_BYTES / 4,
             Occasion::Routine => BURST_BYTES / 2,
         };
-        let cost = bytes as u64 * BYTES_PER_REPORT_BYTE;
-        let affordable = self.0 >= cost + reserve * BYTES_PER_REPORT_BYTE;
+        let cost = bytes as u64 * COST;
+        let affordable = self.saved >= cost + reserve * COST;
         if affordable {
-            self.0 -= cost;
+            self.saved -= cost;
         }
         affordable
     }
@@ -337,6 +356,9 @@ impl Inbound {
         let len = header.buffer_len() + report.buffer_len();
         let sent_len = self.control_len(&header, report.buffer_len());
         let occasion = self.reporting.occasion(now);
+        let paths = (0..MAX_PATHS).filter_map(PathId::new);
+        let sent = paths.map(|path| self.shared.sent(path).1).sum();
+        self.reporting.budget.earn_sent(sent);
         let affordable = self.may_speak() && self.reporting.budget.pay(sent_len, occasion);
         if !affordable || self.messages.len() >= MAX_MESSAGES_QUEUED {
             // Once there is a pause, more may be spent. Else the next packet sets the time again.
@@ -426,16 +448,16 @@ mod tests {
         let mut budget = Budget::default();
         let mut sent = 0;
         for (occasion, so_far) in [
-            (Occasion::Routine, 10),
-            (Occasion::Pause, 15),
-            (Occasion::Loss, 20),
+            (Occasion::Routine, 50),
+            (Occasion::Pause, 75),
+            (Occasion::Loss, 100),
         ] {
             while budget.pay(140, occasion) {
                 sent += 1;
             }
             assert_eq!(sent, so_far);
         }
-        budget.earn(14_000);
+        budget.earn(17_500);
         assert!(budget.pay(140, Occasion::Loss) && !budget.pay(140, Occasion::Loss));
     }
 

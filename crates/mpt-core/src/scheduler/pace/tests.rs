@@ -104,8 +104,12 @@ fn probed(model: &Model) -> Pace {
     let one_way = (model.delay_ns + 3_600_000 * MS) as i64;
     pace.probed(
         Time::from_nanos(model.now),
-        Duration::from_millis(40),
-        one_way,
+        &Answered {
+            rtt: Duration::from_millis(40),
+            forward_ns: one_way,
+            idle_mean_ns: Some(one_way),
+            ..Answered::default()
+        },
     );
     pace
 }
