@@ -18,6 +18,7 @@ mod adapting;
 mod inbound;
 mod metering;
 mod outbound;
+mod path_mtu;
 mod probing;
 mod reporting;
 mod sealing;
