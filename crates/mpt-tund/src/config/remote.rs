@@ -39,7 +39,7 @@ impl Remote {
 pub(super) fn remote(entry: Entry<'_>) -> Result<Remote, Mistake> {
     let text = entry.text("10.1.0.2")?;
     let (host, port) = text.split_once(':').unwrap_or((text, ""));
-    if !is_host(host) {
+    if !is_host(host) || port.contains(':') {
         return values::endpoint(entry, End::Remote, DEFAULT_PORT).map(Remote::Address);
     }
     let port = match port {

@@ -51,7 +51,7 @@ pub(crate) struct Listener {
     file: (u64, u64),
 }
 
-/// Opens the control socket at `path`: with `mode` from the first instant, and of `owner` soon after, in a folder that is made when it is missing, in place of a file that a killed daemon
+/// Opens the control socket at `path`: with no wider mode than `mode` at any instant, and of `owner` soon after, in a folder that is made when it is missing, in place of a file that a killed daemon
 /// left behind.
 ///
 /// # Errors
@@ -92,6 +92,8 @@ pub(crate) fn bind(
         path: path.to_owned(),
         file: identity(&file),
     };
+    // The umask may have taken something from the mode.
+    std::fs::set_permissions(path, Permissions::from_mode(mode)).map_err(open)?;
     if let Some(owner) = owner {
         let given = owner
             .ids()
@@ -236,7 +238,7 @@ mod tests {
     fn a_socket_that_a_killed_daemon_left_is_replaced() {
         let (_dir, path) = place();
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        drop(UnixListener::bind(&path, None, 0o600).unwrap());
+        drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         let _listener = bind(&path, None, 0o600).unwrap();
         assert!(UnixStream::connect(&path).is_ok());
