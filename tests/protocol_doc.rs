@@ -6,6 +6,7 @@
 use arrayvec::ArrayVec;
 use mpt_core::checksum::Sum;
 use mpt_core::crypto::{COOKIE_REPLY_BYTES, INITIATION_BYTES, RESPONSE_BYTES};
+use mpt_core::edges::Edges;
 use mpt_core::gre::{self, Header, Protocol};
 use mpt_core::ip::{Packet, Version};
 use mpt_core::probe::{Echo, MESSAGE_BYTES, Message};
@@ -170,10 +171,25 @@ fn the_tables_of_control_messages_leave_no_byte_out() {
         paths: std::iter::once(path).collect(),
         ..report
     };
+    let edges = Edges {
+        next: Seq::FIRST,
+        session: 1,
+        about: 1,
+        paths: ArrayVec::new(),
+    };
+    let with_an_edge = Edges {
+        paths: std::iter::once((0, None)).collect(),
+        ..edges.clone()
+    };
     for (heading, len) in [
         ("\n## Control messages\n", MESSAGE_BYTES),
         ("\n## Reports\n", head),
         ("\nA path entry:\n", with_a_path.buffer_len() - head),
+        ("\n## Edges\n", edges.buffer_len()),
+        (
+            "\nAn edge:\n",
+            with_an_edge.buffer_len() - edges.buffer_len(),
+        ),
         ("\n#### Initiation\n", INITIATION_BYTES),
         ("\nIts payload:\n", 36),
         ("\n#### Response\n", RESPONSE_BYTES),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use mpt_core::control::{LatePolicy, PathPhase};
 use mpt_core::scheduler::Policy;
 use mpt_sim::link::QueueLimit;
+use mpt_sim::loss::Loss;
 use mpt_sim::packet::{Inner, id_of};
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side};
 use mpt_sim::rng::{SimRng, stream};
@@ -72,6 +73,31 @@ fn what_fits_the_fastest_path_stays_there_and_waits_for_nothing() {
     );
     let reorder = pair.end(Side::B).reorder();
     assert_eq!((reorder.reordered, reorder.hold_us.max), (0, 0));
+}
+
+#[test]
+fn a_loss_does_not_wait_for_a_path_that_carries_nothing() {
+    let mut paths = [path(50, 10, 1000), path(50, 40, 1000)];
+    for link in &mut paths[0].links {
+        link.loss = Loss::Independent { probability: 0.01 };
+    }
+    for recovery in [false, true] {
+        let config = PairConfig {
+            recovery,
+            ..config(paths.clone(), 1)
+        };
+        let mut pair = Pair::running(config, SECOND);
+        for id in 0..10_000 {
+            pair.send(Side::A, Inner::of_len(1000).packet(id));
+            pair.run_for(MS / 2);
+        }
+        let reorder = pair.end(Side::B).reorder();
+        let lost = reorder.gaps_inferred_lost + reorder.gaps_recovered;
+        assert!(lost > 50, "{reorder:?}");
+        // 16 packets, or what a resend takes.
+        let most = if recovery { 40_000 } else { 13_000 };
+        assert!(reorder.hold_us.p50 < most, "{:?}", reorder.hold_us);
+    }
 }
 
 #[test]

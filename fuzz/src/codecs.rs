@@ -6,6 +6,7 @@ use std::num::NonZeroU16;
 use mpt_core::checksum::Sum;
 use mpt_core::control::{Reply, Request};
 use mpt_core::crypto::{PresharedKey, PrivateKey, PublicKey};
+use mpt_core::edges::{Edges, MAX_EDGES_BYTES};
 use mpt_core::fragment::fragment;
 use mpt_core::ip::{Packet, PacketMut};
 use mpt_core::probe::{MESSAGE_BYTES, Message};
@@ -23,6 +24,7 @@ pub(crate) fn all(bytes: &[u8]) {
     }
     message(bytes);
     report(bytes);
+    edges(bytes);
     packet(bytes);
     super_packet(bytes);
     text(bytes);
@@ -52,6 +54,14 @@ fn report(bytes: &[u8]) {
         let len = report.emit(&mut written);
         assert_eq!(len, report.buffer_len());
         assert_eq!(Report::parse(&written[..len]), Ok(report));
+    }
+}
+
+fn edges(bytes: &[u8]) {
+    if let Ok(edges) = Edges::parse(bytes) {
+        let mut written = [0; MAX_EDGES_BYTES];
+        edges.emit(&mut written);
+        assert_eq!(Edges::parse(&written[..edges.buffer_len()]), Ok(edges));
     }
 }
 

@@ -21,6 +21,7 @@ pub mod control;
 pub mod crypto;
 pub mod drops;
 pub mod ecn;
+pub mod edges;
 pub mod fragment;
 pub mod gre;
 pub mod icmp;

@@ -26,7 +26,7 @@ use crate::time::Time;
 /// Most packets that wait.
 const MAX_PACKETS: usize = 12_288;
 /// Most bytes that wait: one path's round trip of 300 ms at 300 Mbit/s.
-const MAX_BYTES: usize = 12 << 20;
+const MAX_BYTES: usize = 8 << 20;
 /// Flows are hashed into so many buckets.
 const BUCKETS: usize = 1024;
 /// Bytes that a bucket may send in its turn (RFC 8290 §5.2: one packet of the common size).

@@ -464,12 +464,12 @@ impl Recovery {
     fn judge(&mut self, now: Time) {
         self.recheck = None;
         let ranges = self.missing.clone();
+        // Ranges ascend; of those that do not, nothing is looked at twice.
+        let mut judged = self.first;
         for range in ranges {
             let end = range.first.plus(range.count);
-            let mut seq = range.first;
-            if self.first.is_after(seq) {
-                seq = self.first;
-            }
+            let mut seq = range.first.later(judged);
+            judged = judged.later(end);
             while end.is_after(seq) {
                 let Some(index) = self.index_of(seq) else {
                     break;

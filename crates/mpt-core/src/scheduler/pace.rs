@@ -40,6 +40,10 @@ const LIMIT_ABOVE: f64 = 10e6;
 const CORRECTION: f64 = 100e6;
 /// No path is paced at more than this, in bytes a second: 2 Gbit/s.
 const FASTEST: f64 = 250e6;
+/// A path that delivered more than this, 1.2 Gbit/s, is not limited for some time: at such rates the
+/// processors are what packets wait for, and pacing would only take more of them.
+const FAST: f64 = 150e6;
+const FAST_FOR: Duration = Duration::from_secs(10);
 /// Nor at less: 80 kbit/s.
 const SLOWEST: f64 = 10e3;
 /// Least number of samples, time and packets of an epoch.
@@ -254,6 +258,8 @@ pub(crate) struct Pace {
     /// The longest queue since it is above its target, and when it was so long.
     above: Option<(Time, f64)>,
     competing_until: Time,
+    /// It is not limited before.
+    fast_until: Time,
 }
 
 impl Default for Pace {
@@ -283,6 +289,7 @@ impl Default for Pace {
             held_since: Time::ZERO,
             above: None,
             competing_until: Time::ZERO,
+            fast_until: Time::ZERO,
         }
     }
 }
@@ -452,7 +459,7 @@ impl Pace {
         if self.train.1 >= TRAINS
             && self.rate.is_none()
             && self.train.0 < FASTEST
-            && now >= self.competing_until
+            && self.may_be_limited(now)
         {
             self.limit(now, self.train.0);
         }
@@ -488,6 +495,10 @@ impl Pace {
         self.queue = found.one_way - least;
         self.noise += (found.noise - self.noise) / 4.0;
         self.delivered = found.delivered;
+        if found.delivered > FAST {
+            self.fast_until = now + FAST_FOR;
+            self.open();
+        }
         let refused = std::mem::take(&mut self.refused);
         self.judge_loss(now, &epoch, refused, &found);
         match self.rate {
@@ -516,6 +527,10 @@ impl Pace {
         self.rate = Some(rate.max(SLOWEST));
     }
 
+    fn may_be_limited(&self, now: Time) -> bool {
+        now >= self.competing_until && now >= self.fast_until
+    }
+
     /// How much the queue may vary by chance.
     fn tolerance(&self) -> f64 {
         self.noise.min(30e6)
@@ -532,7 +547,7 @@ impl Pace {
         let above = self.queue > LIMIT_ABOVE + 2.0 * self.tolerance();
         let dispersed = found.delivered < 0.93 * found.offered;
         let stands = std::mem::replace(&mut self.above_before, above);
-        if above && (dispersed || stands) && now >= self.competing_until {
+        if above && (dispersed || stands) && self.may_be_limited(now) {
             self.limit(
                 now,
                 found.delivered * (1.0 + self.correction()).clamp(0.5, 1.0),
@@ -613,7 +628,7 @@ impl Pace {
         (self.loss.sent, self.loss.lost) = (0, 0);
         let error = (share * (1.0 - share) / sent).sqrt();
         let excessive = share > self.loss.usual + LOSS_EXCESS + 2.0 * error;
-        if excessive && now >= self.hold_until && now >= self.competing_until {
+        if excessive && now >= self.hold_until && self.may_be_limited(now) {
             self.limit(now, found.delivered);
             self.growing_since = None;
             self.hold_until = now + self.rtt * 4 + Duration::from_millis(200);

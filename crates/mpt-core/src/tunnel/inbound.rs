@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::edging::Edging;
 use super::path_mtu::Mtus;
 use super::probing::MAX_MESSAGES_QUEUED;
 use super::reporting::Reporting;
@@ -18,6 +19,7 @@ use crate::control::Protection;
 use crate::crypto::{CONTROL_OVERHEAD, DATA_OVERHEAD, Sessions};
 use crate::drops::{Drop, Drops};
 use crate::ecn::{self, Decap};
+use crate::edges::{Edges, KIND_EDGES};
 use crate::gre::{self, GreError, Header, Protocol};
 use crate::ip::{Packet, PacketMut, Version};
 use crate::mss;
@@ -138,6 +140,7 @@ pub struct Inbound {
     pub(super) messages: VecDeque<(PathId, ControlDatagram)>,
     pub(super) leaving: Option<ControlDatagram>,
     pub(super) reporting: Reporting,
+    pub(super) edging: Edging,
     pub(super) events: VecDeque<Event>,
     pub(super) drops: Drops,
     pub(super) rx_packets: u64,
@@ -201,6 +204,7 @@ impl Inbound {
             messages: VecDeque::with_capacity(MAX_MESSAGES_QUEUED),
             leaving: None,
             reporting: Reporting::default(),
+            edging: Edging::default(),
             events: VecDeque::with_capacity(MAX_EVENTS_QUEUED),
             drops: Drops::default(),
             rx_packets: 0,
@@ -352,6 +356,11 @@ impl Inbound {
         match look_at(&mut self.pool.bytes_mut(buffer)[place], self.key, tos) {
             Err(why) => self.drops.count(why, 1),
             Ok(Content::Control(message)) => self.handle_message(now, id, &message),
+            Ok(Content::Edges { offset }) => {
+                let bytes = &self.pool.bytes_mut(buffer)[start + offset..start + datagram_len];
+                let edges = Edges::parse(bytes);
+                self.handle_edges(now, edges);
+            }
             Ok(Content::Report { offset }) => {
                 let bytes = &self.pool.bytes_mut(buffer)[start + offset..start + datagram_len];
                 match Report::parse(bytes) {
@@ -563,6 +572,10 @@ impl Inbound {
 
 enum Content {
     Control(Message),
+    Edges {
+        /// Where it begins, in bytes.
+        offset: usize,
+    },
     Report {
         /// Where it begins, in bytes.
         offset: usize,
@@ -585,6 +598,9 @@ fn look_at(bytes: &mut [u8], key: Option<u32>, tos: u8) -> Result<Content, Drop>
         Protocol::Ipv6 => Version::V6,
         Protocol::Control if payload.first() == Some(&KIND_REPORT) => {
             return Ok(Content::Report { offset });
+        }
+        Protocol::Control if payload.first() == Some(&KIND_EDGES) => {
+            return Ok(Content::Edges { offset });
         }
         Protocol::Control => {
             let message = Message::parse(payload).map_err(|_| Drop::BadControl)?;

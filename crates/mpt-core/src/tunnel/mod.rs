@@ -15,6 +15,7 @@
 //! [`Outbound::follow`].
 
 mod adapting;
+mod edging;
 mod inbound;
 mod metering;
 mod outbound;
@@ -114,6 +115,9 @@ struct Shared {
     mtu: AtomicU32,
     /// Everything below this has been sent; written by the line out, after the fact.
     next_seq: AtomicU32,
+    /// One more than the highest number that was sent on each path, 0 for none; written by the line
+    /// out before `next_seq`.
+    last_on: [AtomicU64; MAX_PATHS],
     sent: [Sent; MAX_PATHS],
     /// The peer's session is known: it answers probes, and reports when it is asked.
     peer_known: AtomicBool,
@@ -152,6 +156,7 @@ impl Shared {
             usable: AtomicU32::new(0),
             mtu: AtomicU32::new(u32::from(mtu)),
             next_seq: AtomicU32::new(Seq::FIRST.value()),
+            last_on: Default::default(),
             sent: Default::default(),
             peer_known: AtomicBool::new(false),
             answers: AtomicU32::new(0),
@@ -210,7 +215,19 @@ impl Shared {
         )
     }
 
+    /// The highest number that was sent on the path, if any was.
+    fn last_on(&self, path: PathId) -> Option<Seq> {
+        let last = self.last_on[path.index()].load(Ordering::Acquire);
+        last.checked_sub(1).map(|last| Seq::new(last as u32))
+    }
+
+    fn set_last_on(&self, path: PathId, last: Seq) {
+        let last = u64::from(last.value()) + 1;
+        self.last_on[path.index()].store(last, Ordering::Release);
+    }
+
     fn forget_sent(&self, path: PathId) {
+        self.last_on[path.index()].store(0, Ordering::Relaxed);
         self.sent[path.index()].packets.store(0, Ordering::Relaxed);
         self.sent[path.index()].bytes.store(0, Ordering::Relaxed);
     }

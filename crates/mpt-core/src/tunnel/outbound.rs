@@ -70,6 +70,8 @@ pub struct Outbound {
     tx_bytes: u64,
     /// Sent since [`Shared`] was last told.
     unpublished: [(u64, u64); MAX_PATHS],
+    /// The highest number that was written for each path since the last was published.
+    last_on: [Option<Seq>; MAX_PATHS],
 }
 
 impl Outbound {
@@ -95,6 +97,7 @@ impl Outbound {
             tx_packets: 0,
             tx_bytes: 0,
             unpublished: [(0, 0); MAX_PATHS],
+            last_on: [None; MAX_PATHS],
         }
     }
 
@@ -361,6 +364,10 @@ impl Outbound {
     ) -> (&mut [u8], usize) {
         let framing = self.framing(header);
         let len = inner_len + framing.overhead();
+        if let Some(seq) = header.sequence {
+            let last = &mut self.last_on[path.index()];
+            *last = Some(last.map_or(seq, |last| last.later(seq)));
+        }
         let (head, rest) = self
             .train_for(path, tos, len)
             .append(tos, len)
@@ -470,8 +477,16 @@ impl Outbound {
     fn publish(&mut self) {
         for (index, sent) in self.unpublished.iter_mut().enumerate() {
             let (packets, bytes) = std::mem::take(sent);
-            if let Some(path) = PathId::new(index).filter(|_| packets != 0) {
+            let Some(path) = PathId::new(index) else {
+                continue;
+            };
+            if packets != 0 {
                 self.shared.count_sent(path, packets, bytes);
+            }
+            if let Some(last) = self.last_on[index].take() {
+                let known = self.shared.last_on(path);
+                let last = known.map_or(last, |known| known.later(last));
+                self.shared.set_last_on(path, last);
             }
         }
         self.shared

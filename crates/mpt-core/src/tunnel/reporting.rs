@@ -152,6 +152,21 @@ impl Reporting {
         }
     }
 
+    /// The path that the peer calls `index`.
+    pub(super) fn path_of(&self, index: u8) -> Option<PathId> {
+        let known = self
+            .peer_index
+            .iter()
+            .position(|&known| known == Some(index));
+        known.and_then(PathId::new)
+    }
+
+    /// Whether this number, or a higher one, has arrived on the path.
+    pub(super) fn has_reached(&self, path: PathId, seq: Seq) -> bool {
+        let arrived = &self.arrived[path.index()];
+        arrived.packets > 0 && !seq.is_after(arrived.edge)
+    }
+
     /// A believed data packet of `bytes` bytes arrived.
     #[inline]
     pub(super) fn arrived(&mut self, now: Time, path: PathId, seq: Seq, bytes: usize) {
@@ -344,7 +359,7 @@ impl Inbound {
     }
 
     /// The path that is up and answers first.
-    fn quickest_path(&self) -> Option<PathId> {
+    pub(super) fn quickest_path(&self) -> Option<PathId> {
         (0..MAX_PATHS)
             .filter_map(PathId::new)
             .filter_map(|id| {
@@ -377,6 +392,7 @@ impl Inbound {
             self.drops.count(Drop::StaleControl, 1);
         }
         self.reporting.queue.push_back((now, report));
+        self.tell_edges(now);
     }
 
     /// The next of the peer's reports on what this end sent, and when it came: for

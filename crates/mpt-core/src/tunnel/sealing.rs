@@ -28,6 +28,7 @@ use crate::crypto::{
     Sessions, TAG_BYTES, lay_out, restore,
 };
 use crate::drops::Drop;
+use crate::edges::{Edges, KIND_EDGES};
 use crate::gre::{Header, Protocol};
 use crate::ip::Version;
 use crate::path::{DownReason, PathId, PathSet, PathState};
@@ -233,7 +234,10 @@ impl Inbound {
                 let is_newest = self.follow_peer(now, arrival.path, number, arrival.from);
                 let place = start + message.start..start + message.end;
                 let message = &self.pool.bytes_mut(arrival.buffer)[place];
-                if message.first() == Some(&KIND_REPORT) {
+                if message.first() == Some(&KIND_EDGES) {
+                    let edges = Edges::parse(message);
+                    self.handle_edges(now, edges);
+                } else if message.first() == Some(&KIND_REPORT) {
                     match Report::parse(message) {
                         Ok(report) => self.handle_report(now, report),
                         Err(_) => self.drops.count(Drop::BadControl, 1),

@@ -24,7 +24,7 @@ use crate::setting::Setting;
 use crate::time::Time;
 
 /// Memory for packets that an automatic window may ask for, in bytes.
-const MEMORY_BYTES: usize = 128 << 20;
+const MEMORY_BYTES: usize = 32 << 20;
 /// An automatic window is at least so wide.
 const LEAST_WINDOW: u32 = 1024;
 /// An automatic hold is at least so long, so that a queue that fills between two probes makes nothing

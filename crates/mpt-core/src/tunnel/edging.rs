@@ -1,0 +1,95 @@
+//! What the peer is told of paths that numbers do not go over, and what it makes of that: see
+//! [`crate::edges`].
+//!
+//! The peer's reports, which come every few milliseconds while data go out, are the occasion; so no
+//! clock is needed, and a peer that sends none, because it was not asked, is told nothing.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use arrayvec::ArrayVec;
+
+use super::inbound::{ControlDatagram, Inbound};
+use super::probing::{MAX_MESSAGES_QUEUED, control_header};
+use crate::drops::Drop;
+use crate::edges::{Edges, EdgesError};
+use crate::path::{MAX_PATHS, PathId};
+use crate::seq::Seq;
+use crate::time::Time;
+
+/// Least time between two messages …
+const INTERVAL: Duration = Duration::from_millis(4);
+/// … and least numbers, so that they are a small share of what is sent.
+const NUMBERS: i32 = 16;
+
+/// What was told last.
+#[derive(Debug, Default)]
+pub(super) struct Edging {
+    at: Time,
+    next: Seq,
+}
+
+impl Inbound {
+    /// Tells the peer of paths that no number has gone over since it was told last.
+    pub(super) fn tell_edges(&mut self, now: Time) {
+        let next = Seq::new(self.shared.next_seq.load(Ordering::Acquire));
+        let new = next.distance_from(self.edging.next);
+        let usable = self.shared.usable();
+        let is_only = usable.iter().nth(1).is_none();
+        if now.since(self.edging.at) < INTERVAL || (0..NUMBERS).contains(&new) || is_only {
+            return;
+        }
+        let (Some(about), Some(quickest)) = (self.peer.session(), self.quickest_path()) else {
+            return;
+        };
+        let idle = |path: &PathId| {
+            let last = self.shared.last_on(*path);
+            last.is_none_or(|last| self.edging.next.is_after(last))
+        };
+        let paths = usable.iter().filter(idle);
+        let paths: ArrayVec<_, MAX_PATHS> = paths
+            .map(|path| (path.index() as u8, self.shared.last_on(path)))
+            .collect();
+        self.edging = Edging { at: now, next };
+        if paths.is_empty() || !self.may_speak() || self.messages.len() >= MAX_MESSAGES_QUEUED {
+            return;
+        }
+        let edges = Edges {
+            next,
+            session: self.session,
+            about,
+            paths,
+        };
+        let header = control_header(self.key);
+        let mut datagram = ControlDatagram::new(header.buffer_len() + edges.buffer_len());
+        let start = header.emit(&mut datagram.bytes);
+        edges.emit(&mut datagram.bytes[start..]);
+        let sent_len = self.control_len(&header, edges.buffer_len());
+        self.shared.count_sent(quickest, 1, sent_len as u64);
+        self.messages.push_back((quickest, datagram));
+    }
+
+    /// Takes the peer's word for which paths bring nothing more, if it is the peer's.
+    pub(super) fn handle_edges(&mut self, now: Time, message: Result<Edges, EdgesError>) {
+        let Ok(edges) = message else {
+            self.drops.count(Drop::BadControl, 1);
+            return;
+        };
+        if self.peer.session() != Some(edges.session) || edges.about != self.session {
+            self.drops.count(Drop::StaleControl, 1);
+            return;
+        }
+        self.control_packets += 1;
+        for &(index, last) in &edges.paths {
+            let Some(path) = self.reporting.path_of(index) else {
+                continue;
+            };
+            if last.is_none_or(|last| self.reporting.has_reached(path, last)) {
+                let out = &mut |packet| self.ready.push_back(packet);
+                // What is unbelievable changes nothing.
+                let _ = self.reorder.announce(now, path, edges.next, out);
+            }
+        }
+        self.note_losses(now);
+    }
+}
