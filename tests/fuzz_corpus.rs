@@ -4,8 +4,12 @@
 
 use std::path::Path;
 
+#[path = "../fuzz/src/codecs.rs"]
+mod codecs;
 #[path = "../fuzz/src/sealed.rs"]
 mod sealed;
+#[path = "../fuzz/src/tunnel.rs"]
+mod tunnel;
 
 /// Runs a property on every file of a folder of the corpus.
 fn replay(target: &str, property: fn(&[u8])) {
@@ -28,4 +32,14 @@ fn what_opens_is_what_was_sealed_whatever_the_network_does() {
 #[test]
 fn nothing_made_up_opens() {
     replay("sealed_datagram", sealed::datagram);
+}
+
+#[test]
+fn any_bytes_are_a_message_or_are_refused() {
+    replay("codecs", codecs::all);
+}
+
+#[test]
+fn a_tunnel_bears_whatever_happens_to_it() {
+    replay("tunnel", tunnel::any);
 }

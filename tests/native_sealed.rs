@@ -4,11 +4,13 @@
 
 use std::time::{Duration, Instant};
 
+use std::net::SocketAddrV4;
+
 use mpt_core::control::{PathState, Protection};
-use net::inject::read_capture;
+use net::inject::{Injector, read_capture};
 use net::settings::Side;
 use net::traffic::{Iperf, ping};
-use net::{Daemon, Hosts, Link, Meter, Process, Settings, Shape, wait_for};
+use net::{Daemon, Hosts, Link, Meter, Process, Random, Settings, Shape, Tunnel, wait_for};
 
 const IP_AND_UDP: usize = 20 + 8;
 
@@ -193,7 +195,7 @@ fn a_client_whose_address_changes_is_followed() {
         )
     });
     hosts.b.run("ip route add 10.1.0.77 dev path0");
-    let tunnel = net::Tunnel { a, b, hosts };
+    let tunnel = Tunnel { a, b, hosts };
     tunnel.await_paths();
     assert_eq!(tunnel.b.status().paths[0].remote, "10.1.0.1:4764");
 
@@ -257,11 +259,9 @@ fn sealing_costs_less_than_half_of_the_speed() {
     assert!(sealed >= 0.4 * plain);
 }
 
-/// A flood of initiations, each from another address, leaves an established tunnel its speed.
-#[test]
-fn a_flood_of_initiations_costs_little() {
-    let Some(_turn) = net::turn() else { return };
-    let hosts = Hosts::new(&[Shape::mbps(50.0), Shape::mbps(50.0), Shape::unshaped()]);
+/// A sealed tunnel over two links, and a third link for the attacker.
+fn besieged(shape: Shape) -> (Tunnel, Injector) {
+    let hosts = Hosts::new(&[shape.clone(), shape, Shape::unshaped()]);
     for interface in ["all", "path2"] {
         hosts
             .b
@@ -275,9 +275,17 @@ fn a_flood_of_initiations_costs_little() {
         })
     };
     let (a, b) = (start(&hosts.a, Side::A), start(&hosts.b, Side::B));
-    let injector = net::inject::Injector::new(&hosts.a, "path2");
-    let mut tunnel = net::Tunnel { a, b, hosts };
+    let injector = Injector::new(&hosts.a, "path2");
+    let tunnel = Tunnel { a, b, hosts };
     tunnel.await_paths();
+    (tunnel, injector)
+}
+
+/// A flood of initiations, each from another address, leaves an established tunnel its speed.
+#[test]
+fn a_flood_of_initiations_costs_little() {
+    let Some(_turn) = net::turn() else { return };
+    let (mut tunnel, injector) = besieged(Shape::mbps(50.0));
     let flow = Iperf::tcp(Side::B.inner_v4(), 12).start(&tunnel.hosts.a, &tunnel.hosts.b);
     std::thread::sleep(Duration::from_secs(2));
     let meter = Meter::start(tunnel.b.id(), "mpt0");
@@ -296,7 +304,7 @@ fn a_flood_of_initiations_costs_little() {
             sent += 1;
             let address = std::net::Ipv4Addr::from(0x6440_0000 + sent % 0x3f_ffff);
             initiation[20..24].copy_from_slice(&sent.to_be_bytes());
-            injector.send_udp(std::net::SocketAddrV4::new(address, 4754), to, &initiation);
+            injector.send_udp(SocketAddrV4::new(address, 4754), to, &initiation);
         }
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -312,4 +320,138 @@ fn a_flood_of_initiations_costs_little() {
     let _ = flow.finish();
     assert!(stormy >= 0.9 * calm);
     assert!(grown <= 4 << 20);
+}
+
+/// How many forged, replayed and changed packets come: `MPT_TEST_FORGED`, or as many as a test has time
+/// for.
+fn forgeries() -> u64 {
+    let asked = std::env::var("MPT_TEST_FORGED").ok();
+    asked
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(300_000)
+}
+
+/// Packets that were made up behind a true header, that were recorded and come again, and that had a bit
+/// changed on the way, from the peer's address and others: none is delivered, none moves an address, each
+/// is counted.
+#[test]
+fn forged_replayed_and_changed_packets_are_counted_and_no_more() {
+    let Some(_turn) = net::turn() else { return };
+    let (mut tunnel, injector) = besieged(Shape::unshaped());
+    let samples = recorded(&tunnel);
+    let before = tunnel.b.status();
+    let (count, start) = (forgeries(), Instant::now());
+    let mut random = Random(0x5345_414c_4544);
+    let target = SocketAddrV4::new([10, 1, 0, 2].into(), 4754);
+    let mut packet = Vec::new();
+    for index in 0..count {
+        packet.clear();
+        packet.extend_from_slice(&samples[random.below(samples.len())]);
+        match index % 3 {
+            0 => {
+                for chunk in packet[12..].chunks_mut(8) {
+                    chunk.copy_from_slice(&random.next_u64().to_ne_bytes()[..chunk.len()]);
+                }
+            }
+            1 => {}
+            _ => {
+                let at = random.below(packet.len());
+                packet[at] ^= 1 << random.below(8);
+            }
+        }
+        let from = match random.below(3) {
+            0 => SocketAddrV4::new([10, 1, 0, 1].into(), 4754),
+            1 => SocketAddrV4::new([10, 1, 0, 1].into(), 1024 + index as u16 % 50_000),
+            _ => SocketAddrV4::new([198, 51, 100, 7].into(), 4754),
+        };
+        injector.send_udp(from, target, &packet);
+        if index % 100 == 0 {
+            let due = Duration::from_secs_f64(index as f64 / 80_000.0);
+            std::thread::sleep(due.saturating_sub(start.elapsed()));
+        }
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let after = tunnel.b.status();
+    let counted: Vec<(&str, u64)> = (after.tunnel.drops.iter())
+        .map(|(kind, drops)| (kind.as_str(), drops - before.tunnel.drops[kind]))
+        .filter(|(_, drops)| *drops > 0)
+        .collect();
+    let overflowed: u64 = after.paths.iter().map(|path| path.socket_drops).sum();
+    println!(
+        "{count} packets in {:?}: {counted:?}, {overflowed} not taken by the sockets",
+        start.elapsed()
+    );
+    let delivered = after.tunnel.rx_packets - before.tunnel.rx_packets;
+    println!("{delivered} packets delivered meanwhile");
+    // The kernel itself says a word now and then (IPv6 router solicitations).
+    assert!(delivered <= 4);
+    for kind in ["forged", "duplicate", "not_sealed", "unknown_session"] {
+        assert!(counted.iter().any(|(known, _)| *known == kind), "{kind}");
+    }
+    let counted: u64 = counted.iter().map(|(_, drops)| drops).sum();
+    assert!(counted + overflowed <= count && counted + overflowed >= count * 99 / 100);
+    for (now, then) in after.paths.iter().zip(&before.paths) {
+        assert_eq!((&now.remote, now.state), (&then.remote, PathState::Up));
+    }
+    assert_eq!(after.tunnel.peer_session, before.tunnel.peer_session);
+    assert!(tunnel.b.process().peak_resident_bytes() <= 64 << 20);
+    let inner = Side::B.inner_v4();
+    assert_eq!(ping(&tunnel.hosts.a, inner, 10, 20, "").received, 10);
+}
+
+/// Datagrams from A to B's port on path0: data, and control messages.
+fn recorded(tunnel: &Tunnel) -> Vec<Vec<u8>> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("path0.pcap");
+    let mut capture = tunnel.hosts.b.start(&format!(
+        "tcpdump -n -U --immediate-mode -i path0 -w {} udp and dst host 10.1.0.2",
+        file.display()
+    ));
+    wait_for("tcpdump to listen", Duration::from_secs(5), || {
+        capture.stderr().contains("listening on").then_some(())
+    });
+    let seen = ping(&tunnel.hosts.a, Side::B.inner_v4(), 100, 10, "-s 300");
+    assert_eq!(seen.received, 100);
+    std::thread::sleep(Duration::from_millis(300));
+    capture.signal("TERM");
+    capture.wait(Duration::from_secs(5));
+    let packets = read_capture(&file);
+    assert!(packets.len() > 30, "{} packets", packets.len());
+    let payload = |packet: Vec<u8>| packet[IP_AND_UDP..].to_vec();
+    packets.into_iter().map(payload).collect()
+}
+
+/// A device in the middle begins to swallow large packets and says nothing: the path's MTU is found, and
+/// the interface has it.
+#[test]
+fn a_black_hole_is_found_and_the_interface_follows() {
+    let Some(_turn) = net::turn() else { return };
+    let tunnel = two_links().tunnel(&Settings::new().sealed());
+    let full = tunnel.a.status().tunnel.mtu;
+    // The far end of a veth pair drops what is longer than its own MTU, without a word to the near end.
+    tunnel.hosts.b.run("ip link set path1 mtu 1400");
+    let start = Instant::now();
+    // The kernel leaves room for a VLAN tag.
+    let expected = 1400 - IP_AND_UDP as u32 - 30;
+    let narrow = wait_for("the path's MTU", Duration::from_secs(20), || {
+        let status = tunnel.a.status();
+        let found = (expected..=expected + 4).contains(&status.paths[1].mtu);
+        found.then_some(status)
+    });
+    println!(
+        "{} bytes found after {:?}",
+        narrow.paths[1].mtu,
+        start.elapsed()
+    );
+    assert_eq!(narrow.paths[0].mtu, full);
+    let mtu = format!("mtu {} ", narrow.paths[1].mtu);
+    wait_for("the interface's MTU", Duration::from_secs(2), || {
+        let link = tunnel.hosts.a.run("ip link show mpt0");
+        link.contains(&mtu).then_some(())
+    });
+    let inner = Side::B.inner_v4();
+    for flow in [Iperf::tcp(inner, 2), Iperf::tcp(inner, 2).reverse()] {
+        let mbps = flow.run(&tunnel.hosts.a, &tunnel.hosts.b).intervals_mbps;
+        assert!(mbps.iter().all(|mbps| *mbps > 1.0), "{mbps:?}");
+    }
 }

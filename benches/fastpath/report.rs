@@ -172,7 +172,7 @@ struct Goal {
 
 /// What the tunnel is to reach.
 fn all_goals() -> Vec<Goal> {
-    use Kind::{Offload, Plain, Raw, Relay, Vxlan};
+    use Kind::{Offload, Plain, Raw, Relay, Sealed, Vxlan};
     let goal = |name, wire, measure, pair, wanted| Goal {
         name,
         wire,
@@ -211,6 +211,13 @@ fn all_goals() -> Vec<Goal> {
             flow,
             [Offload(4), Offload(1)],
             0.8,
+        ),
+        goal(
+            "sealed / not, two paths",
+            Wire::Whole,
+            flow,
+            [Sealed(2), two],
+            0.6,
         ),
         Goal {
             of: |one, raw| one.value - raw.value,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use net::settings::{Side, keys};
 use net::{Daemon, Namespace, Process};
 
 /// What carries the traffic.
@@ -19,10 +20,12 @@ pub(crate) enum Kind {
     Plain,
     /// The tunnel with offloads over so many paths.
     Offload(usize),
+    /// The same with keys: every packet is sealed.
+    Sealed(usize),
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 8] = [
+    pub(crate) const ALL: [Kind; 9] = [
         Kind::Raw,
         Kind::RawGso,
         Kind::Vxlan,
@@ -31,13 +34,14 @@ impl Kind {
         Kind::Offload(1),
         Kind::Offload(2),
         Kind::Offload(4),
+        Kind::Sealed(2),
     ];
 
     const fn links(self) -> usize {
         match self {
             Kind::Raw | Kind::RawGso | Kind::Vxlan | Kind::Relay => 1,
             Kind::Plain => 2,
-            Kind::Offload(paths) => paths,
+            Kind::Offload(paths) | Kind::Sealed(paths) => paths,
         }
     }
 }
@@ -52,6 +56,7 @@ impl fmt::Display for Kind {
             Kind::Plain => f.write_str("MPT plain, 2 paths"),
             Kind::Offload(1) => f.write_str("MPT, 1 path"),
             Kind::Offload(paths) => write!(f, "MPT, {paths} paths"),
+            Kind::Sealed(paths) => write!(f, "MPT sealed, {paths} paths"),
         }
     }
 }
@@ -114,8 +119,9 @@ impl System {
                 add_vxlan(&b, [2, 1]);
                 None
             }
-            Kind::Plain => Some(start_daemons(&a, &b, "off", kind.links())),
-            Kind::Offload(paths) => Some(start_daemons(&a, &b, "on", paths)),
+            Kind::Plain => Some(start_daemons(&a, &b, "off", kind.links(), false)),
+            Kind::Offload(paths) => Some(start_daemons(&a, &b, "on", paths, false)),
+            Kind::Sealed(paths) => Some(start_daemons(&a, &b, "on", paths, true)),
         };
         let system = System {
             kind,
@@ -132,7 +138,9 @@ impl System {
     pub(crate) const fn target(&self) -> &'static str {
         match self.kind {
             Kind::Raw | Kind::RawGso => "10.1.0.2",
-            Kind::Vxlan | Kind::Relay | Kind::Plain | Kind::Offload(_) => "10.99.0.2",
+            Kind::Vxlan | Kind::Relay | Kind::Plain | Kind::Offload(_) | Kind::Sealed(_) => {
+                "10.99.0.2"
+            }
         }
     }
 
@@ -141,7 +149,7 @@ impl System {
         match self.kind {
             Kind::RawGso => wire == Wire::PerPacket,
             Kind::Relay => wire == Wire::Whole,
-            Kind::Raw | Kind::Vxlan | Kind::Plain | Kind::Offload(_) => true,
+            Kind::Raw | Kind::Vxlan | Kind::Plain | Kind::Offload(_) | Kind::Sealed(_) => true,
         }
     }
 
@@ -198,13 +206,22 @@ fn start_relay(host: &Namespace, [own, peer]: [u8; 2]) -> Process {
     crate::measure::start_self(host, &["relay", "relay0", &local, &remote])
 }
 
-fn start_daemons(a: &Namespace, b: &Namespace, offload: &str, paths: usize) -> (Daemon, Daemon) {
-    let start = |host: &Namespace, [own, peer]: [u8; 2]| {
+fn start_daemons(
+    a: &Namespace,
+    b: &Namespace,
+    offload: &str,
+    paths: usize,
+    is_sealed: bool,
+) -> (Daemon, Daemon) {
+    let start = |host: &Namespace, side: Side, [own, peer]: [u8; 2]| {
         Daemon::start(host, "mpt0", |socket| {
             let mut text = format!(
                 "[tunnel]\nname = \"mpt0\"\naddresses = [\"10.99.0.{own}/30\"]\noffload = \"{offload}\"\n\
                  [control]\nsocket = \"{socket}\"\n"
             );
+            if is_sealed {
+                text.push_str(&keys(side, socket));
+            }
             for path in 0..paths {
                 text.push_str(&format!(
                     "[[paths]]\nname = \"path{path}\"\nlocal = \"10.1.{path}.{own}\"\nremote = \"10.1.{path}.{peer}\"\n"
@@ -213,5 +230,5 @@ fn start_daemons(a: &Namespace, b: &Namespace, offload: &str, paths: usize) -> (
             text
         })
     };
-    (start(a, [1, 2]), start(b, [2, 1]))
+    (start(a, Side::A, [1, 2]), start(b, Side::B, [2, 1]))
 }

@@ -1,7 +1,9 @@
 //! The properties that are fuzzed; each is a function of any bytes. The modules of binaries cannot be
 //! linked to: they are compiled once more.
 
+mod codecs;
 mod sealed;
+mod tunnel;
 
 /// The parts of `mpt-ctl measure` that take in bytes.
 #[path = "../../crates/mpt-ctl/src/measure"]
@@ -38,4 +40,14 @@ pub fn sealed_datagram(bytes: &[u8]) {
 /// Any network between two ends with keys.
 pub fn sealed_pair(bytes: &[u8]) {
     sealed::pair(bytes);
+}
+
+/// Any bytes for each of the parsers.
+pub fn codecs(bytes: &[u8]) {
+    codecs::all(bytes);
+}
+
+/// Anything that can happen to the two ends of a tunnel.
+pub fn tunnel(bytes: &[u8]) {
+    tunnel::any(bytes);
 }

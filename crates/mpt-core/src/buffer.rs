@@ -102,6 +102,12 @@ impl Pool {
         buffer.id
     }
 
+    /// A packet's bytes, to be changed.
+    pub(crate) fn packet_mut(&mut self, packet: Stored) -> &mut [u8] {
+        let start = usize::from(packet.start);
+        &mut self.bytes_mut(packet.buffer)[start..start + usize::from(packet.len)]
+    }
+
     /// One more points into this buffer.
     #[inline]
     pub(crate) fn retain(&mut self, id: u32) {

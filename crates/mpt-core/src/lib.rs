@@ -27,6 +27,7 @@ pub mod gre;
 pub mod icmp;
 pub mod ip;
 pub mod metrics;
+pub mod mss;
 mod order;
 pub mod path;
 mod peak;

@@ -130,14 +130,15 @@ impl PairConfig {
     /// The daemon's defaults over these paths; the clocks are hours apart.
     #[must_use]
     pub fn new(paths: impl Into<Vec<PathSpec>>) -> PairConfig {
+        let sealed = std::env::var_os("MPT_SIM_SEALED").is_some();
         PairConfig {
             paths: paths.into(),
             reorder: ReorderSettings::default(),
             policy: Policy::Weighted,
             recovery: false,
-            mtu: 1464,
+            mtu: if sealed { 1442 } else { 1464 },
             key: None,
-            sealed: std::env::var_os("MPT_SIM_SEALED").is_some(),
+            sealed,
             trains: false,
             waits_to_be_called: None,
             keepalive: Duration::from_millis(200),

@@ -10,6 +10,7 @@
 //! say something.
 
 mod listener;
+mod owner;
 
 use std::cell::Cell;
 use std::io;
@@ -24,6 +25,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 pub(crate) use listener::{Listener, bind};
+pub(crate) use owner::Owner;
 
 /// The longest request, in bytes, its newline included.
 const MAX_REQUEST_BYTES: usize = 4096;
@@ -219,7 +221,7 @@ mod tests {
             .build()
             .unwrap();
         runtime.block_on(async {
-            let listener = bind(&path).unwrap();
+            let listener = bind(&path, None, 0o600).unwrap();
             tokio::select! {
                 ended = serve(listener, echo) => panic!("{ended:?}"),
                 result = client(&path) => result,

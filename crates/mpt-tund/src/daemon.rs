@@ -4,6 +4,7 @@
 //! that speak with `mpt-ctl` hand it each request with a place for the reply.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use mpt_core::control::{Reply, Request};
@@ -15,11 +16,16 @@ use tokio::task::{JoinHandle, LocalSet};
 use crate::config::{self, Config};
 use crate::control;
 use crate::netlink::{LinkWatch, Netlink};
+use crate::privileges;
 use crate::requests;
-use crate::tunnel::{Ended, Tunnel};
+use crate::tunnel::{Ended, Finds, Found, Mtus, Tunnel};
 
 /// Requests of `mpt-ctl` that may wait.
 const MAX_REQUESTS: usize = 16;
+/// Names that were looked up, and interfaces' MTUs, that may wait.
+const MAX_NEWS: usize = 16;
+/// How often names are looked at that may have to be looked up.
+const NAMES_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs all tunnels until a signal ends them. `arguments` are read again on SIGHUP.
 ///
@@ -30,9 +36,17 @@ pub(crate) fn run(arguments: Vec<PathBuf>, configs: Vec<Config>) -> anyhow::Resu
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    LocalSet::new().block_on(&runtime, async {
+    let result = LocalSet::new().block_on(&runtime, async {
         let (ended, endings) = mpsc::unbounded_channel();
         let (asking, requests) = mpsc::channel(MAX_REQUESTS);
+        let (finds, found) = mpsc::channel(MAX_NEWS);
+        let (mtus, interface_mtus) = mpsc::channel(MAX_NEWS);
+        let news = News {
+            endings,
+            requests,
+            found,
+            interface_mtus,
+        };
         let mut daemon = Daemon {
             arguments,
             host: Host {
@@ -40,23 +54,38 @@ pub(crate) fn run(arguments: Vec<PathBuf>, configs: Vec<Config>) -> anyhow::Resu
                 links: LinkWatch::open().await.context("cannot watch links")?,
             },
             ended,
+            finds,
+            mtus,
             asking,
             tunnels: Vec::new(),
         };
-        let result = daemon.serve(configs, endings, requests).await;
+        let result = daemon.serve(configs, news).await;
         for served in daemon.tunnels.drain(..) {
             served.stop().await;
         }
         result
-    })
+    });
+    // A name may be being looked up: nobody waits for that.
+    runtime.shutdown_background();
+    result
 }
 
 struct Daemon {
     arguments: Vec<PathBuf>,
     host: Host,
     ended: Ended,
+    finds: Finds,
+    mtus: Mtus,
     asking: mpsc::Sender<Asked>,
     tunnels: Vec<Served>,
+}
+
+/// What the loop hears of.
+struct News {
+    endings: mpsc::UnboundedReceiver<(String, std::io::Result<()>)>,
+    requests: mpsc::Receiver<Asked>,
+    found: mpsc::Receiver<Found>,
+    interface_mtus: mpsc::Receiver<(String, u16)>,
 }
 
 /// The kernel's network configuration.
@@ -80,23 +109,27 @@ struct Asked {
 }
 
 impl Daemon {
-    async fn serve(
-        &mut self,
-        configs: Vec<Config>,
-        mut endings: mpsc::UnboundedReceiver<(String, std::io::Result<()>)>,
-        mut requests: mpsc::Receiver<Asked>,
-    ) -> anyhow::Result<()> {
+    async fn serve(&mut self, configs: Vec<Config>, mut news: News) -> anyhow::Result<()> {
         let mut signals = Signals::new().context("cannot listen for signals")?;
+        let needed = privileges::needed(&configs);
         for config in configs {
             self.start(config).await?;
         }
+        match privileges::keep(needed) {
+            Ok(()) => tracing::debug!(
+                "of all privileges only {} is kept",
+                privileges::names(needed)
+            ),
+            Err(error) => tracing::warn!("privileges cannot be given up: {error}"),
+        }
+        let mut names = tokio::time::interval(NAMES_INTERVAL);
         loop {
             tokio::select! {
                 wanted = signals.next() => match wanted {
                     Wanted::Stop => return Ok(()),
                     Wanted::Reload => self.reload_all().await,
                 },
-                Some((name, result)) = endings.recv() => {
+                Some((name, result)) = news.endings.recv() => {
                     self.tunnel_ended(&name, result).await;
                     anyhow::ensure!(!self.tunnels.is_empty(), "no tunnel is left");
                 }
@@ -104,7 +137,10 @@ impl Daemon {
                     changed.context("cannot watch links any more")?;
                     self.links_changed().await;
                 }
-                Some(asked) = requests.recv() => self.answer(asked).await,
+                Some(asked) = news.requests.recv() => self.answer(asked).await,
+                _ = names.tick() => self.look_up().await,
+                Some(found) = news.found.recv() => self.found(found).await,
+                Some((name, mtu)) = news.interface_mtus.recv() => self.mtu_found(&name, mtu).await,
             }
         }
     }
@@ -112,8 +148,12 @@ impl Daemon {
     async fn start(&mut self, config: Config) -> anyhow::Result<()> {
         let name = config.tunnel.name.clone();
         let context = || format!("tunnel {name}");
-        let listener = control::bind(&config.control.socket).with_context(context)?;
-        let tunnel = Tunnel::start(config, &self.host, &self.ended)
+        let listener = {
+            let control = &config.control;
+            control::bind(&control.socket, control.owner.as_ref(), control.mode)
+                .with_context(context)?
+        };
+        let tunnel = Tunnel::start(config, &self.host, &self.ended, &self.mtus)
             .await
             .with_context(context)?;
         let asking = (name.clone(), self.asking.clone());
@@ -155,6 +195,35 @@ impl Daemon {
                 ),
             }
             self.tunnels.remove(at).stop().await;
+        }
+    }
+
+    async fn look_up(&mut self) {
+        for served in &mut self.tunnels {
+            if let Err(error) = served.tunnel.look_up(&self.finds).await {
+                tracing::error!("tunnel {}: {error:#}", served.name);
+            }
+        }
+    }
+
+    async fn found(&mut self, found: Found) {
+        let mut tunnels = self.tunnels.iter_mut();
+        if let Some(served) = tunnels.find(|served| served.name == found.tunnel)
+            && let Err(error) = served.tunnel.found(found).await
+        {
+            tracing::error!("tunnel {}: {error:#}", served.name);
+        }
+    }
+
+    async fn mtu_found(&mut self, name: &str, mtu: u16) {
+        let mut tunnels = self.tunnels.iter();
+        if let Some(served) = tunnels.find(|served| served.name == name)
+            && let Err(error) = served
+                .tunnel
+                .set_interface_mtu(mtu, &self.host.netlink)
+                .await
+        {
+            tracing::error!("tunnel {name}: {error:#}");
         }
     }
 

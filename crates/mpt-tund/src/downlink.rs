@@ -72,6 +72,18 @@ pub(crate) struct Report {
     pub(crate) reorder: ReorderStatus,
 }
 
+/// Where the line in tells what it finds out.
+pub(crate) struct Outlets {
+    /// The tunnel's name.
+    pub(crate) tunnel: String,
+    /// To the line out: what the peer reports.
+    pub(crate) reports: mpsc::Sender<(Time, report::Report)>,
+    /// To the line out: keys, and where peers are.
+    pub(crate) changes: mpsc::Sender<Change>,
+    /// To the control thread: the MTU that the interface is to have, with the tunnel's name.
+    pub(crate) mtus: mpsc::Sender<(String, u16)>,
+}
+
 /// Runs until `commands` is closed.
 ///
 /// # Errors
@@ -80,8 +92,7 @@ pub(crate) async fn run(
     inbound: Inbound,
     tun: Arc<Tun>,
     receives_trains: bool,
-    reports: mpsc::Sender<(Time, report::Report)>,
-    changes: mpsc::Sender<Change>,
+    outlets: Outlets,
     mut commands: mpsc::Receiver<Command>,
 ) -> io::Result<()> {
     let mut timer = Timer::new()?;
@@ -89,8 +100,7 @@ pub(crate) async fn run(
     let downlink = Rc::new(RefCell::new(Downlink {
         inbound,
         tun,
-        reports,
-        changes,
+        outlets,
         paths: Default::default(),
         buffers: Vec::with_capacity(BATCH),
         metas: vec![RecvMeta::default(); BATCH],
@@ -118,10 +128,7 @@ pub(crate) async fn run(
 struct Downlink {
     inbound: Inbound,
     tun: Arc<Tun>,
-    /// To the line out: what the peer reports.
-    reports: mpsc::Sender<(Time, report::Report)>,
-    /// To the line out: keys, and where peers are.
-    changes: mpsc::Sender<Change>,
+    outlets: Outlets,
     paths: [Option<Attached>; MAX_PATHS],
     /// Buffers in hand for the next batch.
     buffers: Vec<Buffer>,
@@ -304,17 +311,22 @@ impl Downlink {
     fn flush(&mut self) -> Option<Time> {
         self.write_tun();
         // While the other line has no time, changes and reports wait in the core, which lets the oldest go.
-        while let Ok(room) = self.changes.try_reserve() {
+        while let Ok(room) = self.outlets.changes.try_reserve() {
             match self.inbound.poll_change() {
                 Some(change) => room.send(change),
                 None => break,
             }
         }
-        while let Ok(room) = self.reports.try_reserve() {
+        while let Ok(room) = self.outlets.reports.try_reserve() {
             match self.inbound.poll_report() {
                 Some(report) => room.send(report),
                 None => break,
             }
+        }
+        if let Ok(room) = self.outlets.mtus.try_reserve()
+            && let Some(mtu) = self.inbound.poll_mtu()
+        {
+            room.send((self.outlets.tunnel.clone(), mtu));
         }
         while let Some(message) = self.inbound.poll_transmit() {
             if let Some(attached) = &self.paths[message.path.index()] {
@@ -383,11 +395,13 @@ impl Downlink {
             Event::PeerStoppedProbing => {
                 tracing::warn!("the peer sends data but no probes any more; going on without them");
             }
-            Event::PathMtu { path, mtu } => {
-                tracing::warn!(
-                    "path {} carries inner packets of {mtu} bytes at most",
-                    name(path)
-                );
+            Event::PathMtu { path, mtu, lowered } => {
+                let name = name(path);
+                if lowered {
+                    tracing::warn!("path {name} carries inner packets of {mtu} bytes at most");
+                } else {
+                    tracing::info!("path {name} carries inner packets of {mtu} bytes");
+                }
             }
         }
     }

@@ -6,6 +6,7 @@ mod control;
 mod daemon;
 mod downlink;
 mod netlink;
+mod privileges;
 mod requests;
 mod sealing;
 #[cfg(test)]
@@ -84,7 +85,8 @@ Signals:
 
 Privileges:
   CAP_NET_ADMIN; on kernels before 5.7 also CAP_NET_RAW for paths that name an
-  interface. --check needs none.
+  interface; CAP_CHOWN for a control socket with an owner. What is not needed
+  any more is given up once all tunnels run. --check needs none.
 
 Exit status:
   0  Stopped by a signal; with --check: everything is right.
@@ -127,6 +129,9 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     start_log(arguments.log);
+    if let Err(error) = privileges::renounce() {
+        tracing::warn!("privileges cannot be renounced: {error}");
+    }
     match daemon::run(arguments.config, loaded.configs) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -4,6 +4,8 @@
 //! The threads own the two halves of the core. What is asked or changed here reaches them through
 //! a bounded channel of commands, and never waits in the way of a packet.
 
+mod names;
+
 use std::net::SocketAddr;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -15,15 +17,17 @@ use mpt_core::drops::Drop;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
 use mpt_core::time::Time;
 use mpt_core::tunnel::{ReorderSettings, TunnelConfig, sealed_tunnel, tunnel};
+use names::Lookup;
+use rustix::thread::CapabilitySet;
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::config::{self, Changes, Config, Offload};
+use crate::config::{self, Changes, Config, Offload, Remote};
 use crate::daemon::Host;
 use crate::netlink::{LinkWatch, Netlink};
 use crate::tun::Tun;
 use crate::udp::{BUFFER_WANTED, PathSocket};
-use crate::{clock, downlink, sealing, uplink};
+use crate::{clock, downlink, privileges, sealing, uplink};
 
 /// Commands that may wait for a thread.
 const MAX_COMMANDS: usize = 64;
@@ -32,6 +36,11 @@ const MAX_REPORTS: usize = 16;
 
 /// Changes of keys and peers' addresses that may wait there.
 const MAX_CHANGES: usize = 16;
+
+/// The least MTU of an interface that keeps its IPv6 addresses (RFC 8200 §5).
+const IPV6_MIN_MTU: u16 = 1280;
+
+pub(crate) use names::{Finds, Found};
 
 /// A running tunnel. [`Tunnel::stop`] ends it; its interface and sockets go with it.
 pub(crate) struct Tunnel {
@@ -51,6 +60,8 @@ pub(crate) struct Tunnel {
 struct RunningPath {
     id: PathId,
     name: String,
+    /// What its peer's name stands for, if it has one.
+    lookup: Option<Lookup>,
     local: SocketAddr,
     interface: Option<String>,
     /// Granted by the kernel, in bytes.
@@ -60,6 +71,8 @@ struct RunningPath {
 
 /// Says that a tunnel's thread has ended, and why.
 pub(crate) type Ended = mpsc::UnboundedSender<(String, std::io::Result<()>)>;
+/// Says which MTU a tunnel's interface is to have, in bytes.
+pub(crate) type Mtus = mpsc::Sender<(String, u16)>;
 
 impl Tunnel {
     /// Opens the interface and the sockets and starts both lines.
@@ -70,6 +83,7 @@ impl Tunnel {
         config: Config,
         host: &Host,
         ended: &Ended,
+        mtus: &Mtus,
     ) -> anyhow::Result<Tunnel> {
         let name = config.tunnel.name.clone();
         sealing::announce(&config);
@@ -101,10 +115,12 @@ impl Tunnel {
             accepts: tun.accepts(),
             receives_trains,
         };
-        let (outbound, inbound) = match sealing::sessions(&config, tunnel_config.session) {
+        let (mut outbound, mut inbound) = match sealing::sessions(&config, tunnel_config.session) {
             Some(sessions) => sealed_tunnel(&tunnel_config, sessions),
             None => tunnel(&tunnel_config),
         };
+        outbound.set_mss_clamped(config.tunnel.clamps_mss);
+        inbound.set_mss_clamped(config.tunnel.clamps_mss);
         let (changes, changed) = mpsc::channel(MAX_CHANGES);
         let (reports, reported) = mpsc::channel(MAX_REPORTS);
         let (uplink, uplink_commands) = mpsc::channel(MAX_COMMANDS);
@@ -114,15 +130,14 @@ impl Tunnel {
                 let tun = tun.clone();
                 || uplink::run(outbound, tun, reported, changed, uplink_commands)
             })?,
-            spawn(&format!("{name}-in"), &name, ended, move || {
-                downlink::run(
-                    inbound,
-                    tun,
-                    receives_trains,
+            spawn(&format!("{name}-in"), &name, ended, {
+                let outlets = downlink::Outlets {
+                    tunnel: name.clone(),
                     reports,
                     changes,
-                    downlink_commands,
-                )
+                    mtus: mtus.clone(),
+                };
+                move || downlink::run(inbound, tun, receives_trains, outlets, downlink_commands)
             })?,
         ];
         let mut this = Tunnel {
@@ -165,6 +180,25 @@ impl Tunnel {
                     .await?;
             }
         }
+        Ok(())
+    }
+
+    /// Gives the interface the MTU that the paths turned out to carry. With IPv6 inside it keeps what that
+    /// needs: less, and the kernel would take the addresses away.
+    pub(crate) async fn set_interface_mtu(
+        &self,
+        mtu: u16,
+        netlink: &Netlink,
+    ) -> anyhow::Result<()> {
+        let inside = self.config.tunnel.addresses.iter();
+        let mut inside = inside.chain(&self.config.tunnel.routes);
+        let least = if inside.any(|(address, _)| address.is_ipv6()) {
+            IPV6_MIN_MTU.min(self.config.mtu())
+        } else {
+            0
+        };
+        netlink.set_mtu(self.index, mtu.max(least).into()).await?;
+        tracing::info!("tunnel {}: its MTU is {mtu} now", self.config.tunnel.name);
         Ok(())
     }
 
@@ -369,6 +403,7 @@ impl Tunnel {
         self.paths.push(RunningPath {
             id,
             name: path.name.clone(),
+            lookup: None,
             local: socket.local_addr(),
             interface: path.interface.clone(),
             receive_buffer: socket.buffers().receive,
@@ -391,20 +426,23 @@ impl Tunnel {
     }
 
     async fn set_path(
-        &self,
+        &mut self,
         path: &config::Path,
         socket: Option<Arc<PathSocket>>,
     ) -> anyhow::Result<()> {
-        let Some(id) = self
-            .paths
-            .iter()
-            .find(|known| known.name == path.name)
-            .map(|path| path.id)
-        else {
+        let mut known = self.paths.iter_mut();
+        let Some(known) = known.find(|known| known.name == path.name) else {
             return Ok(());
         };
+        let lookup = Lookup::of(path);
+        let is_same = |old: &Lookup| lookup.as_ref().is_some_and(|new| new.is_for(old));
+        if !known.lookup.as_ref().is_some_and(is_same) {
+            known.lookup = lookup;
+        }
+        let id = known.id;
+        let found = known.lookup.as_ref().and_then(Lookup::address);
         let config = PathConfig {
-            remote: path.remote,
+            remote: path.remote.as_ref().and_then(Remote::address).or(found),
             weight: path.weight,
             keepalive: path.keepalive,
             dead_after: path.dead_after,
@@ -473,6 +511,10 @@ where
 {
     let (ended, tunnel) = (ended.clone(), tunnel.to_owned());
     let body = move || {
+        // All is open: from here on packets of strangers come in.
+        if let Err(error) = privileges::keep(CapabilitySet::empty()) {
+            tracing::warn!("a thread keeps its privileges: {error}");
+        }
         let run = || {
             runtime::Builder::new_current_thread()
                 .enable_io()

@@ -33,6 +33,21 @@ impl Daemon {
     /// When it ends or does not answer in time, with its log.
     #[must_use]
     pub fn start(host: &Namespace, tunnel: &str, settings: impl FnOnce(&str) -> String) -> Self {
+        Self::start_by(host, &[], tunnel, settings)
+    }
+
+    /// The same, started by another program, to which these words and `mpt-tund`'s own command line are
+    /// given.
+    ///
+    /// # Panics
+    /// As [`Daemon::start`].
+    #[must_use]
+    pub fn start_by(
+        host: &Namespace,
+        starter: &[&str],
+        tunnel: &str,
+        settings: impl FnOnce(&str) -> String,
+    ) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("mpt-test-")
             .tempdir()
@@ -41,7 +56,7 @@ impl Daemon {
         let text = settings(&socket.display().to_string());
         let file = folder.path().join("tunnel.toml");
         std::fs::write(&file, text).expect("a configuration file");
-        let process = Self::launch(host, &file);
+        let process = Self::launch(host, starter, &file);
         let mut daemon = Self {
             process,
             tunnel: tunnel.to_owned(),
@@ -52,8 +67,15 @@ impl Daemon {
         daemon
     }
 
-    fn launch(host: &Namespace, file: &Path) -> Process {
-        let mut command = host.command(program("mpt-tund"));
+    fn launch(host: &Namespace, starter: &[&str], file: &Path) -> Process {
+        let mut command = match starter.split_first() {
+            None => host.command(program("mpt-tund")),
+            Some((first, words)) => {
+                let mut command = host.command(first);
+                command.args(words).arg(program("mpt-tund"));
+                command
+            }
+        };
         command.arg("--config").arg(file);
         Process::start("mpt-tund", &command)
     }
@@ -166,7 +188,7 @@ impl Daemon {
 
     /// Starts it with the same file, after it has ended.
     pub fn start_again(&mut self, host: &Namespace) {
-        self.process = Self::launch(host, &self.config());
+        self.process = Self::launch(host, &[], &self.config());
         self.await_answer();
     }
 

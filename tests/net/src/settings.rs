@@ -163,14 +163,7 @@ impl Settings {
         let all_sealed = all_sealed() && has_folder;
         let pairs = self.sealed.or(all_sealed.then_some(KEY_PAIRS));
         if let Some(pairs) = pairs.filter(|_| !self.tunnel.contains("key =")) {
-            let file = Path::new(socket).with_file_name("private.key");
-            write_secret(&file, pairs[side as usize].0);
-            let peer = KEY_PAIRS[1 - side as usize].1;
-            let _ = write!(
-                text,
-                "\n[crypto]\nprivate_key_file = \"{}\"\npeer_public_key = \"{peer}\"\n",
-                file.display()
-            );
+            text += &crypto_section(pairs[side as usize].0, side, socket);
         }
         let _ = write!(text, "\n[control]\nsocket = \"{socket}\"\n");
         for (index, link) in links.iter().enumerate() {
@@ -189,6 +182,25 @@ impl Settings {
         }
         text
     }
+}
+
+/// `[crypto]` for one end, with keys that everybody knows; its own is written beside the socket.
+///
+/// # Panics
+/// When it cannot be written.
+#[must_use]
+pub fn keys(side: Side, socket: &str) -> String {
+    crypto_section(KEY_PAIRS[side as usize].0, side, socket)
+}
+
+fn crypto_section(private: &str, side: Side, socket: &str) -> String {
+    let file = Path::new(socket).with_file_name("private.key");
+    write_secret(&file, private);
+    let peer = KEY_PAIRS[1 - side as usize].1;
+    format!(
+        "\n[crypto]\nprivate_key_file = \"{}\"\npeer_public_key = \"{peer}\"\n",
+        file.display()
+    )
 }
 
 fn write_secret(file: &Path, secret: &str) {

@@ -14,6 +14,7 @@
 //! path may be down for sending while the reorder window still waits for what it brings.
 
 mod estimate;
+mod search;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -25,6 +26,7 @@ use crate::probe::{Echo, Message};
 use crate::time::{Time, earliest};
 pub(crate) use estimate::IdleDelay;
 use estimate::{Loss, Rate, Rtt, SmoothedDelay};
+pub(crate) use search::{Bounds, MtuSearch};
 
 /// Most paths that a tunnel may have.
 pub const MAX_PATHS: usize = 16;
@@ -307,6 +309,12 @@ impl Path {
             && !self.link_down
             && !self.out_of_service_at_peer
             && now.since(self.heard.unwrap_or(self.probing_since)) < self.config.dead_after
+    }
+
+    /// What share of round trips is lost, 0 to 1.
+    pub(crate) fn round_trips_lost(&self) -> f64 {
+        let arrive = |ppm: u32| 1.0 - f64::from(ppm) / 1e6;
+        1.0 - arrive(self.loss.ppm()) * arrive(self.loss_at_peer_ppm)
     }
 
     /// Hardly ever does it take longer until a message tells what is not under way on the path.

@@ -4,10 +4,9 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use super::edging::Edging;
+use super::path_mtu::Mtus;
 use super::probing::MAX_MESSAGES_QUEUED;
 use super::reporting::Reporting;
 use super::sealing::{Arrival, Opening};
@@ -23,6 +22,7 @@ use crate::ecn::{self, Decap};
 use crate::edges::{Edges, KIND_EDGES};
 use crate::gre::{self, GreError, Header, Protocol};
 use crate::ip::{Packet, PacketMut, Version};
+use crate::mss;
 use crate::order::Order;
 use crate::path::{DownReason, MAX_PATHS, Path, PathConfig, PathId, PathState, Unreachable};
 use crate::probe::{MESSAGE_BYTES, Message};
@@ -50,13 +50,6 @@ const HEADER_ROOM: usize = if DATA_OVERHEAD > 16 {
 };
 /// Most events waiting to be taken.
 pub(super) const MAX_EVENTS_QUEUED: usize = 64;
-/// After this long a path is tried again with its full MTU (RFC 1191 §6.3).
-const PATH_MTU_EXPIRES: Duration = Duration::from_secs(600);
-/// No lower MTU of a link is believed than Linux believes (`min_pmtu`) or than RFC 8200 §5 allows:
-/// anybody can send ICMP errors.
-const LEAST_LINK_MTU_V4: u32 = 552;
-const LEAST_LINK_MTU_V6: u32 = 1280;
-
 /// A datagram as it was received.
 #[derive(Debug)]
 pub struct Datagram {
@@ -109,12 +102,14 @@ pub enum Event {
         /// Where it is.
         address: SocketAddr,
     },
-    /// A path carries less than assumed.
+    /// A path carries less, or more, than was assumed.
     PathMtu {
         /// The path.
         path: PathId,
         /// Largest inner packet now, in bytes.
         mtu: u16,
+        /// It is less than before.
+        lowered: bool,
     },
 }
 
@@ -123,15 +118,16 @@ pub struct Inbound {
     pub(super) shared: Arc<Shared>,
     pub(super) session: u64,
     pub(super) key: Option<u32>,
+    clamps_mss: bool,
     /// In a sealed tunnel.
     pub(super) opening: Option<Opening>,
     /// What the other half of this end does with what arrives at the peer.
     pub(super) reports_wanted: bool,
     pub(super) resends: bool,
-    config_mtu: u16,
+    pub(super) config_mtu: u16,
     pub(super) receives_trains: bool,
     pub(super) paths: [Option<Path>; MAX_PATHS],
-    path_mtu: [Option<(u16, Time)>; MAX_PATHS],
+    pub(super) mtus: Mtus,
     pub(super) next_strange_answer: [Time; MAX_PATHS],
     pub(super) peer: Peer,
     pub(super) pool: Pool,
@@ -163,6 +159,8 @@ pub struct Inbound {
 pub(super) struct ControlDatagram {
     pub(super) bytes: [u8; CONTROL_OVERHEAD + LONGEST_CONTROL],
     pub(super) len: usize,
+    /// The message is to be followed by zeros up to this length, in bytes.
+    pub(super) padded_to: usize,
 }
 
 const LONGEST_CONTROL: usize = if MAX_REPORT_BYTES > MESSAGE_BYTES {
@@ -176,6 +174,7 @@ impl ControlDatagram {
         ControlDatagram {
             bytes: [0; CONTROL_OVERHEAD + LONGEST_CONTROL],
             len,
+            padded_to: 0,
         }
     }
 }
@@ -186,13 +185,14 @@ impl Inbound {
             shared,
             session: config.session,
             key: config.key,
+            clamps_mss: false,
             opening: None,
             reports_wanted: config.policy == Policy::Adaptive || config.recovery,
             resends: config.recovery,
             config_mtu: config.mtu,
             receives_trains: config.receives_trains,
             paths: Default::default(),
-            path_mtu: [None; MAX_PATHS],
+            mtus: Mtus::new(config.mtu),
             next_strange_answer: [Time::ZERO; MAX_PATHS],
             peer: Peer::default(),
             pool: Pool::new(0, 0),
@@ -241,10 +241,10 @@ impl Inbound {
     /// Takes a path away.
     pub fn remove_path(&mut self, now: Time, path: PathId) {
         self.paths[path.index()] = None;
-        self.path_mtu[path.index()] = None;
+        self.mtus.forget_path(path);
         self.reporting.forget_path(path);
         self.settle(now);
-        self.publish_mtu();
+        self.search_mtus(now);
     }
 
     /// Takes a path out of service, or back into it.
@@ -277,29 +277,6 @@ impl Inbound {
             path.set_unreachable(now, what);
         }
         self.settle(now);
-    }
-
-    /// An ICMP error says that datagrams to `to` must not be longer than `link_mtu` bytes, IP header
-    /// included.
-    pub fn handle_too_big(&mut self, now: Time, path: PathId, to: SocketAddr, link_mtu: u32) {
-        let Some(known) = &self.paths[path.index()] else {
-            return;
-        };
-        if known.peer.is_none_or(|peer| peer.ip() != to.ip()) {
-            return;
-        }
-        let (overhead, least) = if to.is_ipv4() {
-            (20 + 8, LEAST_LINK_MTU_V4)
-        } else {
-            (40 + 8, LEAST_LINK_MTU_V6)
-        };
-        let inner = link_mtu.max(least) - overhead - self.gre_len() as u32;
-        let mtu = u16::try_from(inner).unwrap_or(u16::MAX);
-        if mtu < self.mtu_of(path) {
-            self.path_mtu[path.index()] = Some((mtu, now));
-            self.publish_mtu();
-            self.event(Event::PathMtu { path, mtu });
-        }
     }
 
     /// A free buffer to receive into. It comes back with [`Inbound::handle_datagram`] or
@@ -437,6 +414,11 @@ impl Inbound {
         datagram_len: usize,
     ) {
         self.pool.retain(packet.buffer);
+        if self.clamps_mss {
+            // What comes from the peer asks our side for segments: those must fit our way out.
+            let mtu = self.shared.mtu();
+            mss::clamp(self.pool.packet_mut(packet), mtu, false);
+        }
         let Some(seq) = sequence else {
             self.ready.push_back(packet);
             return;
@@ -518,38 +500,17 @@ impl Inbound {
     pub fn set_mtu(&mut self, now: Time, mtu: u16) {
         self.config_mtu = mtu;
         self.set_reorder(now, self.sizing.settings);
-        self.publish_mtu();
+        self.search_mtus_anew(now);
+    }
+
+    /// Lowers the MSS of TCP handshakes to what the tunnel carries, or leaves it.
+    pub fn set_mss_clamped(&mut self, clamped: bool) {
+        self.clamps_mss = clamped;
     }
 
     /// Uses another GRE key from now on.
     pub fn set_key(&mut self, key: Option<u32>) {
         self.key = key;
-    }
-
-    pub(super) fn expire_path_mtu(&mut self, now: Time) {
-        let mut expired = false;
-        for found in &mut self.path_mtu {
-            expired |= found
-                .take_if(|(_, since)| now.since(*since) >= PATH_MTU_EXPIRES)
-                .is_some();
-        }
-        if expired {
-            self.publish_mtu();
-        }
-    }
-
-    fn publish_mtu(&self) {
-        let mtu = (0..MAX_PATHS)
-            .filter_map(PathId::new)
-            .map(|path| self.mtu_of(path))
-            .fold(self.config_mtu, u16::min);
-        self.shared.mtu.store(u32::from(mtu), Ordering::Relaxed);
-    }
-
-    /// Largest inner packet that fits the path, as far as is known, in bytes.
-    #[must_use]
-    pub fn mtu_of(&self, path: PathId) -> u16 {
-        self.path_mtu[path.index()].map_or(self.config_mtu, |(mtu, _)| mtu.min(self.config_mtu))
     }
 
     /// Buffers for a full window, what is in hand, and what waits to be packed together.
@@ -571,7 +532,7 @@ impl Inbound {
     }
 
     /// What GRE, and sealing, add to a packet, in bytes.
-    fn gre_len(&self) -> usize {
+    pub(super) fn gre_len(&self) -> usize {
         if self.opening.is_some() {
             return DATA_OVERHEAD;
         }

@@ -19,6 +19,7 @@ mod edging;
 mod inbound;
 mod metering;
 mod outbound;
+mod path_mtu;
 mod probing;
 mod reporting;
 mod sealing;

@@ -15,13 +15,14 @@ use crate::fragment;
 use crate::gre::{Header, Protocol};
 use crate::icmp;
 use crate::ip::{Packet, Version};
+use crate::mss;
 use crate::path::{MAX_PATHS, PathConfig, PathId, PathSet};
 use crate::scheduler::{Policy, Scheduler};
 use crate::segment::{SegmentError, Segments};
 use crate::seq::Seq;
 use crate::time::Time;
 use crate::train::Train;
-use crate::vnet::{Gso, VnetHeader};
+use crate::vnet::{Checksum, Gso, VnetHeader};
 
 /// Most "too big" messages waiting to be written to the TUN.
 const MAX_ICMP_QUEUED: usize = 16;
@@ -44,6 +45,7 @@ struct Remote {
 pub struct Outbound {
     pub(super) shared: Arc<Shared>,
     key: Option<u32>,
+    clamps_mss: bool,
     /// In a sealed tunnel.
     sealing: Option<Sealing>,
     /// The peer has a reorder window, by our own configuration.
@@ -77,6 +79,7 @@ impl Outbound {
         Outbound {
             shared,
             key: config.key,
+            clamps_mss: false,
             sealing: None,
             reordered: config.reorder.window != 0,
             next_seq: Seq::FIRST,
@@ -165,11 +168,23 @@ impl Outbound {
         self.key = key;
     }
 
+    /// Lowers the MSS of TCP handshakes to what the tunnel carries, or leaves it.
+    pub fn set_mss_clamped(&mut self, clamped: bool) {
+        self.clamps_mss = clamped;
+    }
+
     /// Takes what was read from the TUN: a packet, or a super-packet with a header that says how to
     /// cut it. Afterwards, at the end of the batch at the latest, call [`Outbound::poll_transmit`]
     /// and [`Outbound::poll_tun`] until they have nothing.
     pub fn handle_tun(&mut self, now: Time, header: &VnetHeader, packet: &mut [u8]) {
         let mtu = self.shared.mtu();
+        if self.clamps_mss && header.gso == Gso::None {
+            mss::clamp(
+                packet,
+                mtu,
+                matches!(header.checksum, Checksum::Partial { .. }),
+            );
+        }
         match Segments::new(header, packet, usize::from(mtu)) {
             Ok(segments) => self.stripe(now, segments),
             Err(SegmentError::TooBig) => self.handle_too_big(now, header, packet, mtu),

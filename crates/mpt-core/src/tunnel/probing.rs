@@ -71,6 +71,7 @@ impl Inbound {
             if let Some(rtt) = known.rtt.round_trip() {
                 self.reorder.set_rtt(now, path, rtt);
             }
+            self.note_carried(now, path, message.echo);
             self.follow_watermark(now, path, message.next_seq);
         }
         if message.reply_wanted {
@@ -91,7 +92,7 @@ impl Inbound {
                 received: now,
             };
             // Besides the probes, not instead of one: else strangers could silence us toward our peer.
-            self.send_message(now, path, Some(echo), true);
+            self.send_message(now, path, Some(echo), true, 0);
         }
     }
 
@@ -144,7 +145,7 @@ impl Inbound {
             .min();
         let probes = earliest(probes, self.reporting.due());
         let sessions = self.opening.as_ref().and_then(Opening::poll_timeout);
-        let probes = earliest(probes, sessions);
+        let probes = earliest(earliest(probes, sessions), self.next_mtu_probe());
         earliest(
             earliest(probes, self.next_settle),
             self.reorder.poll_timeout(),
@@ -167,7 +168,7 @@ impl Inbound {
                 self.send_probe(now, path, true);
             }
         }
-        self.expire_path_mtu(now);
+        self.search_mtus(now);
         self.end_order_interval(now);
     }
 
@@ -188,28 +189,39 @@ impl Inbound {
         };
         path.next_probe = now + interval.mul_f64(jitter);
         let echo = path.newest();
-        self.send_message(now, id, echo, reply_wanted);
+        self.send_message(now, id, echo, reply_wanted, 0);
     }
 
-    fn send_message(&mut self, now: Time, id: PathId, echo: Option<Echo>, reply_wanted: bool) {
+    /// Sends a message, followed by zeros until the datagram has `padded_to` bytes, and returns its
+    /// number.
+    pub(super) fn send_message(
+        &mut self,
+        now: Time,
+        id: PathId,
+        echo: Option<Echo>,
+        reply_wanted: bool,
+        padded_to: usize,
+    ) -> Option<u32> {
         let (may_speak, header) = (self.may_speak(), control_header(self.key));
         let sent_len = self.control_len(&header, MESSAGE_BYTES);
-        let Some(path) = &mut self.paths[id.index()] else {
-            return;
-        };
+        let path = self.paths[id.index()].as_mut()?;
         if self.messages.len() >= MAX_MESSAGES_QUEUED || !may_speak || path.peer.is_none() {
-            return;
+            return None;
         }
         let len = header.buffer_len() + MESSAGE_BYTES;
-        self.shared.count_sent(id, 1, sent_len as u64);
+        // That a padded one does not arrive is no loss that anybody should know of.
+        if padded_to == 0 {
+            self.shared.count_sent(id, 1, sent_len as u64);
+        }
         let (tx_packets, tx_bytes) = self.shared.sent(id);
+        let number = path.number_sent(now);
         let message = Message {
             reply_wanted,
             out_of_service: path.out_of_service,
             reports_wanted: self.reports_wanted,
             resends: self.resends,
             path: id.index() as u8,
-            number: path.number_sent(now),
+            number,
             session: self.session,
             sent: now,
             tx_packets,
@@ -225,7 +237,9 @@ impl Inbound {
         let mut body = [0; MESSAGE_BYTES];
         message.emit(&mut body);
         datagram.bytes[start..len].copy_from_slice(&body);
+        datagram.padded_to = padded_to;
         self.messages.push_back((id, datagram));
+        Some(number)
     }
 
     /// The next control message to be sent.
@@ -265,6 +279,9 @@ impl Inbound {
             };
             let (state, reason) = path.state_at(now, peer_probes);
             if (state, reason) != (path.state, path.reason) {
+                if state == PathState::Up {
+                    self.mtus.begin_search(now, id);
+                }
                 (path.state, path.reason) = (state, reason);
                 if self.events.len() < MAX_EVENTS_QUEUED {
                     self.events.push_back(Event::Path {
@@ -274,7 +291,8 @@ impl Inbound {
                     });
                 }
             }
-            if may_speak && state == PathState::Up || state == PathState::Probing && may_be_silent {
+            let may_work = state == PathState::Probing && may_be_silent && path.peer.is_some();
+            if may_speak && state == PathState::Up || may_work {
                 usable.insert(id);
             }
             if path.peer.is_some() && may_carry_handshakes(state, reason) {

@@ -295,6 +295,7 @@ impl Inbound {
             && moved
         {
             opening.moved.insert(id);
+            self.mtus.begin_search(now, id);
             self.event(Event::PeerAddress {
                 path: id,
                 address: from,
@@ -411,6 +412,17 @@ impl Inbound {
         while next.is_none() {
             let (path, message) = self.messages.pop_front()?;
             let plain = &message.bytes[HANDSHAKE_GRE.len()..message.len];
+            if message.padded_to > 0 {
+                let peer = self.paths[path.index()].as_ref().and_then(|path| path.peer);
+                let (plain, sealed) = self.mtus.pad(plain, message.padded_to);
+                if let Some(to) = peer
+                    && let Some(len) = opening.sessions.seal_control(plain, sealed)
+                {
+                    let contents = self.mtus.padded(len);
+                    return Some(single(path, to, contents));
+                }
+                continue;
+            }
             let mut datagram = ControlDatagram::new(0);
             if let Some(known) = &self.paths[path.index()]
                 && let Some(peer) = known.peer
@@ -422,14 +434,19 @@ impl Inbound {
         }
         let (path, to, datagram) = next?;
         let datagram = self.leaving.insert(datagram);
-        Some(Transmit {
-            path,
-            to,
-            tos: 0,
-            segment_size: datagram.len,
-            datagrams: 1,
-            contents: &datagram.bytes[..datagram.len],
-        })
+        Some(single(path, to, &datagram.bytes[..datagram.len]))
+    }
+}
+
+/// One datagram by itself.
+fn single(path: PathId, to: SocketAddr, contents: &[u8]) -> Transmit<'_> {
+    Transmit {
+        path,
+        to,
+        tos: 0,
+        segment_size: contents.len(),
+        datagrams: 1,
+        contents,
     }
 }
 

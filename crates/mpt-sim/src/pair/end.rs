@@ -40,6 +40,8 @@ pub struct End {
     pub outbound: Outbound,
     /// The line in.
     pub inbound: Inbound,
+    /// The MTU of its TUN.
+    pub interface_mtu: u16,
     /// Datagrams arrive in trains.
     trains: bool,
     in_batch: usize,
@@ -68,6 +70,7 @@ impl End {
             clock,
             outbound,
             inbound,
+            interface_mtu: config.mtu,
             trains: config.receives_trains,
             in_batch: 0,
             delivered: Vec::new(),
@@ -238,6 +241,9 @@ impl End {
         }
         while let Some(message) = self.outbound.poll_tun() {
             self.refused.push(message.to_vec());
+        }
+        if let Some(mtu) = self.inbound.poll_mtu() {
+            self.interface_mtu = mtu;
         }
         while let Some(event) = self.inbound.poll_event() {
             self.events.push((now, event));

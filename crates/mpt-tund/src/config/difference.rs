@@ -107,9 +107,15 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<String> {
         let (old, new) = (old.control.socket.display(), new.control.socket.display());
         reasons.push(format!("the control socket, from {old} to {new}"));
     }
+    if (&old.control.owner, old.control.mode) != (&new.control.owner, new.control.mode) {
+        reasons.push("owner or mode of the control socket".to_owned());
+    }
     if old.tunnel.offload != new.tunnel.offload {
         let (old, new) = (old.tunnel.offload.name(), new.tunnel.offload.name());
         reasons.push(format!("offload, from {old} to {new}"));
+    }
+    if old.tunnel.clamps_mss != new.tunnel.clamps_mss {
+        reasons.push(format!("clamp_mss, to {}", new.tunnel.clamps_mss));
     }
     match (&old.crypto, &new.crypto) {
         (None, Some(_)) => reasons.push("[crypto], which is new".to_owned()),

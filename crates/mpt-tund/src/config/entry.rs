@@ -86,6 +86,18 @@ impl<'a> Entry<'a> {
         })
     }
 
+    /// The value as true or false.
+    ///
+    /// # Errors
+    /// It is of another type.
+    pub(super) fn truth(&self) -> Result<bool, Mistake> {
+        let value = self.value.get_ref().as_bool();
+        value.ok_or_else(|| {
+            let remedy = format!("write {} = true or {0} = false", self.key);
+            self.wrong_type("true or false", remedy)
+        })
+    }
+
     /// The value as an integer within a range of at most 64 bits.
     ///
     /// # Errors

@@ -19,6 +19,7 @@ mod difference;
 mod document;
 mod entry;
 mod parse;
+mod remote;
 mod save;
 mod validate;
 mod values;
@@ -27,6 +28,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
+use crate::control::Owner;
 use mpt_core::scheduler::Policy;
 use mpt_core::tunnel::ReorderSettings;
 
@@ -35,6 +37,7 @@ pub(crate) use crypto::Crypto;
 pub(crate) use difference::{Changes, PathChange, PrefixChanges, difference};
 pub(crate) use document::Mistake;
 pub(crate) use parse::MAX_BUFFER_DELAY_RANGE;
+pub(crate) use remote::Remote;
 #[allow(unused_imports, reason = "until the daemon uses all of it")]
 pub(crate) use save::{Running, SaveError, save};
 
@@ -50,6 +53,8 @@ pub(crate) const MAX_WEIGHT: u32 = 1_000_000;
 pub(crate) const DEFAULT_WEIGHT: u32 = 100;
 /// Most tunnels in one daemon.
 pub(crate) const MAX_TUNNELS: usize = 64;
+/// Mode of the control socket unless configured.
+pub(crate) const DEFAULT_SOCKET_MODE: u32 = 0o600;
 /// Largest configuration file, in bytes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
@@ -89,6 +94,8 @@ pub(crate) struct Tunnel {
     pub(crate) key: Option<u32>,
     /// How packets are shared among paths.
     pub(crate) scheduler: Policy,
+    /// Whether TCP handshakes are made to ask for segments that fit.
+    pub(crate) clamps_mss: bool,
     /// Whether super-packets and trains are used.
     pub(crate) offload: Offload,
 }
@@ -143,6 +150,10 @@ impl Recovery {
 pub(crate) struct Control {
     /// Path name of the Unix socket that `mpt-ctl` talks to; absolute.
     pub(crate) socket: PathBuf,
+    /// Whose it is, if not the daemon's.
+    pub(crate) owner: Option<Owner>,
+    /// Its mode: bits of 0666.
+    pub(crate) mode: u32,
 }
 
 /// One of `[[paths]]`.
@@ -152,9 +163,8 @@ pub(crate) struct Path {
     pub(crate) name: String,
     /// Local socket. Its address is unspecified only where `interface` is given.
     pub(crate) local: SocketAddr,
-    /// The peer's socket, of the same family; never unspecified. Only a sealed tunnel can do without: it
-    /// learns it from the peer.
-    pub(crate) remote: Option<SocketAddr>,
+    /// The peer's socket. Only a sealed tunnel can do without: it learns it from the peer.
+    pub(crate) remote: Option<Remote>,
     /// Device that the socket is bound to.
     pub(crate) interface: Option<String>,
     /// Relative share of bytes, 1 to [`MAX_WEIGHT`].

@@ -15,8 +15,8 @@ use super::document::{Mistake, Place, Schema, Section, Source};
 use super::entry::Entry;
 use super::values::{self, End, PrefixKind};
 use super::{
-    Config, Control, DEFAULT_PORT, DEFAULT_WEIGHT, MAX_FILE_BYTES, MAX_PATHS, MAX_WEIGHT,
-    MAX_WINDOW, Offload, Path, Recovery, Tunnel, validate,
+    Config, Control, DEFAULT_PORT, DEFAULT_SOCKET_MODE, DEFAULT_WEIGHT, MAX_FILE_BYTES, MAX_PATHS,
+    MAX_WEIGHT, MAX_WINDOW, Offload, Path, Recovery, Tunnel, remote, validate,
 };
 
 /// Most addresses, and most routes, of a tunnel.
@@ -49,6 +49,7 @@ const TUNNEL: Schema = Schema {
         "key",
         "scheduler",
         "offload",
+        "clamp_mss",
     ],
     planned: &[],
 };
@@ -69,7 +70,7 @@ const RECOVERY: Schema = Schema {
 };
 const CONTROL: Schema = Schema {
     title: "[control]",
-    keys: &["socket"],
+    keys: &["socket", "owner", "mode"],
     planned: &[],
 };
 const PATHS: Schema = Schema {
@@ -165,13 +166,20 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
     };
     let mut control = Control {
         socket: format!("/run/mpt/{}.sock", tunnel.name).into(),
+        owner: None,
+        mode: DEFAULT_SOCKET_MODE,
     };
     let mut socket = name;
-    if let Some(section) = root.get("control")
-        && let Some(entry) = section.section(CONTROL, &ALL)?.get("socket")
-    {
-        control.socket = values::socket_path(entry)?;
-        socket = entry.place();
+    if let Some(section) = root.get("control") {
+        let section = section.section(CONTROL, &ALL)?;
+        if let Some(entry) = section.get("socket") {
+            control.socket = values::socket_path(entry)?;
+            socket = entry.place();
+        }
+        control.owner = section.get("owner").map(values::owner).transpose()?;
+        if let Some(entry) = section.get("mode") {
+            control.mode = values::socket_mode(entry)?;
+        }
     }
     let sections = path_sections(&root)?;
     let (paths, locals) = paths(&sections, tunnel.port, crypto.is_some())?;
@@ -211,6 +219,9 @@ fn tunnel(section: &Section<'_>) -> Result<(Tunnel, Place), Mistake> {
         offload: section
             .get("offload")
             .map_or(Ok(Offload::default()), offload)?,
+        clamps_mss: section
+            .get("clamp_mss")
+            .map_or(Ok(false), |entry| entry.truth())?,
     };
     Ok((tunnel, name.place()))
 }
@@ -384,16 +395,14 @@ fn path(section: &Section<'_>, port: u16, is_sealed: bool) -> Result<(Path, Plac
         "local",
         "add this host's address on the path, like local = \"10.1.0.1\"",
     )?;
-    let remote = match section.get("remote") {
+    let peer = match section.get("remote") {
         None if is_sealed => None,
         _ => Some(section.required(
             "remote",
             "add the peer's address on the path, like remote = \"10.1.0.2\"",
         )?),
     };
-    let remote = remote
-        .map(|remote| values::endpoint(remote, End::Remote, DEFAULT_PORT))
-        .transpose()?;
+    let peer = peer.map(remote::remote).transpose()?;
     let interface = section
         .get("interface")
         .map(|entry| values::name(entry, values::MAX_INTERFACE_BYTES, "eth0"))
@@ -406,7 +415,7 @@ fn path(section: &Section<'_>, port: u16, is_sealed: bool) -> Result<(Path, Plac
     validate::weight_not_zero(section, &name)?;
     let path = Path {
         local: values::endpoint(local, End::Local, port)?,
-        remote,
+        remote: peer,
         interface: interface.map(str::to_owned),
         weight: number(section, "weight", 1..=u64::from(MAX_WEIGHT), "")?.unwrap_or(DEFAULT_WEIGHT),
         keepalive: duration("keepalive", KEEPALIVE_RANGE, Duration::from_millis(200))?,

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::document::{Mistake, Place, Section};
 use super::entry::{Entry, grouped, in_one_unit};
 use super::parse::Places;
-use super::{Config, DEFAULT_PORT, MAX_WEIGHT, Path};
+use super::{Config, DEFAULT_PORT, MAX_WEIGHT, Path, Remote};
 
 /// Least MTU of a link that carries IPv6 (RFC 8200 §5), in bytes.
 const IPV6_MIN_MTU: u16 = 1280;
@@ -73,7 +73,8 @@ pub(super) fn weight_not_zero(path: &Section<'_>, name: &str) -> Result<(), Mist
 /// A path's own values fit each other.
 pub(super) fn path(path: &Path, section: &Section<'_>) -> Result<(), Mistake> {
     let at = |key| section.get(key);
-    let (local, remote) = (path.local.ip(), path.remote.map(|remote| remote.ip()));
+    let address = path.remote.as_ref().and_then(Remote::address);
+    let (local, remote) = (path.local.ip(), address.map(|remote| remote.ip()));
     if let Some(remote) = remote
         && local.is_ipv4() != remote.is_ipv4()
     {
@@ -86,7 +87,7 @@ pub(super) fn path(path: &Path, section: &Section<'_>) -> Result<(), Mistake> {
             "give both ends an address of one family; another path may have the other",
         ));
     }
-    if path.remote == Some(path.local) {
+    if address == Some(path.local) {
         return Err(section.mistake_at(
             at("remote"),
             format!("path \"{}\" leads to itself", path.name),

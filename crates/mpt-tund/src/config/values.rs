@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::document::Mistake;
 use super::entry::Entry;
+use crate::control::Owner;
 
 /// Longest name of a network interface, in bytes: IFNAMSIZ less the closing zero.
 pub(super) const MAX_INTERFACE_BYTES: usize = 15;
@@ -126,12 +127,16 @@ pub(super) fn endpoint(entry: Entry<'_>, end: End, port: u16) -> Result<SocketAd
         End::Remote => ("the peer's", "10.1.0.2"),
     };
     let text = entry.text(example)?;
+    let or_name = match end {
+        End::Local => "",
+        End::Remote => "; or its name, like \"office.example.net\"",
+    };
     let Some(socket) = socket_address(text, port) else {
         return Err(entry.mistake(
             format!("\"{text}\" is not an IP address"),
             format!(
                 "write {whose} address, with a port if it is not {port}: \"{example}\", \
-                 \"{example}:4755\", \"2001:db8::1\" or \"[2001:db8::1]:4755\"; names are not looked up"
+                 \"{example}:4755\", \"2001:db8::1\" or \"[2001:db8::1]:4755\"{or_name}"
             ),
         ));
     };
@@ -198,4 +203,45 @@ pub(super) fn socket_path(entry: Entry<'_>) -> Result<PathBuf, Mistake> {
         return Err(entry.mistake(what, remedy));
     }
     Ok(path.to_owned())
+}
+
+/// `USER`, `USER:GROUP` or `:GROUP`, names or numbers.
+pub(super) fn owner(entry: Entry<'_>) -> Result<Owner, Mistake> {
+    let example = "root:mpt";
+    let text = entry.text(example)?;
+    let (user, group) = match text.split_once(':') {
+        Some((user, group)) => (user, Some(group)),
+        None => (text, None),
+    };
+    let is_name = |name: &str| {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        !name.is_empty() && name.chars().all(allowed)
+    };
+    let user_fits = user.is_empty() && group.is_some() || is_name(user);
+    if !user_fits || !group.is_none_or(is_name) {
+        return Err(entry.mistake(
+            format!("\"{}\" names no owner", text.escape_debug()),
+            format!("write USER, USER:GROUP or :GROUP, names or numbers, like \"{example}\""),
+        ));
+    }
+    let some = |name: &str| (!name.is_empty()).then(|| name.to_owned());
+    Ok(Owner {
+        user: some(user),
+        group: group.and_then(some),
+    })
+}
+
+/// The mode of the control socket, octal.
+pub(super) fn socket_mode(entry: Entry<'_>) -> Result<u32, Mistake> {
+    let text = entry.text("0660")?;
+    let mode = u32::from_str_radix(text, 8).ok();
+    // Who may connect may write, and `mpt-ctl` reads what it is told.
+    mode.filter(|mode| mode & !0o666 == 0 && mode & 0o600 == 0o600)
+        .ok_or_else(|| {
+            entry.mistake(
+                format!("\"{}\" is no mode of a socket", text.escape_debug()),
+                "write an octal mode as chmod takes it: \"0600\" for the owner alone, \"0660\" for the \
+                 group too",
+            )
+        })
 }

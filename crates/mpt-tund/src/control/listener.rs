@@ -7,12 +7,14 @@
 use std::fs::{DirBuilder, File, Metadata, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 use tracing::{debug, warn};
+
+use super::owner::Owner;
 
 /// Connections that the kernel keeps waiting.
 const BACKLOG: i32 = 16;
@@ -32,6 +34,9 @@ pub(crate) enum ControlError {
     /// The folder cannot be made.
     #[error("cannot create the folder {} of the control socket", path.display())]
     Folder { path: PathBuf, source: io::Error },
+    /// It cannot be given to whom the configuration says.
+    #[error("cannot give the control socket {} to its `owner` (a new owner takes a restart)", path.display())]
+    Owner { path: PathBuf, source: io::Error },
     /// Anything else.
     #[error("cannot open the control socket {}", path.display())]
     Open { path: PathBuf, source: io::Error },
@@ -46,13 +51,16 @@ pub(crate) struct Listener {
     file: (u64, u64),
 }
 
-/// Opens the control socket at `path`: readable and writable for this user alone from the first
-/// instant, in a folder that is made when it is missing, in place of a file that a killed daemon
+/// Opens the control socket at `path`: with no wider mode than `mode` at any instant, and of `owner` soon after, in a folder that is made when it is missing, in place of a file that a killed daemon
 /// left behind.
 ///
 /// # Errors
 /// When a daemon serves this path, or the file system refuses; see [`ControlError`].
-pub(crate) fn bind(path: &Path) -> Result<Listener, ControlError> {
+pub(crate) fn bind(
+    path: &Path,
+    owner: Option<&Owner>,
+    mode: u32,
+) -> Result<Listener, ControlError> {
     let open = |source| ControlError::Open {
         path: path.to_owned(),
         source,
@@ -67,7 +75,7 @@ pub(crate) fn bind(path: &Path) -> Result<Listener, ControlError> {
             source,
         })?;
     }
-    let socket = private_socket().map_err(open)?;
+    let socket = socket_of_mode(mode).map_err(open)?;
     let mut bound = socket.bind(&address);
     if bound
         .as_ref()
@@ -79,19 +87,31 @@ pub(crate) fn bind(path: &Path) -> Result<Listener, ControlError> {
     bound.map_err(open)?;
     socket.listen(BACKLOG).map_err(open)?;
     let file = path.symlink_metadata().map_err(open)?;
-    Ok(Listener {
+    let listener = Listener {
         socket,
         path: path.to_owned(),
         file: identity(&file),
-    })
+    };
+    // The umask may have taken something from the mode.
+    std::fs::set_permissions(path, Permissions::from_mode(mode)).map_err(open)?;
+    if let Some(owner) = owner {
+        let given = owner
+            .ids()
+            .and_then(|(user, group)| chown(path, user, group));
+        given.map_err(|source| ControlError::Owner {
+            path: path.to_owned(),
+            source,
+        })?;
+    }
+    Ok(listener)
 }
 
-/// A socket whose file will have mode 0600. On Linux the file takes the mode of the socket itself,
+/// A socket whose file will have this mode. On Linux the file takes the mode of the socket itself,
 /// which can be set beforehand: no moment with a wider mode, and no umask that all threads share.
-fn private_socket() -> io::Result<Socket> {
+fn socket_of_mode(mode: u32) -> io::Result<Socket> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)?;
     let file = File::from(OwnedFd::from(socket));
-    file.set_permissions(Permissions::from_mode(0o600))?;
+    file.set_permissions(Permissions::from_mode(mode))?;
     Ok(Socket::from(OwnedFd::from(file)))
 }
 
@@ -173,7 +193,7 @@ mod tests {
     #[test]
     fn the_socket_is_private_and_its_folder_is_made() {
         let (_dir, path) = place();
-        let listener = bind(&path).unwrap();
+        let listener = bind(&path, None, 0o600).unwrap();
         assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o600);
         let folder = path.parent().unwrap().metadata().unwrap().mode();
         assert_eq!(folder & 0o022, 0, "{folder:o}");
@@ -184,8 +204,8 @@ mod tests {
     #[test]
     fn a_socket_that_is_served_is_left_alone() {
         let (_dir, path) = place();
-        let _first = bind(&path).unwrap();
-        let error = bind(&path).unwrap_err();
+        let _first = bind(&path, None, 0o600).unwrap();
+        let error = bind(&path, None, 0o600).unwrap_err();
         assert!(matches!(error, ControlError::InUse { .. }), "{error}");
         assert!(
             error.to_string().starts_with("another mpt-tund serves"),
@@ -197,7 +217,7 @@ mod tests {
     #[test]
     fn a_socket_with_a_full_backlog_is_served_all_the_same() {
         let (_dir, path) = place();
-        let _first = bind(&path).unwrap();
+        let _first = bind(&path, None, 0o600).unwrap();
         let address = SockAddr::unix(&path).unwrap();
         let mut waiting = Vec::new();
         for _ in 0..4 * BACKLOG {
@@ -209,7 +229,7 @@ mod tests {
         }
         assert!(waiting.len() < 64, "the backlog is never full");
         assert!(matches!(
-            bind(&path).unwrap_err(),
+            bind(&path, None, 0o600).unwrap_err(),
             ControlError::InUse { .. }
         ));
     }
@@ -220,7 +240,7 @@ mod tests {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
-        let _listener = bind(&path).unwrap();
+        let _listener = bind(&path, None, 0o600).unwrap();
         assert!(UnixStream::connect(&path).is_ok());
     }
 
@@ -230,7 +250,7 @@ mod tests {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, "precious").unwrap();
         assert!(matches!(
-            bind(&path).unwrap_err(),
+            bind(&path, None, 0o600).unwrap_err(),
             ControlError::NotASocket { .. }
         ));
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
@@ -240,7 +260,7 @@ mod tests {
     fn a_path_that_fits_no_socket_is_said_to_be_too_long() {
         let path = PathBuf::from(format!("/tmp/{}", "x".repeat(120)));
         assert!(matches!(
-            bind(&path).unwrap_err(),
+            bind(&path, None, 0o600).unwrap_err(),
             ControlError::TooLong { .. }
         ));
     }
@@ -248,11 +268,30 @@ mod tests {
     #[test]
     fn a_successors_socket_survives_the_end_of_its_predecessor() {
         let (_dir, path) = place();
-        let first = bind(&path).unwrap();
+        let first = bind(&path, None, 0o600).unwrap();
         // Moved rather than removed: a freed inode's number could be the next one's.
         std::fs::rename(&path, path.with_extension("old")).unwrap();
-        let _second = bind(&path).unwrap();
+        let _second = bind(&path, None, 0o600).unwrap();
         drop(first);
         assert!(UnixStream::connect(&path).is_ok());
+    }
+
+    #[test]
+    fn the_socket_has_the_mode_and_the_group_that_were_asked_for() {
+        let (_dir, path) = place();
+        let owner = Owner {
+            user: None,
+            group: Some(rustix::process::getgid().as_raw().to_string()),
+        };
+        let _listener = bind(&path, Some(&owner), 0o660).unwrap();
+        assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o660);
+        let unknown = Owner {
+            user: Some("nobody-of-that-name".to_owned()),
+            group: None,
+        };
+        let other = path.with_extension("other");
+        let error = bind(&other, Some(&unknown), 0o600).unwrap_err();
+        assert!(matches!(error, ControlError::Owner { .. }), "{error}");
+        assert!(!other.exists(), "it is not left behind");
     }
 }

@@ -1,0 +1,410 @@
+//! The largest packet that a path carries, found by probes that are padded to a size (RFC 8899).
+//!
+//! ICMP tells of a packet that was too big, where it is let through, and anybody can send it. So a sealed
+//! tunnel asks the path itself: a probe that is padded to a size and answered proves that packets of that
+//! size arrive. One that is not answered may have been lost like any other packet. Therefore each is
+//! followed by a small companion, and only when that one comes back and the padded one does not, several
+//! times in a row, is the size taken for too big. How many times depends on what the path loses anyway.
+//!
+//! * *Confirm*: is the size that is in use still carried? Asked when a path comes up or moves, every
+//!   [`CONFIRM_INTERVAL`] after that, and when ICMP says otherwise. If not, the path is a black hole for
+//!   such packets: the size falls, to what ICMP said, or to the base that nearly every path carries, or to
+//!   the least.
+//! * *Search*: between what is carried and what is not, by halves.
+//! * *Rest*: the two meet. Every [`RAISE_INTERVAL`] the full size is tried again.
+//!
+//! Until the first answer a path is believed to carry what is configured: most do, and a tunnel need not
+//! begin narrow to find that out.
+
+use std::time::Duration;
+
+use crate::time::Time;
+
+/// The time between two proofs that what is in use is still carried.
+const CONFIRM_INTERVAL: Duration = Duration::from_secs(10);
+/// After this long the full size is tried again: PMTU_RAISE_TIMER of RFC 8899 §5.1.1.
+const RAISE_INTERVAL: Duration = Duration::from_secs(600);
+/// Least time between two probes, so that one full queue does not swallow several.
+const SPACING: Duration = Duration::from_millis(100);
+/// A hint that turned out to be false makes the next ones wait for so long.
+const HINT_INTERVAL: Duration = Duration::from_secs(1);
+/// Probes of one size that are lost before it is taken for too big: MAX_PROBES of RFC 8899 §5.1.2 ...
+const LEAST_LOST: u32 = 3;
+/// ... and on paths that lose much.
+const MOST_LOST: u32 = 12;
+/// The probability that so many are lost by chance.
+const BY_CHANCE: f64 = 1e-4;
+
+/// The sizes between which the search goes, in bytes of the inner packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// What is configured: nothing larger is tried.
+    pub(crate) ceiling: u16,
+    /// What nearly every path carries.
+    pub(crate) base: u16,
+    /// What every path has to carry.
+    pub(crate) least: u16,
+}
+
+/// The search on one path.
+#[derive(Debug, Clone)]
+pub(crate) struct MtuSearch {
+    bounds: Bounds,
+    /// What is in use.
+    size: u16,
+    /// The least that is known not to be carried; beyond the ceiling when nothing is.
+    too_big: u16,
+    step: Step,
+    /// What ICMP says that the path carries, and nothing has shown.
+    hint: Option<u16>,
+    next_hint: Time,
+    probe: Option<Probe>,
+    /// Probes of this size that were lost in a row.
+    lost: u32,
+    next: Time,
+    raise_at: Time,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Confirm,
+    Search,
+    Rest,
+}
+
+/// A padded probe that is under way.
+#[derive(Debug, Clone, Copy)]
+struct Probe {
+    number: u32,
+    size: u16,
+    /// When it is sent again if neither it nor its companion came back.
+    again_at: Time,
+}
+
+impl MtuSearch {
+    pub(crate) fn new(bounds: Bounds) -> MtuSearch {
+        let mut search = MtuSearch {
+            bounds,
+            size: bounds.ceiling,
+            too_big: 0,
+            step: Step::Confirm,
+            hint: None,
+            next_hint: Time::ZERO,
+            probe: None,
+            lost: 0,
+            next: Time::ZERO,
+            raise_at: Time::ZERO,
+        };
+        search.begin(Time::ZERO);
+        search
+    }
+
+    /// The largest inner packet that the path is taken to carry, in bytes.
+    pub(crate) fn size(&self) -> u16 {
+        self.size
+    }
+
+    /// What is being tried is not known to be carried, so that the size may change soon.
+    pub(crate) fn is_searching(&self) -> bool {
+        self.step == Step::Search
+            || self.step == Step::Confirm && self.too_big <= self.bounds.ceiling
+    }
+
+    /// The path has come up, or leads elsewhere: nothing of before need hold.
+    pub(crate) fn begin(&mut self, now: Time) {
+        self.too_big = self.bounds.ceiling.saturating_add(1);
+        self.turn_to(Step::Confirm, now);
+    }
+
+    /// Searches between other bounds.
+    pub(crate) fn set_bounds(&mut self, now: Time, bounds: Bounds) {
+        if self.bounds != bounds {
+            *self = MtuSearch::new(bounds);
+            self.begin(now);
+        }
+    }
+
+    /// ICMP says that the path carries packets of `size` bytes only. That is looked into, not believed.
+    pub(crate) fn suspect(&mut self, now: Time, size: u16) {
+        let size = size.max(self.bounds.least);
+        if size < self.size && now >= self.next_hint {
+            self.hint = Some(size);
+            self.next_hint = now + HINT_INTERVAL;
+            if self.step != Step::Confirm {
+                self.turn_to(Step::Confirm, now);
+            }
+        }
+    }
+
+    /// When to ask [`MtuSearch::due`] next.
+    pub(crate) fn poll_timeout(&self) -> Time {
+        self.probe.map_or(self.next, |probe| probe.again_at)
+    }
+
+    /// The size of the probe that is due, if one is: send it with a small one behind it and say so by
+    /// [`MtuSearch::sent`].
+    pub(crate) fn due(&mut self, now: Time) -> Option<u16> {
+        if now < self.poll_timeout() {
+            return None;
+        }
+        if self.step == Step::Rest && now >= self.raise_at && self.size < self.bounds.ceiling {
+            self.too_big = self.bounds.ceiling.saturating_add(1);
+            self.step = Step::Search;
+        }
+        Some(match self.step {
+            Step::Search if self.too_big > self.bounds.ceiling => self.bounds.ceiling,
+            Step::Search => self.size + (self.too_big - self.size) / 2,
+            Step::Confirm | Step::Rest => self.size,
+        })
+    }
+
+    /// A probe of `size` with this number was sent; a round trip takes hardly longer than `patience`.
+    pub(crate) fn sent(&mut self, now: Time, number: u32, size: u16, patience: Duration) {
+        if self.step == Step::Rest {
+            self.step = Step::Confirm;
+        }
+        self.probe = Some(Probe {
+            number,
+            size,
+            again_at: now + patience.max(SPACING),
+        });
+    }
+
+    /// The message with this number came back, on a path that loses `loss` of its round trips, 0 to 1.
+    pub(crate) fn answered(&mut self, now: Time, number: u32, loss: f64) {
+        let Some(probe) = self.probe.filter(|probe| number >= probe.number) else {
+            return;
+        };
+        self.probe = None;
+        if number == probe.number {
+            return self.carried(now, probe.size);
+        }
+        self.lost += 1;
+        self.next = now + SPACING;
+        if self.lost >= needed(loss) {
+            self.not_carried(now, probe.size);
+        }
+    }
+
+    fn carried(&mut self, now: Time, size: u16) {
+        self.size = self.size.max(size);
+        if self.hint.take() == Some(size) {
+            // It was true: there is nothing to be found above it.
+            self.too_big = size + 1;
+        }
+        if self.too_big - self.size > 1 {
+            self.turn_to(Step::Search, now);
+        } else {
+            self.rest(now);
+        }
+    }
+
+    fn not_carried(&mut self, now: Time, size: u16) {
+        self.too_big = size;
+        if self.step == Step::Search {
+            if self.too_big - self.size > 1 {
+                self.turn_to(Step::Search, now);
+            } else {
+                self.rest(now);
+            }
+            return;
+        }
+        let Bounds { base, least, .. } = self.bounds;
+        if self.size <= least {
+            return self.rest(now);
+        }
+        let hint = self.hint.filter(|hint| *hint < self.size);
+        self.size = hint.unwrap_or(if self.size > base { base } else { least });
+        self.turn_to(Step::Confirm, now);
+    }
+
+    fn turn_to(&mut self, step: Step, now: Time) {
+        self.step = step;
+        self.probe = None;
+        self.lost = 0;
+        self.next = now;
+    }
+
+    fn rest(&mut self, now: Time) {
+        if self.step == Step::Search || self.raise_at <= now {
+            self.raise_at = now + RAISE_INTERVAL;
+        }
+        self.turn_to(Step::Rest, now + CONFIRM_INTERVAL);
+    }
+}
+
+/// How many probes have to be lost in a row before that is hardly chance.
+fn needed(loss: f64) -> u32 {
+    let needed = BY_CHANCE.ln() / loss.clamp(1e-6, 0.999).ln();
+    (needed.ceil() as u32).clamp(LEAST_LOST, MOST_LOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds {
+        ceiling: 1442,
+        base: 1222,
+        least: 494,
+    };
+
+    /// A path that carries packets up to a size, and loses every so manyth of those.
+    struct Path {
+        search: MtuSearch,
+        carries: u16,
+        loses_every: u32,
+        now: Time,
+        number: u32,
+        probes: u32,
+    }
+
+    impl Path {
+        fn new(carries: u16) -> Path {
+            Path {
+                search: MtuSearch::new(BOUNDS),
+                carries,
+                loses_every: u32::MAX,
+                now: Time::ZERO,
+                number: 0,
+                probes: 0,
+            }
+        }
+
+        fn run_for(&mut self, span: Duration) {
+            let until = self.now + span;
+            while self.search.poll_timeout() <= until {
+                self.now = self.now.max(self.search.poll_timeout());
+                let Some(size) = self.search.due(self.now) else {
+                    continue;
+                };
+                assert!(size <= BOUNDS.ceiling);
+                self.number += 2;
+                self.probes += 1;
+                self.search
+                    .sent(self.now, self.number, size, Duration::from_millis(200));
+                self.now = self.now + Duration::from_millis(40);
+                let lost = self.probes % self.loses_every == self.loses_every - 1;
+                if size <= self.carries && !lost {
+                    self.search.answered(self.now, self.number, 0.0);
+                }
+                self.search.answered(self.now, self.number + 1, 0.0);
+            }
+            self.now = until;
+        }
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_path_that_carries_what_is_configured_is_asked_once_and_then_now_and_then() {
+        let mut path = Path::new(1500);
+        path.run_for(SECOND);
+        assert_eq!((path.search.size(), path.probes), (1442, 1));
+        path.run_for(100 * SECOND);
+        assert_eq!(path.search.size(), 1442);
+        assert!((8..=11).contains(&path.probes), "{}", path.probes);
+    }
+
+    #[test]
+    fn what_a_narrower_path_carries_is_found_to_the_byte() {
+        for carries in [494, 495, 700, 1221, 1222, 1223, 1280, 1434, 1441] {
+            let mut path = Path::new(carries);
+            path.run_for(10 * SECOND);
+            assert_eq!(path.search.size(), carries);
+            assert!(path.probes < 60, "{} probes for {carries}", path.probes);
+        }
+    }
+
+    #[test]
+    fn nothing_smaller_than_the_least_is_tried() {
+        let mut path = Path::new(100);
+        path.run_for(60 * SECOND);
+        assert_eq!(path.search.size(), 494);
+    }
+
+    #[test]
+    fn a_black_hole_is_noticed_and_its_end_too() {
+        let mut path = Path::new(1500);
+        path.run_for(30 * SECOND);
+        path.carries = 1400;
+        path.run_for(15 * SECOND);
+        assert_eq!(path.search.size(), 1400);
+        path.carries = 1500;
+        path.run_for(RAISE_INTERVAL);
+        assert_eq!(path.search.size(), 1442);
+    }
+
+    #[test]
+    fn a_single_loss_changes_nothing() {
+        let mut path = Path::new(1500);
+        path.loses_every = 3;
+        for _ in 0..1000 {
+            path.run_for(SECOND);
+            assert_eq!(path.search.size(), 1442);
+        }
+    }
+
+    #[test]
+    fn what_icmp_says_is_looked_into() {
+        let mut path = Path::new(1500);
+        path.run_for(SECOND);
+        for _ in 0..100 {
+            path.search.suspect(path.now, 600);
+            path.run_for(SECOND / 10);
+        }
+        assert_eq!(path.search.size(), 1442, "a lie");
+        path.carries = 1400;
+        path.search.suspect(path.now, 1400);
+        path.run_for(SECOND);
+        assert_eq!(path.search.size(), 1400, "the truth");
+        assert!(!path.search.is_searching());
+    }
+
+    #[test]
+    fn more_probes_have_to_be_lost_where_many_are() {
+        assert_eq!(needed(0.0), 3);
+        assert_eq!(needed(0.05), 4);
+        assert_eq!(needed(0.3), 8);
+        assert_eq!(needed(1.0), 12);
+    }
+
+    #[test]
+    fn a_path_that_leads_elsewhere_is_searched_anew() {
+        let mut path = Path::new(1300);
+        path.run_for(10 * SECOND);
+        assert_eq!(path.search.size(), 1300);
+        path.carries = 1500;
+        path.search.begin(path.now);
+        path.run_for(SECOND);
+        assert_eq!(path.search.size(), 1442);
+    }
+
+    proptest! {
+        #[test]
+        fn the_size_is_within_bounds_whatever_comes_back(
+            moves: Vec<(u8, u16, u32)>,
+        ) {
+            let mut search = MtuSearch::new(BOUNDS);
+            let mut now = Time::ZERO;
+            let mut number = 0;
+            for (what, size, wait) in moves {
+                now = now + Duration::from_millis(u64::from(wait % 5000));
+                if let Some(due) = search.due(now) {
+                    prop_assert!((BOUNDS.least..=BOUNDS.ceiling).contains(&due));
+                    number += 2;
+                    search.sent(now, number, due, Duration::from_millis(u64::from(size)));
+                }
+                match what % 5 {
+                    0 => search.suspect(now, size),
+                    1 => search.begin(now),
+                    2 => search.answered(now, number, f64::from(size) / 65_535.0),
+                    _ => search.answered(now, number + 1, f64::from(size) / 65_535.0),
+                }
+                prop_assert!((BOUNDS.least..=BOUNDS.ceiling).contains(&search.size()));
+            }
+        }
+    }
+}

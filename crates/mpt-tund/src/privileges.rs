@@ -1,0 +1,100 @@
+//! What the daemon may do, and how soon it may no more.
+//!
+//! It starts as root, or with CAP_NET_ADMIN alone. Set-up may need more: to give the control socket to
+//! somebody, to read files of others. Once all tunnels run, the control thread keeps CAP_NET_ADMIN, for
+//! addresses, routes and MTUs that change; CAP_NET_RAW where a path names an interface and the kernel is
+//! one that asks for it (before 5.7); CAP_NET_BIND_SERVICE where a port is below 1024. The threads that
+//! packets go through hold nothing at all. Nothing can be had back: neither by a set-uid file nor by root's
+//! identity.
+
+use std::io;
+
+use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::thread::{self, CapabilitySet, CapabilitySets};
+
+use crate::config::Config;
+
+/// Ports below this are for CAP_NET_BIND_SERVICE.
+const FIRST_FREE_PORT: u16 = 1024;
+
+/// What holds from the first moment: no new privileges, and no core dump, which would hold keys.
+///
+/// # Errors
+/// When the kernel refuses.
+pub(crate) fn renounce() -> io::Result<()> {
+    thread::set_no_new_privs(true)?;
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    Ok(setrlimit(Resource::Core, none)?)
+}
+
+/// What the control thread goes on needing for these tunnels.
+pub(crate) fn needed(configs: &[Config]) -> CapabilitySet {
+    let mut needed = CapabilitySet::NET_ADMIN;
+    for path in configs.iter().flat_map(|config| &config.paths) {
+        if path.interface.is_some() {
+            needed |= CapabilitySet::NET_RAW;
+        }
+        if path.local.port() < FIRST_FREE_PORT {
+            needed |= CapabilitySet::NET_BIND_SERVICE;
+        }
+    }
+    needed
+}
+
+/// Gives up all capabilities of the calling thread, and of those it begins later, but these.
+///
+/// # Errors
+/// When the kernel refuses.
+pub(crate) fn keep(kept: CapabilitySet) -> io::Result<()> {
+    let held = thread::capabilities(None)?;
+    // Who may not change this set cannot gain from it either: nothing new is to be had by `renounce`.
+    for capability in (CapabilitySet::all() - kept).iter() {
+        let _ = thread::remove_capability_from_bounding_set(capability);
+    }
+    let _ = thread::clear_ambient_capability_set();
+    let kept = held.permitted & kept;
+    let sets = CapabilitySets {
+        effective: kept,
+        permitted: kept,
+        inheritable: CapabilitySet::empty(),
+    };
+    Ok(thread::set_capabilities(None, sets)?)
+}
+
+/// Their names, for the log.
+pub(crate) fn names(of: CapabilitySet) -> String {
+    let names: Vec<String> = of
+        .iter_names()
+        .map(|(name, _)| format!("CAP_{name}"))
+        .collect();
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_without_privileges_has_none() {
+        let thread = std::thread::spawn(|| {
+            keep(CapabilitySet::empty()).unwrap();
+            let none = thread::capabilities(None).unwrap();
+            assert!(none.permitted.is_empty() && none.effective.is_empty());
+            keep(CapabilitySet::NET_ADMIN).unwrap();
+            assert!(
+                thread::capabilities(None).unwrap().permitted.is_empty(),
+                "gone for good"
+            );
+        });
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn names_are_those_that_people_know() {
+        let two = CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW;
+        assert_eq!(names(two), "CAP_NET_ADMIN, CAP_NET_RAW");
+    }
+}

@@ -1,0 +1,257 @@
+//! Peers that are known by a name: what it stands for is looked up while the tunnel runs.
+//!
+//! A name is looked up when its path has no address yet, and again as long as the path is not up: a peer
+//! with a changing address is found at its new one. While a path works it is left alone; in a sealed tunnel
+//! it follows its peer by itself. When a name stands for several addresses, those that do not work are
+//! tried in turn.
+//!
+//! Looking up takes as long as it takes, so it goes on beside the control thread's loop, one at a time for
+//! each path, and comes back to it by a channel.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use mpt_core::control::PathState;
+use mpt_core::time::Time;
+use tokio::sync::mpsc;
+
+use super::Tunnel;
+use crate::clock;
+use crate::config::{self, Remote};
+
+/// Pause after a name was not found; twice as long after each further time, up to the longest.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+/// Pause between two looks at a path that is, or may be, on its way up.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// A path with an address is given so long to come up before its name is looked up again.
+const TRIAL: Duration = Duration::from_secs(10);
+/// Addresses of a name that are tried.
+const MAX_ADDRESSES: usize = 16;
+
+/// What a name stands for, or why nobody knows.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// The tunnel.
+    pub(crate) tunnel: String,
+    path: String,
+    host: String,
+    addresses: io::Result<Vec<SocketAddr>>,
+}
+
+/// Where answers go.
+pub(crate) type Finds = mpsc::Sender<Found>;
+
+/// The name of a path's peer.
+#[derive(Debug)]
+pub(super) struct Lookup {
+    host: String,
+    port: u16,
+    is_ipv4: bool,
+    /// What is being used.
+    address: Option<SocketAddr>,
+    is_under_way: bool,
+    next: Time,
+    pause: Duration,
+}
+
+impl Lookup {
+    /// Of a path whose peer has a name.
+    pub(super) fn of(path: &config::Path) -> Option<Lookup> {
+        let Some(Remote::Name { host, port }) = &path.remote else {
+            return None;
+        };
+        Some(Lookup {
+            host: host.clone(),
+            port: *port,
+            is_ipv4: path.local.is_ipv4(),
+            address: None,
+            is_under_way: false,
+            next: Time::ZERO,
+            pause: SHORTEST_PAUSE,
+        })
+    }
+
+    /// Whether both look up the same.
+    pub(super) fn is_for(&self, other: &Lookup) -> bool {
+        (&self.host, self.port, self.is_ipv4) == (&other.host, other.port, other.is_ipv4)
+    }
+
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    fn is_due(&self, now: Time) -> bool {
+        !self.is_under_way && now >= self.next
+    }
+
+    fn begin(&mut self, tunnel: String, path: String, finds: Finds) {
+        self.is_under_way = true;
+        let (host, port) = (self.host.clone(), self.port);
+        tokio::task::spawn_local(async move {
+            let addresses = tokio::net::lookup_host((host.as_str(), port)).await;
+            let addresses = addresses.map(|all| all.take(MAX_ADDRESSES).collect());
+            // At the end of the daemon nobody listens any more.
+            let _ = finds
+                .send(Found {
+                    tunnel,
+                    path,
+                    host,
+                    addresses,
+                })
+                .await;
+        });
+    }
+
+    /// Takes what was found. Returns the address to use, when it is another one than before.
+    fn take(
+        &mut self,
+        now: Time,
+        addresses: io::Result<Vec<SocketAddr>>,
+    ) -> Result<Option<SocketAddr>, String> {
+        self.is_under_way = false;
+        let family = if self.is_ipv4 { "IPv4" } else { "IPv6" };
+        let found = addresses
+            .map_err(|error| error.to_string())
+            .and_then(|mut all| {
+                all.retain(|address| address.is_ipv4() == self.is_ipv4);
+                let at = self
+                    .address
+                    .and_then(|used| all.iter().position(|one| *one == used));
+                let next = at.map_or(0, |at| (at + 1) % all.len());
+                let none = || format!("it has no {family} address");
+                all.get(next).copied().ok_or_else(none)
+            });
+        match found {
+            Ok(address) => {
+                self.next = now + TRIAL;
+                self.pause = SHORTEST_PAUSE;
+                let is_new = self.address.replace(address) != Some(address);
+                Ok(is_new.then_some(address))
+            }
+            Err(why) => {
+                self.next = now + self.pause;
+                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+                Err(why)
+            }
+        }
+    }
+}
+
+impl Tunnel {
+    /// Begins to look up the names of peers whose paths are not up.
+    pub(crate) async fn look_up(&mut self, finds: &Finds) -> anyhow::Result<()> {
+        let now = clock::now();
+        let is_due = |lookup: &Lookup| lookup.is_due(now);
+        if !self
+            .paths
+            .iter()
+            .any(|path| path.lookup.as_ref().is_some_and(is_due))
+        {
+            return Ok(());
+        }
+        let status = self.report().await?;
+        for path in &mut self.paths {
+            let Some(lookup) = path.lookup.as_mut().filter(|lookup| lookup.is_due(now)) else {
+                continue;
+            };
+            let mut known = status.paths.iter();
+            if known.any(|known| known.name == path.name && known.state == PathState::Up) {
+                lookup.next = now + LONGEST_PAUSE;
+            } else {
+                let tunnel = self.config.tunnel.name.clone();
+                lookup.begin(tunnel, path.name.clone(), finds.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Uses what a name was found to stand for.
+    pub(crate) async fn found(&mut self, found: Found) -> anyhow::Result<()> {
+        let mut paths = self.paths.iter_mut();
+        let Some(path) = paths.find(|path| path.name == found.path) else {
+            return Ok(());
+        };
+        let known = path
+            .lookup
+            .as_mut()
+            .filter(|lookup| lookup.host == found.host);
+        let Some(lookup) = known else {
+            return Ok(());
+        };
+        let is_first_failure = lookup.pause == SHORTEST_PAUSE;
+        match lookup.take(clock::now(), found.addresses) {
+            Ok(None) => {}
+            Ok(Some(address)) => {
+                tracing::info!("path {}: {} is at {address}", found.path, found.host);
+                let mut configured = self.config.paths.iter();
+                if let Some(path) = configured.find(|path| path.name == found.path).cloned() {
+                    self.set_path(&path, None).await?;
+                }
+            }
+            Err(why) if is_first_failure => {
+                tracing::warn!("path {}: {} is not found: {why}", found.path, found.host);
+            }
+            Err(why) => tracing::debug!("path {}: {} is not found: {why}", found.path, found.host),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lookup() -> Lookup {
+        Lookup {
+            host: "office.example.net".to_owned(),
+            port: 4754,
+            is_ipv4: true,
+            address: None,
+            is_under_way: true,
+            next: Time::ZERO,
+            pause: SHORTEST_PAUSE,
+        }
+    }
+
+    fn addresses(all: &[&str]) -> io::Result<Vec<SocketAddr>> {
+        Ok(all.iter().map(|one| one.parse().unwrap()).collect())
+    }
+
+    #[test]
+    fn addresses_are_tried_in_turn_and_those_of_the_other_family_are_not() {
+        let mut lookup = lookup();
+        let all = ["[fd00::1]:4754", "192.0.2.1:4754", "192.0.2.2:4754"];
+        let mut tried = Vec::new();
+        for _ in 0..3 {
+            let address = lookup.take(Time::ZERO, addresses(&all)).unwrap().unwrap();
+            tried.push(address.to_string());
+        }
+        assert_eq!(tried, [all[1], all[2], all[1]]);
+        assert!(lookup.take(Time::ZERO, addresses(&all[..1])).is_err());
+        assert_eq!(lookup.address().unwrap().to_string(), all[1], "kept");
+    }
+
+    #[test]
+    fn the_address_that_is_in_use_is_no_news() {
+        let mut lookup = lookup();
+        let one = ["192.0.2.1:4754"];
+        assert!(lookup.take(Time::ZERO, addresses(&one)).unwrap().is_some());
+        assert!(lookup.take(Time::ZERO, addresses(&one)).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_not_found_is_looked_up_less_and_less_often() {
+        let mut lookup = lookup();
+        let mut now = Time::ZERO;
+        let mut pauses = Vec::new();
+        for _ in 0..7 {
+            let missing = Err(io::Error::other("no such host"));
+            assert!(lookup.take(now, missing).is_err());
+            pauses.push(lookup.next.since(now).as_secs());
+            now = lookup.next;
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
+        assert!(lookup.is_due(now));
+    }
+}

@@ -1,0 +1,173 @@
+//! What a sealed tunnel's paths carry is found by asking them, without ICMP.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use mpt_core::drops::Drop;
+use mpt_core::tunnel::Event;
+use mpt_sim::loss::Loss;
+use mpt_sim::packet::{Inner, id_of};
+use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MS: Duration = Duration::from_millis(1);
+/// What a 1500-byte path leaves, and what IP, UDP and sealing take.
+const MTU: u16 = 1442;
+const OVERHEAD: usize = 20 + 8 + 30;
+
+fn sealed() -> PairConfig {
+    PairConfig {
+        sealed: true,
+        mtu: MTU,
+        ..PairConfig::new([PathSpec::symmetric(100, 5), PathSpec::symmetric(50, 30)])
+    }
+}
+
+fn set_link_mtu(pair: &mut Pair, path: usize, mtu: usize) {
+    for side in Side::BOTH {
+        pair.link(path, side).config.mtu = mtu;
+    }
+}
+
+/// Packets as large as the tunnel says that it takes, one a millisecond each way; how many came to B.
+fn talk(pair: &mut Pair, packets: u64) -> usize {
+    for id in 0..packets {
+        for side in Side::BOTH {
+            let len = usize::from(pair.end(side).interface_mtu);
+            pair.send(side, Inner::of_len(len).packet(id));
+        }
+        pair.run_for(MS);
+    }
+    let came = pair.delivered(Side::B);
+    came.iter().filter_map(|(_, packet)| id_of(packet)).count()
+}
+
+fn said(pair: &mut Pair, side: Side) -> Vec<(usize, u16, bool)> {
+    let events = pair.events(side);
+    let said = events.iter().filter_map(|(_, event)| match event {
+        Event::PathMtu { path, mtu, lowered } => Some((path.index(), *mtu, *lowered)),
+        Event::Path { .. }
+        | Event::PeerSession { .. }
+        | Event::PeerStoppedProbing
+        | Event::Keys { .. }
+        | Event::PeerAddress { .. } => None,
+    });
+    said.collect()
+}
+
+#[test]
+fn paths_that_carry_all_that_is_configured_cost_a_probe_now_and_then() {
+    let mut pair = Pair::running(sealed(), SECOND);
+    pair.record();
+    pair.run_for(100 * SECOND);
+    let full = usize::from(MTU) + 30;
+    let recorded = pair.recorded();
+    let padded = recorded.iter().filter(|(_, wire)| wire.bytes.len() == full);
+    let count = padded.count();
+    assert!(
+        (30..=44).contains(&count),
+        "{count} of both ends over both paths"
+    );
+    for side in Side::BOTH {
+        assert_eq!(pair.end(side).status().mtu, u32::from(MTU));
+        assert_eq!(said(&mut pair, side), []);
+    }
+}
+
+#[test]
+fn a_narrow_path_is_found_to_the_byte_and_the_interface_follows() {
+    for link in [600, 1000, 1279, 1280, 1400, 1492, 1499] {
+        let mut pair = Pair::new(sealed());
+        set_link_mtu(&mut pair, 1, link);
+        pair.run_for(15 * SECOND);
+        let mtu = (link - OVERHEAD) as u16;
+        for side in Side::BOTH {
+            assert_eq!(pair.end(side).path(0).mtu, u32::from(MTU));
+            assert_eq!(pair.end(side).path(1).mtu, u32::from(mtu));
+            assert_eq!(pair.end(side).interface_mtu, mtu);
+            assert_eq!(said(&mut pair, side), [(1, mtu, true)]);
+        }
+        assert_eq!(
+            talk(&mut pair, 1000),
+            1000 - 30,
+            "all but what is under way"
+        );
+        pair.send(Side::A, Inner::of_len(usize::from(mtu) + 1).packet(7));
+        assert_eq!(pair.refused(Side::A).len(), 1, "and senders are told");
+    }
+}
+
+#[test]
+fn a_black_hole_is_noticed_and_its_end_too() {
+    let mut pair = Pair::running(sealed(), 3 * SECOND);
+    set_link_mtu(&mut pair, 0, 1400);
+    pair.run_for(15 * SECOND);
+    let mtu = (1400 - OVERHEAD) as u16;
+    assert_eq!(pair.end(Side::A).interface_mtu, mtu);
+    talk(&mut pair, 200);
+    assert!(talk(&mut pair, 1000) >= 999);
+    set_link_mtu(&mut pair, 0, 1500);
+    pair.run_for(600 * SECOND);
+    for side in Side::BOTH {
+        assert_eq!(pair.end(side).interface_mtu, MTU);
+        assert_eq!(said(&mut pair, side), [(0, mtu, true), (0, MTU, false)]);
+    }
+}
+
+#[test]
+fn a_path_that_loses_much_is_not_taken_for_a_narrow_one() {
+    for probability in [0.02, 0.1, 0.3] {
+        let mut spec = PathSpec::symmetric(20, 20);
+        for link in &mut spec.links {
+            link.loss = Loss::Independent { probability };
+        }
+        let mut pair = Pair::running(
+            PairConfig {
+                paths: vec![spec.clone(), spec],
+                ..sealed()
+            },
+            5 * SECOND,
+        );
+        for second in 0..600 {
+            pair.run_for(SECOND);
+            assert_eq!(pair.end(Side::A).status().mtu, u32::from(MTU), "{second}");
+        }
+    }
+}
+
+#[test]
+fn what_icmp_says_is_looked_into() {
+    let mut pair = Pair::running(sealed(), SECOND);
+    for _ in 0..20 {
+        pair.icmp_too_big(Side::A, 1, 600);
+        pair.run_for(SECOND / 3);
+        assert_eq!(pair.end(Side::A).status().mtu, u32::from(MTU), "a lie");
+    }
+    set_link_mtu(&mut pair, 1, 1400);
+    pair.icmp_too_big(Side::A, 1, 1400);
+    pair.run_for(SECOND);
+    let mtu = (1400 - OVERHEAD) as u16;
+    assert_eq!(pair.end(Side::A).interface_mtu, mtu, "the truth");
+}
+
+#[test]
+fn a_padded_probe_that_is_lost_is_no_loss_of_the_path() {
+    let mut pair = Pair::new(sealed());
+    set_link_mtu(&mut pair, 0, 900);
+    pair.run_for(20 * SECOND);
+    for side in Side::BOTH {
+        assert_eq!(pair.end(side).path(0).loss, 0.0);
+        for why in [Drop::Forged, Drop::BadControl, Drop::Truncated] {
+            assert_eq!(pair.end(side).dropped(why), 0);
+        }
+    }
+}
+
+#[test]
+fn nothing_larger_than_configured_is_tried() {
+    let mut pair = Pair::new(sealed());
+    let b = pair.end_mut(Side::B);
+    b.inbound.set_mtu(b.local(mpt_core::time::Time::ZERO), 1300);
+    pair.run_for(20 * SECOND);
+    assert_eq!(pair.end(Side::B).status().mtu, 1300);
+}
