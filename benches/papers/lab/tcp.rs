@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use net::traffic::Iperf;
 use net::{Hosts, Namespace};
 
+use crate::bulk;
 use crate::case::{Outcome, outcome};
 
 /// Which TCP, by the kernel's knobs. What is `None` stays as the kernel has it.
@@ -97,21 +97,24 @@ impl Flows<'_> {
         tcp.set(&hosts.a);
         tcp.set(&hosts.b);
         let before = [&hosts.a, &hosts.b].map(counters);
-        let flow = Iperf::tcp(self.target, self.seconds)
-            .congestion(tcp.congestion)
-            .words(&format!("-P {}", self.count));
-        let report = flow.run(&hosts.a, &hosts.b);
+        let Flows {
+            target,
+            count,
+            seconds,
+            ..
+        } = self;
+        let each_second = bulk::run(hosts, target, tcp.congestion, count, seconds);
         let after = [&hosts.a, &hosts.b].map(counters);
         let counted = |host: usize, name: &str| {
             let read = |counters: &Counters| counters.get(name).copied().unwrap_or(0);
             read(&after[host]).saturating_sub(read(&before[host])) as f64
         };
         let warm_up = self.warm_up_s as usize;
-        let kept = report.intervals_mbps.get(warm_up..).unwrap_or_default();
-        println!("each second: {}", report.intervals_text());
+        let kept = each_second.get(warm_up..).unwrap_or_default();
+        println!("each second: {each_second:.1?}");
         let numbers = outcome([
             ("mbps", kept.iter().sum::<f64>() / kept.len().max(1) as f64),
-            ("megabits", report.intervals_mbps.iter().sum::<f64>()),
+            ("megabits", each_second.iter().sum::<f64>()),
             ("retransmits", counted(0, "RetransSegs")),
             ("fast", counted(0, "TCPFastRetrans")),
             ("timeouts", counted(0, "TCPTimeouts")),
@@ -119,7 +122,7 @@ impl Flows<'_> {
             ("behind_hole", counted(1, "TCPOFOQueue")),
             ("received", counted(1, "InSegs")),
         ]);
-        (numbers, report.intervals_mbps)
+        (numbers, each_second)
     }
 }
 
