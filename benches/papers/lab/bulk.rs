@@ -1,4 +1,4 @@
-//! TCP flows that send all they can, and what arrives of them each second.
+//! TCP flows that send all they can, and what arrives of them over time.
 //!
 //! iperf3 would do, were it not for virtual time: while its two ends agree to begin and to end, a round
 //! trip each, its client asks the clock in a loop, and the lab's clock hardly moves by being asked.
@@ -18,10 +18,13 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// Bytes of a write and of a read.
 const PIECE: usize = 128 * 1024;
 
-/// Bytes that arrived in each second since the start.
+/// Arrivals are counted for each of these.
+pub(crate) const PART: Duration = Duration::from_millis(100);
+
+/// Bytes that arrived in each part of the time since the start.
 struct Arrivals {
     start: Instant,
-    seconds: Vec<AtomicU64>,
+    parts: Vec<AtomicU64>,
 }
 
 /// One flow under way.
@@ -30,14 +33,14 @@ struct Flow {
     threads: [JoinHandle<()>; 2],
 }
 
-/// Sends `count` flows from A to `target`, an address of B, for so many seconds; gives the Mbit/s of
-/// payload that arrived in each of them.
+/// Sends `count` flows from A to `target`, an address of B, for a time; gives the megabits of payload
+/// that arrived in each [`PART`] of it.
 pub(crate) fn run(
     hosts: &Hosts,
     target: &str,
     congestion: &str,
     count: u32,
-    seconds: u32,
+    time: Duration,
 ) -> Vec<f64> {
     let target: IpAddr = target.parse().expect("an address");
     let listener = hosts.b.inside(|| TcpListener::bind((target, 0)));
@@ -48,13 +51,15 @@ pub(crate) fn run(
         .collect();
     let arrivals = Arc::new(Arrivals {
         start: Instant::now(),
-        seconds: (0..seconds).map(|_| AtomicU64::new(0)).collect(),
+        parts: (0..time.as_nanos() / PART.as_nanos())
+            .map(|_| AtomicU64::new(0))
+            .collect(),
     });
     let flows: Vec<Flow> = ends
         .into_iter()
         .map(|ends| start(ends, &arrivals))
         .collect();
-    std::thread::sleep(Duration::from_secs(u64::from(seconds)));
+    std::thread::sleep(time);
     for flow in flows {
         for end in &flow.ends {
             // Wakes who waits for it; the other end may have gone already.
@@ -64,7 +69,7 @@ pub(crate) fn run(
             thread.join().expect("a flow's thread");
         }
     }
-    let bytes = arrivals.seconds.iter();
+    let bytes = arrivals.parts.iter();
     bytes
         .map(|bytes| bytes.load(Ordering::Relaxed) as f64 * 8.0 / 1e6)
         .collect()
@@ -99,9 +104,9 @@ fn start(ends: [TcpStream; 2], arrivals: &Arc<Arrivals>) -> Flow {
     let receiver = std::thread::spawn(move || {
         let mut piece = vec![0; PIECE];
         while let Ok(bytes @ 1..) = receiving.read(&mut piece) {
-            let second = arrivals.start.elapsed().as_secs() as usize;
-            if let Some(second) = arrivals.seconds.get(second) {
-                second.fetch_add(bytes as u64, Ordering::Relaxed);
+            let part = arrivals.start.elapsed().as_nanos() / PART.as_nanos();
+            if let Some(part) = arrivals.parts.get(part as usize) {
+                part.fetch_add(bytes as u64, Ordering::Relaxed);
             }
         }
     });
