@@ -187,8 +187,7 @@ fn model_mbps(window: u32, delay_ms: u32) -> f64 {
 
 pub(crate) fn report(outcomes: &Outcomes, output: &Output) -> Vec<String> {
     let outside = table_1(outcomes, output);
-    table_2(outcomes, output);
-    defaults(outcomes, output);
+    grids(outcomes, output);
     figures(outcomes, output);
     output.write("lab_table_1.svg", &chart(outcomes).svg());
     outside
@@ -238,36 +237,43 @@ fn table_1(outcomes: &Outcomes, output: &Output) -> Vec<String> {
     outside
 }
 
-fn table_2(outcomes: &Outcomes, output: &Output) {
+/// Rows of windows and columns of delays, as the paper prints them; `cell` gets a case's place in
+/// the paper's table, and its name.
+fn grid(regime: Regime, windows: &[String], cell: impl Fn(usize, usize, &str) -> String) -> Table {
     let mut table = Table::new(&["window", "10 ms", "20 ms", "30 ms", "40 ms", "50 ms"]);
-    for (window, row) in WINDOWS.iter().zip(TABLE_2) {
-        let cells = DELAYS_MS.iter().zip(row).map(|(delay_ms, paper)| {
-            let case = format!("paper/{window}/{delay_ms}");
-            let here = number(outcomes, &case, "transient_s");
-            format!("{} ({paper})", cell(here, 0))
-        });
-        table.row([window.to_string()].into_iter().chain(cells).collect());
-    }
-    output.table("lab_table_2", &table);
-}
-
-/// Table I again with MPT's own defaults, the window given or not, and how long each took to settle.
-fn defaults(outcomes: &Outcomes, output: &Output) {
-    let mut table = Table::new(&["window", "10 ms", "20 ms", "30 ms", "40 ms", "50 ms"]);
-    let named = WINDOWS.iter().map(u32::to_string).chain(["auto".into()]);
-    for window in named {
-        let cells = DELAYS_MS.iter().map(|delay_ms| {
-            let case = format!("defaults/{window}/{delay_ms}");
-            let here = |name| number(outcomes, &case, name);
-            format!(
-                "{} ({} s)",
-                cell(here("mbps"), 1),
-                cell(here("transient_s"), 0)
-            )
+    for (row, window) in windows.iter().enumerate() {
+        let cells = DELAYS_MS.iter().enumerate().map(|(column, delay_ms)| {
+            let case = format!("{}/{window}/{delay_ms}", regime.name());
+            cell(row, column, &case)
         });
         table.row([window.clone()].into_iter().chain(cells).collect());
     }
-    output.table("lab_defaults", &table);
+    table
+}
+
+/// Tables I and II as they are printed, the paper's numbers in parentheses; and Table I again with MPT's
+/// own defaults, the window given or not, and how long each flow took to settle.
+fn grids(outcomes: &Outcomes, output: &Output) {
+    let mut windows: Vec<String> = WINDOWS.iter().map(u32::to_string).collect();
+    let here = |case: &str, name: &str, digits| cell(number(outcomes, case, name), digits);
+    let grid_1 = grid(Regime::Paper, &windows, |row, column, case| {
+        format!("{} ({})", here(case, "mbps", 1), TABLE_1[row][column])
+    });
+    output.table("lab_table_1_grid", &grid_1);
+    let grid_2 = grid(Regime::Paper, &windows, |row, column, case| {
+        format!(
+            "{} ({})",
+            here(case, "transient_s", 0),
+            TABLE_2[row][column]
+        )
+    });
+    output.table("lab_table_2", &grid_2);
+    windows.push("auto".into());
+    let defaults = grid(Regime::Defaults, &windows, |_, _, case| {
+        let (mbps, settled) = (here(case, "mbps", 1), here(case, "transient_s", 0));
+        format!("{mbps} ({settled} s)")
+    });
+    output.table("lab_defaults", &defaults);
 }
 
 fn figures(outcomes: &Outcomes, output: &Output) {

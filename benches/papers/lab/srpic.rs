@@ -105,7 +105,7 @@ pub(crate) fn cases() -> Vec<Case> {
             SPREADS.iter().flat_map(move |&(spread, spread_us)| {
                 TUNNELS.map(|(tunnel, window)| {
                     let case = format!("{sender}/{streams}/{spread}/{tunnel}");
-                    Case::new(case, 30, move || {
+                    Case::new(case, 20, move || {
                         measure(greatest, streams, spread_us, window)
                     })
                 })
