@@ -64,7 +64,7 @@ const TIME: Duration = Duration::from_secs(6);
 /// Slow start over a round trip of 100 ms.
 const WARM_UP: Duration = Duration::from_secs(3);
 /// A flow before the one that is measured, where the tunnel restores the order.
-const LEARNING: Duration = Duration::from_secs(1);
+const LEARNING: Duration = Duration::from_secs(2);
 /// Largest difference to the simulated value, as a fraction of it.
 const TOLERANCE: f64 = 0.05;
 
@@ -144,7 +144,7 @@ fn expose(tcp: Tcp, jitter_ms: &str, window: u32) -> Outcome {
             time: LEARNING,
             ..flow
         };
-        let _ = first.run(&tunnel.hosts, tcp);
+        let _ = first.run(&tunnel.hosts, Tcp::today("cubic"));
     }
     let mut outcome = flow.run(&tunnel.hosts, tcp);
     outcome.insert("limit".into(), tunnel.limit_mbps(net::Family::V4));
