@@ -25,6 +25,10 @@ const RATES: [u32; 4] = [10, 40, 70, 100];
 /// The window of Fig. 4 and that of Fig. 5.
 const FIGURE_WINDOWS: [u32; 2] = [900, 0];
 const FIGURE_DELAYS_MS: [u32; 3] = [10, 30, 50];
+/// When a flow has left slow start, and has recovered from what that lost, at each delay.
+const SETTLED_S: [u32; 5] = [2, 3, 5, 8, 8];
+/// How long a run takes whose window does not suffice.
+const LIMITED_S: u32 = 7;
 /// Of each run its end, which is what counts.
 const STEADY: Duration = Duration::from_secs(3);
 /// Inner packets of 1464 bytes carry so much.
@@ -69,7 +73,7 @@ pub(crate) fn cases() -> Vec<Case> {
             DELAYS_MS.map(|delay_ms| {
                 let seconds = seconds(window, delay_ms);
                 let case = format!("{}/{window}/{delay_ms}", regime.name());
-                Case::new(case, 2 * seconds, move || {
+                Case::new(case, cost_s(seconds), move || {
                     measure(regime, Some(window), 50, delay_ms, seconds)
                 })
             })
@@ -78,7 +82,7 @@ pub(crate) fn cases() -> Vec<Case> {
     let automatic = DELAYS_MS.into_iter().map(|delay_ms| {
         let seconds = seconds(1600, delay_ms);
         let case = format!("defaults/auto/{delay_ms}");
-        Case::new(case, 2 * seconds, move || {
+        Case::new(case, cost_s(seconds), move || {
             measure(Regime::Defaults, None, 50, delay_ms, seconds)
         })
     });
@@ -87,7 +91,7 @@ pub(crate) fn cases() -> Vec<Case> {
             FIGURE_DELAYS_MS.map(|delay_ms| {
                 let seconds = seconds(window, delay_ms);
                 let case = format!("{}/{window}/{rate}/{delay_ms}", Regime::Trains.name());
-                Case::new(case, 2 * seconds, move || {
+                Case::new(case, cost_s(seconds), move || {
                     measure(Regime::Trains, Some(window), rate, delay_ms, seconds)
                 })
             })
@@ -100,13 +104,18 @@ pub(crate) fn cases() -> Vec<Case> {
         .collect()
 }
 
-/// How long a flow takes to settle, and [`STEADY`] more.
+/// How long a run takes: where the window suffices until a flow has settled, and [`STEADY`] more.
 fn seconds(window: u32, delay_ms: u32) -> u32 {
-    if window_suffices(window, delay_ms) {
-        4 + delay_ms / 7
-    } else {
-        7
-    }
+    let settled = DELAYS_MS.iter().zip(SETTLED_S);
+    settled
+        .filter(|_| window_suffices(window, delay_ms))
+        .find_map(|(delay, seconds)| (*delay == delay_ms).then_some(seconds + 3))
+        .unwrap_or(LIMITED_S)
+}
+
+/// What a run costs: full links take three times as long as in the lab's own time.
+fn cost_s(seconds: u32) -> u32 {
+    if seconds == LIMITED_S { 5 } else { 3 * seconds }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

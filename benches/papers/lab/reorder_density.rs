@@ -21,7 +21,7 @@ use crate::tcp::{Flows, Tcp};
 /// Jitters of the five measurements, standard deviations in milliseconds.
 const MEASURED_MS: [&str; 5] = ["0.25", "1.0", "1.2475", "2.0", "5.0"];
 /// Jitters that TCP is exposed to.
-const EXPOSED_MS: [&str; 5] = ["0.075", "0.25", "1.0", "2.0", "5.0"];
+const EXPOSED_MS: [&str; 6] = ["0.025", "0.075", "0.25", "1.0", "2.0", "5.0"];
 const CONGESTION: [&str; 5] = ["cubic", "bic", "highspeed", "westwood", "yeah"];
 /// What is measured of each congestion control: which TCP, over which jitters, and the tunnel's window.
 const SERIES: [Series; 4] = [
