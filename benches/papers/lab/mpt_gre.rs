@@ -26,11 +26,13 @@ const RATES: [u32; 4] = [10, 40, 70, 100];
 const FIGURE_WINDOWS: [u32; 2] = [900, 0];
 const FIGURE_DELAYS_MS: [u32; 3] = [10, 30, 50];
 /// When a flow has left slow start, and has recovered from what that lost, at each delay.
-const SETTLED_S: [u32; 5] = [2, 3, 5, 8, 8];
+const SETTLED_S: [u32; 5] = [5, 3, 5, 8, 8];
 /// How long a run takes whose window does not suffice.
-const LIMITED_S: u32 = 7;
-/// Of each run its end, which is what counts.
-const STEADY: Duration = Duration::from_secs(3);
+const LIMITED_S: u32 = 12;
+/// What counts of a run whose window suffices: its end.
+const STEADY_S: u32 = 3;
+/// What does not count of one whose window does not: its beginning.
+const BEGINNING_S: u32 = 3;
 /// Inner packets of 1464 bytes carry so much.
 const MSS: f64 = 1412.0;
 
@@ -104,18 +106,18 @@ pub(crate) fn cases() -> Vec<Case> {
         .collect()
 }
 
-/// How long a run takes: where the window suffices until a flow has settled, and [`STEADY`] more.
+/// How long a run takes: where the window suffices until a flow has settled, and [`STEADY_S`] more.
 fn seconds(window: u32, delay_ms: u32) -> u32 {
     let settled = DELAYS_MS.iter().zip(SETTLED_S);
     settled
         .filter(|_| window_suffices(window, delay_ms))
-        .find_map(|(delay, seconds)| (*delay == delay_ms).then_some(seconds + 3))
+        .find_map(|(delay, seconds)| (*delay == delay_ms).then_some(seconds + STEADY_S))
         .unwrap_or(LIMITED_S)
 }
 
 /// What a run costs: full links take three times as long as in the lab's own time.
 fn cost_s(seconds: u32) -> u32 {
-    if seconds == LIMITED_S { 5 } else { 3 * seconds }
+    if seconds == LIMITED_S { 9 } else { 3 * seconds }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,11 +165,16 @@ fn measure(regime: Regime, window: Option<u32>, rate: u32, delay_ms: u32, second
     let hosts = Hosts::new(&[Shape::mbps(100.0), second]);
     let tunnel = hosts.tunnel(&regime.settings(window, rate));
     let time = Duration::from_secs(u64::from(seconds));
+    let warm_up_s = if seconds == LIMITED_S {
+        BEGINNING_S
+    } else {
+        seconds - STEADY_S
+    };
     let flow = Flows {
         target: Side::B.inner_v4(),
         count: 1,
         time,
-        warm_up: time.saturating_sub(STEADY),
+        warm_up: Duration::from_secs(u64::from(warm_up_s)),
     };
     let (mut numbers, each_second) = flow.run_by_second(&tunnel.hosts, Tcp::today("cubic"));
     let steady = numbers["mbps"];
