@@ -213,10 +213,11 @@ fn a_frame_that_does_not_fit_names_one_that_does() {
     assert!(stderr(&small).contains("at least 82 bytes"), "{small:?}");
 }
 
-/// Echo requests to this host and its replies, where ICMP sockets may be had.
+/// Echo requests to this host and its replies, where ICMP sockets may be had; not to the address at
+/// which the other test takes the first requests that come.
 #[test]
 fn replies_to_echoes_are_measured_without_a_receiver() {
-    let words = "measure send --icmp --replies 127.0.0.1 --count 300 --size 100 --rate 2000 --json";
+    let words = "measure send --icmp --replies 127.0.0.2 --count 300 --size 100 --rate 2000 --json";
     let sent = output(words);
     if stderr(&sent).contains("CAP_NET_RAW") {
         println!("skipped: no right to ICMP sockets here");
@@ -235,10 +236,16 @@ fn replies_to_echoes_are_measured_without_a_receiver() {
 /// Echo requests, measured where they arrive; needs a raw socket.
 #[test]
 fn echo_requests_are_measured_where_they_arrive() {
-    let receiver = ctl("measure receive --icmp --wait 10s --json --on 127.0.0.1")
+    let mut receiver = ctl("measure receive --icmp --wait 10s --json --on 127.0.0.1")
         .spawn()
         .unwrap();
-    thread::sleep(Duration::from_millis(500));
+    for _ in 0..500 {
+        let raw = std::fs::read_to_string("/proc/net/raw").unwrap();
+        if raw.contains(": 0100007F:0001 ") || receiver.try_wait().unwrap().is_some() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
     let sent = output("measure send --icmp 127.0.0.1 --count 300 --size 100 --rate 2000");
     let received = receiver.wait_with_output().unwrap();
     if stderr(&received).contains("CAP_NET_RAW") {

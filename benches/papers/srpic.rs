@@ -3,12 +3,14 @@
 //!
 //! Table 1 and 2 on the paper's own sequences, then the block-size model: a gigabit stream over a
 //! path of 2.5 ms ± α, sent one by one or in trains of seven, received in blocks of 1 (unsorted), 7
-//! and 32, beside the reference values of `tests/vectors/link-models.json`.
+//! and 32, beside the reference values of `tests/vectors/link-models.json`. Last, sorting against the
+//! tunnel's reorder window, which waits.
 //!
 //! Run `cargo bench -p mpt-sim --bench paper_srpic [-- DIR]`; results go to `target/papers/srpic`.
 
 mod plot;
 mod report;
+mod window;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -69,7 +71,7 @@ fn main() -> ExitCode {
     let mut outside = 0;
     for train in [1, 7] {
         for alpha in ALPHAS {
-            let arrivals = arrivals(train, alpha);
+            let arrivals = numbers(&arrivals(train, alpha));
             let references = &models.block_sort[&format!("batch{train}_alpha{alpha}")];
             for (key, block) in BLOCKS {
                 let measured = measure(&sort_blocks(&arrivals, block));
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
     }
     output.table("block_sort", &table);
     output.write("block_size.svg", &chart(&models).svg());
+    output.table("strategies", &strategies());
     if outside > 0 {
         eprintln!("{outside} rows differ from the reference by more than its scatter");
         return ExitCode::FAILURE;
@@ -88,9 +91,12 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Arrival order of [`PACKETS`] numbers sent in trains of `train` at the link's rate over a path
-/// whose delay has a standard deviation of `alpha` times its mean.
-fn arrivals(train: u32, alpha: f64) -> Vec<u32> {
+/// A number, and when it arrived, in nanoseconds.
+type Arrival = (u32, u64);
+
+/// Arrivals of [`PACKETS`] numbers sent in trains of `train` at the link's rate over a path whose
+/// delay has a standard deviation of `alpha` times its mean.
+fn arrivals(train: u32, alpha: f64) -> Vec<Arrival> {
     let config = LinkConfig {
         delay: Delay::Normal {
             mean_ns: MEAN_DELAY_NS,
@@ -102,17 +108,24 @@ fn arrivals(train: u32, alpha: f64) -> Vec<u32> {
     };
     let mut link = Link::new(config, 1);
     let mut arrivals = Vec::with_capacity(PACKETS as usize);
+    let mut until = |link: &mut Link<u32>, now_ns| {
+        while let Some(at_ns) = link.next().filter(|at_ns| *at_ns <= now_ns) {
+            while let Some(number) = link.deliver(at_ns) {
+                arrivals.push((number, at_ns));
+            }
+        }
+    };
     for number in 0..PACKETS {
         let now_ns = u64::from(number / train * train) * SPACING_NS;
-        while let Some(number) = link.deliver(now_ns) {
-            arrivals.push(number);
-        }
+        until(&mut link, now_ns);
         link.send(now_ns, 1500, number);
     }
-    while let Some(number) = link.deliver(u64::MAX) {
-        arrivals.push(number);
-    }
+    until(&mut link, u64::MAX);
     arrivals
+}
+
+fn numbers(arrivals: &[Arrival]) -> Vec<u32> {
+    arrivals.iter().map(|&(number, _)| number).collect()
 }
 
 /// What a receiver hands on that sorts every `block` arrivals.
@@ -196,6 +209,39 @@ fn row(
     cells
 }
 
+/// What sorting and waiting leave of the disorder, and how long packets wait for it.
+fn strategies() -> Table {
+    let mut table = Table::new(&[
+        "train",
+        "α %",
+        "strategy",
+        "ratio",
+        "n=3",
+        "dupACKs/packet",
+        "held µs, mean",
+        "held µs, 99 %",
+    ]);
+    for (train, alpha) in [1, 7].into_iter().flat_map(|t| ALPHAS.map(|a| (t, a))) {
+        let arrivals = arrivals(train, alpha);
+        let mut row = |strategy: &str, order: &[u32], held: [String; 2]| {
+            let left = measure(order);
+            let mut cells = vec![train.to_string(), format!("{}", alpha * 100.0)];
+            cells.push(strategy.into());
+            cells.extend([left.ratio, left.n3, left.dupack].map(|share| format!("{share:.4}")));
+            cells.extend(held);
+            table.row(cells);
+        };
+        for (name, block) in [("none", 1), ("blocks of 7", 7), ("blocks of 32", 32)] {
+            let sorted = sort_blocks(&numbers(&arrivals), block);
+            row(name, &sorted, ["0".into(), "0".into()]);
+        }
+        let restored = window::restore(&arrivals);
+        let held = restored.held_us().map(|us| format!("{us:.0}"));
+        row("window", &restored.order, held);
+    }
+    table
+}
+
 /// Table 1: incidents, ratio and largest extent by block size. The paper prints 3 incidents for
 /// blocks of 5, but 10 % of 20 packets is 2, and its text names two.
 fn table_1() -> Table {
@@ -269,7 +315,7 @@ impl Lists {
 /// Duplicate ACKs against block size, packets sent one by one.
 fn chart(models: &Models) -> Chart<'static> {
     let series = ALPHAS.iter().map(|&alpha| {
-        let arrivals = arrivals(1, alpha);
+        let arrivals = numbers(&arrivals(1, alpha));
         let sizes = (0..=9).map(|power| 1usize << power);
         Series {
             name: format!("delay sd {} % of mean", alpha * 100.0),

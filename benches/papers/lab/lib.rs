@@ -10,6 +10,7 @@
 //! reorder. The order matters: packets that have left a bottleneck are spaced as its rate says, and
 //! only then does jitter mix them, as in the papers.
 
+mod bulk;
 mod case;
 mod line;
 mod mpt_gre;

@@ -1,10 +1,11 @@
 //! The TCP that an experiment wants, one flow or several of it, and what the kernel counted.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use net::traffic::Iperf;
 use net::{Hosts, Namespace};
 
+use crate::bulk;
 use crate::case::{Outcome, outcome};
 
 /// Which TCP, by the kernel's knobs. What is `None` stays as the kernel has it.
@@ -80,9 +81,9 @@ impl Tcp {
 pub(crate) struct Flows<'a> {
     pub(crate) target: &'a str,
     pub(crate) count: u32,
-    pub(crate) seconds: u32,
-    /// Seconds at the beginning that do not count.
-    pub(crate) warm_up_s: u32,
+    pub(crate) time: Duration,
+    /// At the beginning; does not count for `mbps`.
+    pub(crate) warm_up: Duration,
 }
 
 impl Flows<'_> {
@@ -97,21 +98,30 @@ impl Flows<'_> {
         tcp.set(&hosts.a);
         tcp.set(&hosts.b);
         let before = [&hosts.a, &hosts.b].map(counters);
-        let flow = Iperf::tcp(self.target, self.seconds)
-            .congestion(tcp.congestion)
-            .words(&format!("-P {}", self.count));
-        let report = flow.run(&hosts.a, &hosts.b);
+        let Flows {
+            target,
+            count,
+            time,
+            warm_up,
+        } = self;
+        let arrived = bulk::run(hosts, target, tcp.congestion, count, time);
         let after = [&hosts.a, &hosts.b].map(counters);
         let counted = |host: usize, name: &str| {
             let read = |counters: &Counters| counters.get(name).copied().unwrap_or(0);
             read(&after[host]).saturating_sub(read(&before[host])) as f64
         };
-        let warm_up = self.warm_up_s as usize;
-        let kept = report.intervals_mbps.get(warm_up..).unwrap_or_default();
-        println!("each second: {}", report.intervals_text());
+        let mbps = |megabits: &[f64]| {
+            let time = bulk::PART * megabits.len().max(1) as u32;
+            megabits.iter().sum::<f64>() / time.as_secs_f64()
+        };
+        let parts_in = |time: Duration| time.as_nanos().div_ceil(bulk::PART.as_nanos()) as usize;
+        let steady = arrived.get(parts_in(warm_up)..).unwrap_or_default();
+        let seconds = arrived.chunks(parts_in(Duration::from_secs(1)));
+        let each_second: Vec<f64> = seconds.map(mbps).collect();
+        println!("each second: {each_second:.1?}");
         let numbers = outcome([
-            ("mbps", kept.iter().sum::<f64>() / kept.len().max(1) as f64),
-            ("megabits", report.intervals_mbps.iter().sum::<f64>()),
+            ("mbps", mbps(steady)),
+            ("megabits", arrived.iter().sum::<f64>()),
             ("retransmits", counted(0, "RetransSegs")),
             ("fast", counted(0, "TCPFastRetrans")),
             ("timeouts", counted(0, "TCPTimeouts")),
@@ -119,7 +129,7 @@ impl Flows<'_> {
             ("behind_hole", counted(1, "TCPOFOQueue")),
             ("received", counted(1, "InSegs")),
         ]);
-        (numbers, report.intervals_mbps)
+        (numbers, each_second)
     }
 }
 

@@ -94,12 +94,15 @@ pub(crate) struct Ignored {
     pub(crate) frames: Vec<Unread>,
 }
 
-/// A run that is not measured, since another one is.
+/// A run that is not measured: another one is, or none of its packets came.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct OtherStream {
     pub(crate) stream: String,
     pub(crate) from: SocketAddr,
     pub(crate) packets: u64,
+    /// What the sender says it sent, where nothing but its end marker came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) only_end_of: Option<u32>,
 }
 
 /// Frames of a capture that were passed over.

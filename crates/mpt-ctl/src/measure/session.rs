@@ -147,13 +147,18 @@ impl Session {
 
     fn take_other(&mut self, stamp: &Stamp, from: SocketAddr) {
         if let Some(at) = self.others.iter().position(|&id| id == stamp.stream) {
-            self.ignored.other_streams[at].packets += 1;
+            let other = &mut self.ignored.other_streams[at];
+            other.packets += 1;
+            if stamp.kind == Kind::Data {
+                other.only_end_of = None;
+            }
         } else if self.others.len() < OTHERS {
             self.others.push(stamp.stream);
             self.ignored.other_streams.push(OtherStream {
                 stream: format!("{:016x}", stamp.stream),
                 from,
                 packets: 1,
+                only_end_of: (stamp.kind == Kind::End).then_some(stamp.number),
             });
         } else {
             self.ignored.other_packets += 1;
@@ -254,12 +259,18 @@ fn notes(report: &Report, ending: Ending) -> Vec<String> {
             ignored.socket_drops
         ));
     }
-    if !ignored.other_streams.is_empty() {
-        let senders: Vec<String> = ignored
-            .other_streams
-            .iter()
-            .map(|other| format!("{} ({} packets)", other.from, other.packets))
-            .collect();
+    let mut senders = Vec::new();
+    for other in &ignored.other_streams {
+        match other.only_end_of {
+            Some(sent) => notes.push(format!(
+                "of {sent} packets sent by {} none came, only the word that they were all: they \
+                 were lost on the way, or sent before this receiver listened",
+                other.from
+            )),
+            None => senders.push(format!("{} ({} packets)", other.from, other.packets)),
+        }
+    }
+    if !senders.is_empty() {
         notes.push(format!(
             "another run was sent here meanwhile and is not measured: {}",
             senders.join(", ")
@@ -416,6 +427,8 @@ mod tests {
         let report = session.report("here".into(), Ending::Nothing, 0);
         assert_eq!(report.ended, "no packet of a measurement came");
         assert!(report.streams.is_empty());
+        let note = &report.notes[0];
+        assert!(note.starts_with("of 10 packets sent by 10.0.0.1:4000 none came"));
         assert!(!report.json().contains("null") && !report.json().contains("NaN"));
     }
 
