@@ -9,9 +9,10 @@
 //! for each round trip with such an arrival, at most one round-trip time, and back at a quarter
 //! after 16 clean recoveries.
 //!
-//! What is lost goes out again on the path where it arrives first, with its number, at most twice.
+//! What is lost goes out again on the path where it arrives first, with its number, at most twice; the
+//! second time on another one, as losses come in bursts.
 //! How much at once is limited as in the SCTP paper: by 4 packets for each report in the first round
-//! trip of an episode and 2 in later ones, less when what was sent again is lost again. Over all, the
+//! trip of an episode (or each 5 ms, when reports are further apart) and 2 in later ones, less when what was sent again is lost again. Over all, the
 //! bytes sent again are bounded by a share of the bytes sent ([`EARNED`]), whatever a report claims.
 //!
 //! When the last packets of a burst are lost nothing is sent later that would tell. So if no report
@@ -57,6 +58,8 @@ const REMEMBERED: usize = 256;
 const PERSISTENCE: u32 = 16;
 /// Reports may come so late after what they tell of.
 const REPORT_DELAY: Duration = Duration::from_millis(15);
+/// Without reports the burst limit allows more after so long.
+const REFILL: Duration = Duration::from_millis(5);
 /// Probes of the tail in a row.
 const MAX_PROBES: u32 = 2;
 
@@ -108,6 +111,7 @@ struct BurstLimit {
     lost_again: bool,
     clean: u32,
     allowance: f64,
+    refilled: Time,
 }
 
 impl Default for BurstLimit {
@@ -120,6 +124,7 @@ impl Default for BurstLimit {
             lost_again: false,
             clean: 0,
             allowance: 0.0,
+            refilled: Time::ZERO,
         }
     }
 }
@@ -146,8 +151,9 @@ impl BurstLimit {
         now.since(self.episode_began) < rtt
     }
 
-    /// A report came: so many packets may go.
+    /// A report came, or none for [`REFILL`]: so many packets may go.
     fn refill(&mut self, now: Time, rtt: Duration) {
+        self.refilled = now;
         let limit = if self.is_first_round(now, rtt) {
             self.first
         } else {
@@ -182,6 +188,8 @@ pub(crate) struct Counters {
 pub(crate) struct Resend {
     pub(crate) seq: Seq,
     pub(crate) tos: u8,
+    /// It was sent again before, over this path, which may lose many in a row.
+    pub(crate) lost_on: Option<PathId>,
     /// Not known to be lost: the tail is probed with it.
     is_probe: bool,
 }
@@ -535,6 +543,7 @@ impl Recovery {
             return Some(Resend {
                 seq,
                 tos: kept.tos,
+                lost_on: (kept.tries > 0).then_some(kept.path),
                 is_probe: false,
             });
         }
@@ -563,13 +572,17 @@ impl Recovery {
 
     /// When [`Recovery::handle_timeout`] is to be called.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        earliest(self.recheck, self.probe_check)
+        let refill = (!self.due.is_empty() && self.burst.allowance < 1.0)
+            .then_some(self.burst.refilled + REFILL);
+        earliest(refill, earliest(self.recheck, self.probe_check))
     }
 
     /// Does what is due. A packet to be sent again as a probe, if the tail needs one.
     pub(crate) fn handle_timeout(&mut self, now: Time) -> Option<Resend> {
         if self.recheck.is_some_and(|at| at <= now) {
             self.judge(now);
+        }
+        if now.since(self.burst.refilled) >= REFILL {
             let rtt = self.quickest;
             self.burst.refill(now, rtt);
         }
@@ -598,6 +611,7 @@ impl Recovery {
         Some(Resend {
             seq: newest,
             tos: kept.tos,
+            lost_on: None,
             is_probe: true,
         })
     }

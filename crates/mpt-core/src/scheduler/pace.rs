@@ -73,6 +73,8 @@ const LOSS_PACKETS: u64 = 60;
 const OVERTAKEN_TIMES: f64 = 16.0;
 /// More loss than usual, by this share and twice its standard error, is the rate's fault.
 const LOSS_EXCESS: f64 = 0.02;
+/// … when it is seen so often in a row: a burst of losses is not.
+const LOSS_EXCESSES: u32 = 3;
 /// For how long a path whose queue others fill is left open.
 const COMPETE: Duration = Duration::from_secs(10);
 /// A path that was idle takes so much before it has answered, in bytes; then as much again for each
@@ -229,6 +231,8 @@ struct Loss {
     usual: f64,
     sent: u64,
     lost: i64,
+    /// How often in a row it was excessive.
+    excesses: u32,
 }
 
 /// The estimates of a path and the rate that follows from them.
@@ -560,7 +564,7 @@ impl Pace {
 
     /// How much later packets come under load, all behind the latest, without any queue.
     fn lateness(&self) -> f64 {
-        (self.jitter * 3.0).min(100e6)
+        (self.jitter * 4.0).min(120e6)
     }
 
     fn target(&self) -> f64 {
@@ -669,7 +673,14 @@ impl Pace {
         let surely = ((lost - overtaken) / sent).clamp(0.0, 1.0);
         let error = (surely * (1.0 - surely) / sent).sqrt();
         let excessive = surely > self.loss.usual + LOSS_EXCESS + 2.0 * error;
-        if excessive && now >= self.hold_until && self.may_be_limited(now) {
+        if !excessive {
+            self.loss.excesses = 0;
+        } else if now >= self.hold_until && self.may_be_limited(now) {
+            self.loss.excesses += 1;
+            if self.loss.excesses < LOSS_EXCESSES {
+                return;
+            }
+            self.loss.excesses = 0;
             self.limit(now, found.delivered);
             self.growing_since = None;
             self.hold_until = now + self.rtt * 4 + Duration::from_millis(200);

@@ -305,8 +305,13 @@ impl Outbound {
     /// Sends a packet again, where it arrives first.
     fn resend(&mut self, now: Time, resend: Resend) {
         let usable = self.shared.usable();
-        let fastest = self.adapting.paths.fastest(now, usable);
-        let Some((path, _)) = fastest else {
+        let mut others = usable;
+        if let Some(path) = resend.lost_on {
+            others.remove(path);
+        }
+        let paths = &self.adapting.paths;
+        let fastest = paths.fastest(now, others);
+        let Some((path, _)) = fastest.or_else(|| paths.fastest(now, usable)) else {
             return;
         };
         let Some(packet) = self

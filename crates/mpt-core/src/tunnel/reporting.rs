@@ -30,6 +30,8 @@ use crate::time::{Time, earliest};
 pub(super) const REPORT_INTERVAL: Duration = Duration::from_millis(5);
 /// Least time between two reports, whatever happens.
 const LEAST_INTERVAL: Duration = Duration::from_millis(1);
+/// Least time to one that tells of a gap that paths may still fill.
+const GAP_INTERVAL: Duration = Duration::from_micros(2500);
 /// A thousand of this is a byte of reports; a byte that arrives earns eight, and one that is sent two.
 const COST: u64 = 1000;
 const ARRIVED_EARNS: u64 = 8;
@@ -124,6 +126,11 @@ impl Budget {
         self.saved = (self.saved + bytes * SENT_EARNS).min(BURST_BYTES * COST);
     }
 
+    /// Whether there is more than what is kept for better occasions.
+    fn allows_routine(&self) -> bool {
+        self.saved > (BURST_BYTES / 2 + 200) * COST
+    }
+
     /// Pays for a report, if it can and the occasion does not leave the rest for a better one.
     fn pay(&mut self, bytes: usize, occasion: Occasion) -> bool {
         let reserve = match occasion {
@@ -214,10 +221,10 @@ impl Reporting {
         self.duplicates.push((seq, DUPLICATE_TOLD));
     }
 
-    /// Numbers are missing that were not before. They may still come until `at`.
-    fn hurry(&mut self, at: Time) {
+    /// The next report is due at `at`, if the last was `interval` before that.
+    fn hurry(&mut self, at: Time, interval: Duration) {
         if self.wanted {
-            let soonest = self.last_sent.map_or(at, |sent| sent + LEAST_INTERVAL);
+            let soonest = self.last_sent.map_or(at, |sent| sent + interval);
             self.due = earliest(self.due, Some(at.max(soonest)));
         }
     }
@@ -313,7 +320,11 @@ impl Inbound {
             self.reporting.arrived_again(seq);
         }
         if self.reorder.counters().gaps_seen != missing_before {
-            self.reporting.hurry(now + self.reorder.displacement(path));
+            // Numbers are missing that were not before. They may still come.
+            let overtaken = self.reorder.displacement(path);
+            if self.reporting.budget.allows_routine() {
+                self.reporting.hurry(now + overtaken, GAP_INTERVAL);
+            }
         }
         self.note_losses(now);
     }
@@ -330,13 +341,13 @@ impl Inbound {
     pub(super) fn note_losses(&mut self, now: Time) {
         let lost = self.reorder.found_lost();
         if std::mem::replace(&mut self.reporting.lost, lost) != lost {
-            self.reporting.hurry(now);
+            self.reporting.hurry(now, LEAST_INTERVAL);
             self.reporting.urgent = true;
         }
         let given_up = self.reorder.counters().gaps_inferred_lost;
         if std::mem::replace(&mut self.reporting.given_up, given_up) != given_up {
             // Nobody needs to send them again any more.
-            self.reporting.hurry(now + REPORT_INTERVAL);
+            self.reporting.hurry(now + REPORT_INTERVAL, LEAST_INTERVAL);
         }
     }
 
@@ -477,17 +488,17 @@ mod tests {
         let mut reporting = asked();
         reporting.arrived(at(10), path(0), Seq::new(0), 100);
         assert_eq!(reporting.due(), Some(at(15)));
-        reporting.hurry(at(13));
+        reporting.hurry(at(13), LEAST_INTERVAL);
         assert_eq!(reporting.due(), Some(at(13)));
-        reporting.hurry(at(11));
+        reporting.hurry(at(11), LEAST_INTERVAL);
         assert_eq!(reporting.due(), Some(at(11)));
         reporting.sent(at(11), 1);
         reporting.due = None;
-        reporting.hurry(at(11));
+        reporting.hurry(at(11), LEAST_INTERVAL);
         assert_eq!(reporting.due(), Some(at(12)));
         reporting.wanted = false;
         reporting.due = None;
-        reporting.hurry(at(20));
+        reporting.hurry(at(20), LEAST_INTERVAL);
         assert_eq!(reporting.due(), None);
     }
 
