@@ -170,7 +170,7 @@ fn either_end_may_be_killed_and_started_anew() {
             "{restarted:?} carries traffic {:?} after its start",
             start.elapsed()
         );
-        assert!(start.elapsed() < Duration::from_millis(1500));
+        assert!(start.elapsed() < Duration::from_secs(1));
     }
 }
 

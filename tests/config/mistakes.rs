@@ -370,15 +370,47 @@ fn a_relative_socket() {
 fn a_bad_address() {
     insta::assert_snapshot!(complaint(&edited(&[("\"10.1.0.2\"", "\"10.1.0.256\"")])), @r#"
     mpt0.toml:11:10: "10.1.0.256" is not an IP address
-      help: write the peer's address, with a port if it is not 4754: "10.1.0.2", "10.1.0.2:4755", "2001:db8::1" or "[2001:db8::1]:4755"; names are not looked up
+      help: write the peer's address, with a port if it is not 4754: "10.1.0.2", "10.1.0.2:4755", "2001:db8::1" or "[2001:db8::1]:4755"; or its name, like "office.example.net"
     "#);
 }
 
 #[test]
-fn a_host_name() {
-    insta::assert_snapshot!(complaint(&edited(&[("\"10.1.0.2\"", "\"office.example.net\"")])), @r#"
-    mpt0.toml:11:10: "office.example.net" is not an IP address
-      help: write the peer's address, with a port if it is not 4754: "10.1.0.2", "10.1.0.2:4755", "2001:db8::1" or "[2001:db8::1]:4755"; names are not looked up
+fn a_host_name_for_an_address_of_ours() {
+    insta::assert_snapshot!(complaint(&edited(&[("\"10.1.0.1\"", "\"office.example.net\"")])), @r#"
+    mpt0.toml:10:9: "office.example.net" is not an IP address
+      help: write this host's address, with a port if it is not 4754: "10.1.0.1", "10.1.0.1:4755", "2001:db8::1" or "[2001:db8::1]:4755"
+    "#);
+}
+
+#[test]
+fn a_host_name_with_a_port_that_cannot_be() {
+    insta::assert_snapshot!(complaint(&edited(&[("\"10.1.0.2\"", "\"office.example.net:0\"")])), @r#"
+    mpt0.toml:11:10: "office.example.net:0" has no port that can be
+      help: write a port from 1 to 65,535 behind the colon, or only "office.example.net"
+    "#);
+}
+
+#[test]
+fn an_owner_that_is_none() {
+    insta::assert_snapshot!(complaint(&edited(&[("[reorder]", "[control]\nowner = \"a b\"\n[reorder]")])), @r#"
+    mpt0.toml:6:9: "a b" names no owner
+      help: write USER, USER:GROUP or :GROUP, names or numbers, like "root:mpt"
+    "#);
+}
+
+#[test]
+fn a_mode_that_locks_its_owner_out() {
+    insta::assert_snapshot!(complaint(&edited(&[("[reorder]", "[control]\nmode = \"0060\"\n[reorder]")])), @r#"
+    mpt0.toml:6:8: "0060" is no mode of a socket
+      help: write an octal mode as chmod takes it: "0600" for the owner alone, "0660" for the group too
+    "#);
+}
+
+#[test]
+fn a_switch_that_is_text() {
+    insta::assert_snapshot!(complaint(&edited(&[("[tunnel]", "[tunnel]\nclamp_mss = \"yes\"")])), @r#"
+    mpt0.toml:2:13: `clamp_mss` must be true or false, not text
+      help: write clamp_mss = true or clamp_mss = false
     "#);
 }
 
