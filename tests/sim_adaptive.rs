@@ -286,6 +286,26 @@ fn nothing_is_delivered_twice_or_backwards() {
 /// Pairs of links that are tried.
 const PAIRS: u64 = 1000;
 #[test]
+fn without_recovery_a_path_that_costs_more_than_it_adds_is_left_out() {
+    let mut paths = [path(50, 10, 1000), path(20, 30, 1000)];
+    paths[1].links[0].loss = Loss::Independent { probability: 0.01 };
+    let config = PairConfig {
+        recovery: false,
+        ..config(paths, 1)
+    };
+    let mut pair = Pair::running(config, SECOND);
+    let mut flow = Flow::new(Side::A, 1400);
+    let mut left_out = false;
+    for _ in 0..20 {
+        flow.run_for(&mut pair, SECOND / 2);
+        left_out |= pair.end(Side::A).path(1).tx_phase == PathPhase::LeftOut;
+    }
+    assert!(left_out);
+    let goodput = flow.goodput_bps(&mut pair, SECOND * 4);
+    assert!(goodput > 0.9 * 50e6 * PAYLOAD, "{goodput}");
+}
+
+#[test]
 fn jitter_is_not_taken_for_a_queue_nor_overtaking_for_loss() {
     for (sd_ms, order, share) in [
         (3, Order::Kept, 0.92),

@@ -272,6 +272,8 @@ pub enum PathPhase {
     Draining,
     /// Others fill its queue: it takes whatever there is, and the inner flows compete.
     Competing,
+    /// It loses more than it adds, and what it loses is not sent again.
+    LeftOut,
 }
 
 /// What a path is doing.

@@ -257,6 +257,10 @@ impl Recovery {
         self.forget();
     }
 
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
     pub(crate) fn counters(&self) -> Counters {
         self.counters
     }

@@ -18,6 +18,7 @@
 pub(crate) mod adaptive;
 pub mod flow;
 pub(crate) mod pace;
+pub(crate) mod worth;
 
 use std::time::Duration;
 

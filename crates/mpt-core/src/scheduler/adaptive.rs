@@ -12,6 +12,8 @@
 use std::time::Duration;
 
 use super::pace::{Pace, Sample};
+use super::worth::Worth;
+use crate::control::{PathPhase, PathStatus};
 use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::report::Report;
 use crate::sent::SentLog;
@@ -44,6 +46,7 @@ pub(crate) struct Adaptive {
     /// When a packet was sent first since the last report, and how many since.
     unreported: Option<(Time, u64)>,
     silent: bool,
+    worth: Worth,
 }
 
 impl Adaptive {
@@ -53,11 +56,8 @@ impl Adaptive {
             log: SentLog::new(),
             unreported: None,
             silent: false,
+            worth: Worth::default(),
         }
-    }
-
-    pub(crate) fn pace(&self, path: PathId) -> &Pace {
-        &self.paces[path.index()]
     }
 
     /// Whether others fill the path's queue, so that what it loses is for the flows to see.
@@ -67,6 +67,7 @@ impl Adaptive {
 
     pub(crate) fn forget_path(&mut self, path: PathId) {
         self.paces[path.index()] = Pace::default();
+        self.worth.forget(path);
     }
 
     /// A probe came back: see [`Pace::probed`].
@@ -79,10 +80,28 @@ impl Adaptive {
         !self.silent
     }
 
+    /// Considers which of `usable` are worth what they lose, for so many flows, if what is lost is not
+    /// sent again.
+    pub(crate) fn weigh(&mut self, now: Time, usable: PathSet, recovers: bool, flows: usize) {
+        if recovers {
+            self.worth = Worth::default();
+        } else {
+            self.worth.consider(now, usable, &mut self.paces, flows);
+        }
+    }
+
+    /// Fills in the estimates of a path.
+    pub(crate) fn report(&self, path: PathId, status: &mut PathStatus) {
+        self.paces[path.index()].report(status);
+        if self.worth.leaves_out(path) {
+            status.tx_phase = PathPhase::LeftOut;
+        }
+    }
+
     /// Where the next packet goes, when `waiting` bytes wait with it.
     #[inline]
     pub(crate) fn choose(&mut self, now: Time, usable: PathSet, waiting: usize) -> Choice {
-        let mut left = usable;
+        let mut left = self.worth.of(usable);
         let (mut least, mut busy_rate) = (None, 0.0);
         let mut wait: Option<Time> = None;
         while let Some((path, delay)) = self.fastest(now, left) {

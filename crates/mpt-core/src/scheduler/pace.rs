@@ -71,6 +71,9 @@ const FASTEST_GROWTH: f64 = 0.25;
 const LOSS_PACKETS: u64 = 60;
 /// And over so many times the packets that may have been overtaken.
 const OVERTAKEN_TIMES: f64 = 16.0;
+/// Weight of a judgement in the mean loss, and the packets that make a mean.
+const LOSS_WEIGHT: f64 = 1.0 / 16.0;
+const LOSS_KNOWN: u64 = 600;
 /// More loss than usual, by this share and twice its standard error, is the rate's fault.
 const LOSS_EXCESS: f64 = 0.02;
 /// … when it is seen so often in a row: a burst of losses is not.
@@ -233,6 +236,9 @@ struct Loss {
     lost: i64,
     /// How often in a row it was excessive.
     excesses: u32,
+    /// The mean of late, whosever fault, over how many packets.
+    mean: f64,
+    judged: u64,
 }
 
 /// The estimates of a path and the rate that follows from them.
@@ -359,6 +365,20 @@ impl Pace {
     /// Bytes a second that it delivered of late.
     pub(crate) fn delivered(&self) -> f64 {
         self.delivered
+    }
+
+    /// The share of packets that it loses, once that is known.
+    pub(crate) fn loss(&self) -> Option<f64> {
+        (self.loss.judged >= LOSS_KNOWN).then_some(self.loss.mean.max(0.0))
+    }
+
+    /// What it lost is of the past.
+    pub(crate) fn forget_loss(&mut self) {
+        (self.loss.mean, self.loss.judged) = (0.0, 0);
+    }
+
+    pub(crate) fn rtt(&self) -> Duration {
+        self.rtt
     }
 
     /// Whether others fill its queue.
@@ -669,6 +689,8 @@ impl Pace {
         }
         let lost = self.loss.lost as f64;
         let share = lost / sent;
+        self.loss.mean += (share - self.loss.mean) * LOSS_WEIGHT;
+        self.loss.judged += self.loss.sent;
         (self.loss.sent, self.loss.lost) = (0, 0);
         let surely = ((lost - overtaken) / sent).clamp(0.0, 1.0);
         let error = (surely * (1.0 - surely) / sent).sqrt();

@@ -339,6 +339,10 @@ impl Outbound {
     pub fn handle_report(&mut self, now: Time, report: &Report) {
         let adapting = &mut self.adapting;
         adapting.paths.learn(now, report);
+        let (recovers, flows) = (adapting.recovery.is_enabled(), adapting.queue.flows());
+        adapting
+            .paths
+            .weigh(now, self.shared.usable(), recovers, flows);
         adapting.recovery.learn(now, report, &adapting.paths.log);
         self.handle_timeout(now);
     }

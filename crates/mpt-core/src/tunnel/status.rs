@@ -40,7 +40,7 @@ impl Outbound {
 
     /// Fills in what this half knows of a path.
     pub fn report_path(&self, id: PathId, status: &mut PathStatus) {
-        self.adapting.paths.pace(id).report(status);
+        self.adapting.paths.report(id, status);
     }
 }
 

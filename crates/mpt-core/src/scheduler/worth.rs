@@ -1,0 +1,178 @@
+//! Which paths are worth what they lose.
+//!
+//! A flow's rate is bounded by the loss that it sees: by 1.22/√p segments a round trip (Mathis,
+//! Semke, Mahdavi and Ott 1997), or CUBIC's 1.054·RTT^¾/p^¾ where that is more (RFC 9438 §5.1). One lossy
+//! path beside a clean one can so cost the flows more than it adds. Where lost packets are not sent
+//! again, of the paths those that lose least are taken as long as each adds something to
+//!
+//! min(what the paths take, what flows get at the loss of them all);
+//!
+//! the others are left out. After some time they are tried again, each time after twice as long.
+
+use std::time::Duration;
+
+use arrayvec::ArrayVec;
+
+use super::pace::Pace;
+use crate::path::{MAX_PATHS, PathId, PathSet};
+use crate::time::Time;
+
+/// How often it is considered.
+const INTERVAL: Duration = Duration::from_millis(250);
+/// Less loss than this leaves no path out.
+const LEAST_LOSS: f64 = 0.0005;
+/// Without it, the flows must get so many times more.
+const ADVANTAGE: f64 = 1.2;
+/// A path that was left out is tried again after this time, at first and at last.
+const FIRST_RETRY: Duration = Duration::from_secs(20);
+const LAST_RETRY: Duration = Duration::from_secs(320);
+/// Bytes of a segment.
+const SEGMENT: f64 = 1400.0;
+
+/// Which paths are left out.
+#[derive(Debug, Default)]
+pub(crate) struct Worth {
+    next: Time,
+    left_out: PathSet,
+    retry: [Retry; MAX_PATHS],
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Retry {
+    at: Time,
+    after: Duration,
+}
+
+/// A path as it is judged. Rates in bytes a second.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    path: PathId,
+    loss: f64,
+    takes: f64,
+    carries: f64,
+    rtt: Duration,
+}
+
+impl Worth {
+    pub(crate) fn forget(&mut self, path: PathId) {
+        self.left_out.remove(path);
+        self.retry[path.index()] = Retry::default();
+    }
+
+    pub(crate) fn leaves_out(&self, path: PathId) -> bool {
+        self.left_out.contains(path)
+    }
+
+    /// Those of the paths that are used.
+    #[inline]
+    pub(crate) fn of(&self, usable: PathSet) -> PathSet {
+        if self.left_out.is_empty() {
+            return usable;
+        }
+        let mut used = usable;
+        for path in self.left_out.iter() {
+            used.remove(path);
+        }
+        if used.is_empty() { usable } else { used }
+    }
+
+    /// Considers what is used of `usable`, for so many flows at once.
+    pub(crate) fn consider(
+        &mut self,
+        now: Time,
+        usable: PathSet,
+        paces: &mut [Pace; MAX_PATHS],
+        flows: usize,
+    ) {
+        if now < self.next {
+            return;
+        }
+        self.next = now + INTERVAL;
+        for path in self.left_out.iter() {
+            if self.retry[path.index()].at <= now {
+                self.left_out.remove(path);
+                paces[path.index()].forget_loss();
+            }
+        }
+        let mut candidates: ArrayVec<Candidate, MAX_PATHS> = self
+            .of(usable)
+            .iter()
+            .filter_map(|path| {
+                let pace = &paces[path.index()];
+                Some(Candidate {
+                    path,
+                    loss: pace.loss()?,
+                    takes: pace.rate().unwrap_or(f64::INFINITY),
+                    carries: pace.delivered(),
+                    rtt: pace.rtt(),
+                })
+            })
+            .collect();
+        candidates.sort_by(|a, b| a.loss.total_cmp(&b.loss));
+        let all = attainable(&candidates, flows);
+        let best = (1..candidates.len())
+            .map(|count| (count, attainable(&candidates[..count], flows)))
+            .max_by(|a, b| a.1.total_cmp(&b.1));
+        let Some((count, _)) = best.filter(|best| best.1 > all * ADVANTAGE) else {
+            return;
+        };
+        for candidate in &candidates[count..] {
+            if candidate.loss >= LEAST_LOSS {
+                self.left_out.insert(candidate.path);
+                let retry = &mut self.retry[candidate.path.index()];
+                retry.after = (retry.after * 2).clamp(FIRST_RETRY, LAST_RETRY);
+                retry.at = now + retry.after;
+            }
+        }
+    }
+}
+
+/// What flows get of these paths together, in bytes a second.
+fn attainable(paths: &[Candidate], flows: usize) -> f64 {
+    let (mut takes, mut carries, mut lost, mut rtt) = (0.0, 0.0, 0.0, Duration::ZERO);
+    for path in paths {
+        takes += path.takes;
+        carries += path.carries;
+        lost += path.carries * path.loss;
+        rtt = rtt.max(path.rtt);
+    }
+    if lost <= 0.0 {
+        return takes;
+    }
+    let (loss, rtt) = (lost / carries, rtt.as_secs_f64().max(1e-3));
+    let reno = 1.22 / loss.sqrt();
+    let cubic = 1.054 * (rtt / loss).powf(0.75);
+    takes.min(reno.max(cubic) * SEGMENT / rtt * flows.max(1) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(index: usize, mbps: f64, rtt_ms: u64, loss: f64) -> Candidate {
+        Candidate {
+            path: PathId::new(index).unwrap(),
+            loss,
+            takes: mbps * 125_000.0,
+            carries: mbps * 125_000.0,
+            rtt: Duration::from_millis(rtt_ms),
+        }
+    }
+
+    #[test]
+    fn a_lossy_path_beside_a_clean_one_costs_more_than_it_adds() {
+        let fibre = candidate(0, 300.0, 16, 0.0);
+        let lte = candidate(1, 30.0, 80, 0.005);
+        assert!(attainable(&[fibre], 1) > 5.0 * attainable(&[fibre, lte], 1));
+        // Many flows share the loss.
+        assert!(attainable(&[fibre], 100) < attainable(&[fibre, lte], 100));
+    }
+
+    #[test]
+    fn two_paths_of_one_loss_are_better_than_one() {
+        let paths = [candidate(0, 50.0, 40, 0.0), candidate(1, 50.0, 40, 0.0)];
+        assert_eq!(attainable(&paths, 1), 2.0 * attainable(&paths[..1], 1));
+        let paths = [candidate(0, 50.0, 40, 0.02), candidate(1, 50.0, 40, 0.02)];
+        assert_eq!(attainable(&paths, 1), attainable(&paths[..1], 1));
+    }
+}
