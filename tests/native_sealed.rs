@@ -433,10 +433,11 @@ fn a_black_hole_is_found_and_the_interface_follows() {
     let start = Instant::now();
     // The kernel leaves room for a VLAN tag.
     let expected = 1400 - IP_AND_UDP as u32 - 30;
-    let narrow = wait_for("the path's MTU", Duration::from_secs(20), || {
-        let status = tunnel.a.status();
-        let found = (expected..=expected + 4).contains(&status.paths[1].mtu);
-        found.then_some(status)
+    let narrow = wait_for("the interface's MTU", Duration::from_secs(20), || {
+        let (status, link) = (tunnel.a.status(), tunnel.hosts.a.run("ip link show mpt0"));
+        let mtu = status.paths[1].mtu;
+        let found = (expected..=expected + 4).contains(&mtu);
+        (found && link.contains(&format!("mtu {mtu} "))).then_some(status)
     });
     println!(
         "{} bytes found after {:?}",
@@ -444,11 +445,6 @@ fn a_black_hole_is_found_and_the_interface_follows() {
         start.elapsed()
     );
     assert_eq!(narrow.paths[0].mtu, full);
-    let mtu = format!("mtu {} ", narrow.paths[1].mtu);
-    wait_for("the interface's MTU", Duration::from_secs(2), || {
-        let link = tunnel.hosts.a.run("ip link show mpt0");
-        link.contains(&mtu).then_some(())
-    });
     let inner = Side::B.inner_v4();
     for flow in [Iperf::tcp(inner, 2), Iperf::tcp(inner, 2).reverse()] {
         let mbps = flow.run(&tunnel.hosts.a, &tunnel.hosts.b).intervals_mbps;
