@@ -174,47 +174,77 @@ impl Rate {
 }
 
 /// A delay that differs by more means that a clock was set, in nanoseconds.
-const CLOCK_JUMP: f64 = 10e9;
-/// A path that took no more bytes than this between two probes' echoes carried nothing else.
+const CLOCK_JUMP: u64 = 10_000_000_000;
+/// A path that took no more bytes than this in this time carries nothing but probes.
 const IDLE_BYTES: u64 = 4096;
+const IDLE_SPAN: Duration = Duration::from_millis(150);
 
 /// The one-way delay of our probes while the path carries nothing else, in nanoseconds, with the
-/// offset of the clocks in it: its mean, and how it varies.
+/// offset of the clocks in it: its median, and how it varies. One probe that was held up, as the first
+/// is until the neighbour's address is known, does not show in either.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct IdleDelay {
-    sent_bytes: u64,
-    probes: u32,
+    /// Bytes that had been sent at that time, and whether that was idle.
+    mark: (Time, u64, bool),
     /// The last probe was one of them.
     is_fresh: bool,
-    mean: f64,
-    deviation: f64,
+    /// The newest; a ring.
+    delays: [i64; IDLE_PROBES],
+    count: usize,
+    median: i64,
     jitter: f64,
 }
 
-/// Probes that make a mean.
-const MEAN_OF: u32 = 4;
+/// Probes that are remembered, and those that make a median.
+const IDLE_PROBES: usize = 16;
+const MEDIAN_OF: usize = 4;
+/// One that is off by so many times what the others are was held up.
+const OUTLIER: f64 = 5.0;
 
 impl IdleDelay {
     /// A probe came back whose way there took `one_way`; `sent_bytes` were sent on the path so far.
-    pub(crate) fn probed(&mut self, one_way: i64, sent_bytes: u64) {
-        let since = sent_bytes.wrapping_sub(self.sent_bytes);
-        self.sent_bytes = sent_bytes;
-        let one_way = one_way as f64;
-        let off = (one_way - self.mean).abs();
-        self.is_fresh = since <= IDLE_BYTES;
-        if self.probes == 0 || off > CLOCK_JUMP {
-            (self.mean, self.probes) = (one_way, 1);
-        } else if self.is_fresh {
-            self.deviation += (off - self.deviation) / 4.0;
-            self.mean += (one_way - self.mean) / 8.0;
-            self.jitter = self.deviation.max(self.jitter * 0.97);
-            self.probes = self.probes.saturating_add(1);
+    pub(crate) fn probed(&mut self, now: Time, one_way: i64, sent_bytes: u64) {
+        let (at, before, was_idle) = self.mark;
+        let is_idle = sent_bytes.wrapping_sub(before) <= IDLE_BYTES;
+        let is_long = now.since(at) >= IDLE_SPAN;
+        if is_long {
+            self.mark = (now, sent_bytes, is_idle);
+        }
+        self.is_fresh = is_idle && (is_long || was_idle);
+        if !self.is_fresh {
+            return;
+        }
+        if self.count > 0 && one_way.abs_diff(self.median) > CLOCK_JUMP {
+            self.count = 0;
+        }
+        self.delays[self.count % IDLE_PROBES] = one_way;
+        self.count += 1;
+        let known = &self.delays[..self.count.min(IDLE_PROBES)];
+        let mut sorted = [0; IDLE_PROBES];
+        let sorted = &mut sorted[..known.len()];
+        sorted.copy_from_slice(known);
+        sorted.sort_unstable();
+        self.median = sorted[sorted.len() / 2];
+        let off = |&delay: &i64| delay.abs_diff(self.median);
+        let (sum, most) = sorted.iter().map(off).fold((0.0, 0.0), |(sum, most), off| {
+            (sum + off as f64, f64::max(most, off as f64))
+        });
+        let others = (sum - most) / (sorted.len() - 1).max(1) as f64;
+        let is_outlier = most > OUTLIER * others;
+        let deviation = if is_outlier {
+            others
+        } else {
+            sum / sorted.len() as f64
+        };
+        self.jitter = deviation.max(self.jitter * 0.97);
+        if self.count < MEDIAN_OF {
+            self.jitter = 0.0;
         }
     }
 
-    /// The mean, once a few probes make one and while the path is idle.
-    pub(crate) fn mean(&self) -> Option<i64> {
-        (self.is_fresh && self.probes >= MEAN_OF).then_some(self.mean as i64)
+    /// The median, once a few probes make one and while the path is idle.
+    pub(crate) fn median(&self) -> Option<i64> {
+        (self.is_fresh && self.count >= MEDIAN_OF).then_some(self.median)
     }
 
     /// The most that the mean deviation was, fading.
@@ -296,5 +326,26 @@ mod tests {
             loss.sample(sent, received);
             assert!(loss.ppm() <= 1_000_000);
         }
+    }
+
+    #[test]
+    fn a_probe_that_was_held_up_is_no_jitter() {
+        let mut idle = IdleDelay::default();
+        for index in 0..20u32 {
+            let now = Time::ZERO + Duration::from_millis(200) * (index + 1);
+            let held_up = if index == 0 { 40_000_000 } else { 0 };
+            idle.probed(now, 20_000_000 + held_up, 100 * u64::from(index));
+        }
+        assert_eq!((idle.median(), idle.jitter()), (Some(20_000_000), 0));
+    }
+
+    #[test]
+    fn a_path_that_carries_something_is_not_idle() {
+        let mut idle = IdleDelay::default();
+        for index in 0..20u32 {
+            let now = Time::ZERO + Duration::from_millis(200) * (index + 1);
+            idle.probed(now, 20_000_000, 100_000 * u64::from(index));
+        }
+        assert_eq!(idle.median(), None);
     }
 }

@@ -67,6 +67,12 @@ const DRAIN_INTERVAL: Duration = Duration::from_secs(8);
 const DRAIN_RATE: f64 = 0.75;
 /// Most that a rate grows in an epoch.
 const FASTEST_GROWTH: f64 = 0.25;
+/// Where its peak is exceeded by more than this …
+const BEYOND_PEAK: f64 = 1.05;
+/// … a path has to be without much of a queue for so many round trips.
+const NEW_GROUND: f64 = 6.0;
+/// By epoch.
+const PEAK_FADES: f64 = 0.999;
 /// Loss is judged over at least so many packets.
 const LOSS_PACKETS: u64 = 60;
 /// And over so many times the packets that may have been overtaken.
@@ -77,7 +83,7 @@ const LOSS_KNOWN: u64 = 600;
 /// More loss than usual, by this share and twice its standard error, is the rate's fault.
 const LOSS_EXCESS: f64 = 0.02;
 /// … when it is seen so often in a row: a burst of losses is not.
-const LOSS_EXCESSES: u32 = 3;
+const LOSS_EXCESSES: u32 = 2;
 /// For how long a path whose queue others fill is left open.
 const COMPETE: Duration = Duration::from_secs(10);
 /// A path that was idle takes so much before it has answered, in bytes; then as much again for each
@@ -266,6 +272,8 @@ pub(crate) struct Pace {
     queue: f64,
     noise: f64,
     delivered: f64,
+    /// The most that it delivered, fading.
+    peak: f64,
     above_before: bool,
     /// Round trips of growth without a queue.
     growing_since: Option<Time>,
@@ -303,6 +311,7 @@ impl Default for Pace {
             queue: 0.0,
             noise: 0.0,
             delivered: 0.0,
+            peak: 0.0,
             above_before: false,
             growing_since: None,
             drain_at: Time::ZERO,
@@ -322,8 +331,8 @@ impl Pace {
     pub(crate) fn probed(&mut self, now: Time, probed: &Answered) {
         self.rtt = probed.rtt;
         self.jitter = probed.jitter_ns as f64;
-        self.probed = probed.idle_mean_ns.unwrap_or(probed.forward_ns) as f64;
-        if let Some(mean) = probed.idle_mean_ns {
+        self.probed = probed.idle_ns.unwrap_or(probed.forward_ns) as f64;
+        if let Some(mean) = probed.idle_ns {
             self.base.note(now, mean as f64);
         }
     }
@@ -401,7 +410,9 @@ impl Pace {
             return self.room_within(now, window);
         };
         let since = now.since(self.refilled).as_secs_f64();
-        self.refilled = now;
+        // A report is handled as of when it came, which may be before the last packet: what was
+        // credited once is not credited again.
+        self.refilled = self.refilled.max(now);
         self.tokens = (self.tokens + since * rate).min(Pace::burst(rate));
         if self.tokens <= 0.0 {
             self.refused = true;
@@ -541,6 +552,7 @@ impl Pace {
         self.queue = found.one_way - least;
         self.noise += (found.noise - self.noise) / 4.0;
         self.delivered = found.delivered;
+        self.peak = found.delivered.max(self.peak * PEAK_FADES);
         if found.delivered > FAST {
             self.fast_until = now + FAST_FOR;
             self.open();
@@ -598,8 +610,13 @@ impl Pace {
 
     /// The share by which the rate should differ from what is delivered.
     fn correction(&self) -> f64 {
-        let within = CORRECTION.max(2.0 * (self.rtt.as_nanos() as f64 + 25e6));
-        (self.target() - self.queue) / within
+        (self.target() - self.queue) / CORRECTION.max(2.0 * self.feedback())
+    }
+
+    /// How long it takes until what is sent now shows in an epoch, were there no queue.
+    fn feedback(&self) -> f64 {
+        let rtt = self.rtt.as_nanos() as f64;
+        (rtt - self.queue).max(rtt / 4.0) + EPOCH_SPAN.as_nanos() as f64
     }
 
     /// An open path whose packets queue gets a limit.
@@ -644,9 +661,17 @@ impl Pace {
         self.above = None;
         if refused && now >= self.hold_until {
             let since = *self.growing_since.get_or_insert(now);
-            let trips = now.since(since).as_secs_f64() / (self.rtt.as_secs_f64() + 0.025);
+            let trips = now.since(since).as_nanos() as f64 / self.feedback();
             let growth = (correction * (1.0 + trips)).min(FASTEST_GROWTH);
-            self.limit(now, rate.max(carried * (1.0 + growth)));
+            let wanted = rate.max(carried * (1.0 + growth));
+            // Beyond what it is known to deliver a path is led slowly, until it shows no queue for long.
+            let known = (self.peak * BEYOND_PEAK).max(carried * (1.0 + correction));
+            let wanted = if trips < NEW_GROUND {
+                wanted.min(known)
+            } else {
+                wanted
+            };
+            self.limit(now, wanted);
         }
         if refused && now >= self.drain_at {
             let empty_after = self.queue.max(TARGET) / (1.0 - DRAIN_RATE);

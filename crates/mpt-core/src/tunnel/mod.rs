@@ -137,8 +137,8 @@ struct Probed {
     rtt_ns: AtomicU64,
     /// One-way delay of the last, with the clocks' offset.
     forward_ns: AtomicI64,
-    /// Their mean if the path is idle, else [`NOT_KNOWN`], and by how much they differed then.
-    idle_mean_ns: AtomicI64,
+    /// Their median if the path is idle, else [`NOT_KNOWN`], and by how much they differed then.
+    idle_ns: AtomicI64,
     jitter_ns: AtomicU64,
 }
 
@@ -149,8 +149,8 @@ pub(crate) struct Answered {
     pub(crate) rtt: Duration,
     /// One-way delay of the last, in nanoseconds, with the clocks' offset.
     pub(crate) forward_ns: i64,
-    /// Its mean, if the path carries nothing else.
-    pub(crate) idle_mean_ns: Option<i64>,
+    /// Its median, if the path carries nothing else.
+    pub(crate) idle_ns: Option<i64>,
     /// The mean deviation from that.
     pub(crate) jitter_ns: u64,
 }
@@ -182,8 +182,8 @@ impl Shared {
         let rtt_ns = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
         probed.rtt_ns.store(rtt_ns, Ordering::Relaxed);
         probed.forward_ns.store(forward_ns, Ordering::Relaxed);
-        let mean = idle.mean().unwrap_or(NOT_KNOWN);
-        probed.idle_mean_ns.store(mean, Ordering::Relaxed);
+        let median = idle.median().unwrap_or(NOT_KNOWN);
+        probed.idle_ns.store(median, Ordering::Relaxed);
         probed.jitter_ns.store(idle.jitter(), Ordering::Relaxed);
         probed.answers.fetch_add(1, Ordering::Release);
         self.answers.fetch_add(1, Ordering::Release);
@@ -200,8 +200,8 @@ impl Shared {
             answers: probed.answers.load(Ordering::Acquire),
             rtt: Duration::from_nanos(probed.rtt_ns.load(Ordering::Relaxed)),
             forward_ns: probed.forward_ns.load(Ordering::Relaxed),
-            idle_mean_ns: Some(probed.idle_mean_ns.load(Ordering::Relaxed))
-                .filter(|&mean| mean != NOT_KNOWN),
+            idle_ns: Some(probed.idle_ns.load(Ordering::Relaxed))
+                .filter(|&delay| delay != NOT_KNOWN),
             jitter_ns: probed.jitter_ns.load(Ordering::Relaxed),
         }
     }

@@ -64,7 +64,7 @@ impl Inbound {
         if let Some(echo_sent) = echo_sent {
             known.learn(now, message, echo_sent);
             if let (Some(rtt), Some(forward)) = (known.rtt.smoothed(), known.forward) {
-                known.idle.probed(forward, self.shared.sent(path).1);
+                known.idle.probed(now, forward, self.shared.sent(path).1);
                 self.shared.tell_probed(path, rtt, forward, &known.idle);
             }
             self.reporting.learn(path, message);
