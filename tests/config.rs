@@ -161,6 +161,20 @@ fn the_reorder_window_may_be_automatic() {
 }
 
 #[test]
+fn packets_may_be_held_in_a_window_or_sorted_in_blocks() {
+    for lines in [
+        "mode = \"window\"\nwindow = 1024",
+        "mode = \"block\"",
+        "mode = \"block\"\nblock_size = 2",
+        "block_size = 1_024\nmode = \"block\"",
+    ] {
+        let folder = folder(&[("a.toml", &edited(&[("window = 1024", lines)]))]);
+        let (right, _, complaint) = check(folder.path(), &["-c", "a.toml"]);
+        assert!(right, "{lines}: {complaint}");
+    }
+}
+
+#[test]
 fn the_most_that_is_allowed_is_allowed() {
     let text = edited(&[
         (

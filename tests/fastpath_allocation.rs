@@ -8,6 +8,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use allocation_counter::measure;
+use mpt_core::block_sort::{BLOCKS, DEFAULT_BLOCK};
 use mpt_core::buffer::Buffer;
 use mpt_core::coalesce::Accepts;
 use mpt_core::control::LatePolicy;
@@ -36,16 +37,12 @@ struct Line {
 }
 
 impl Line {
-    fn new() -> Line {
+    fn new(reorder: ReorderSettings) -> Line {
         let (mut outbound, mut inbound) = tunnel(&TunnelConfig {
             session: 1,
             key: Some(7),
             mtu: 1464,
-            reorder: ReorderSettings {
-                window: 1024.into(),
-                max_buffer_delay: Duration::from_millis(300).into(),
-                late: LatePolicy::Deliver,
-            },
+            reorder,
             policy: Policy::Weighted,
             recovery: false,
             accepts: Accepts::ALL,
@@ -135,9 +132,9 @@ fn host_sends(flows: &mut [Flow; 3]) -> Vec<(VnetHeader, Vec<u8>)> {
     ]
 }
 
-#[test]
-fn no_allocation_while_super_packets_pass() {
-    let mut line = Line::new();
+/// Lets super-packets pass, and counts what is allocated once the tunnel is warm.
+fn pass(reorder: ReorderSettings) -> Line {
+    let mut line = Line::new(reorder);
     let mut flows = [
         Flow::new(Kind::Tcp, Version::V4, 1),
         Flow::new(Kind::Udp, Version::V6, 2),
@@ -153,8 +150,25 @@ fn no_allocation_while_super_packets_pass() {
         counted += measure(|| line.batch(&mut packets)).count_total;
     }
     assert_eq!(counted, 0);
-    let (written, bytes) = (line.written - written, line.bytes_out - bytes);
+    line.written -= written;
+    line.bytes_out -= bytes;
+    let bytes = line.bytes_out;
     assert!(bytes > 130_000_000, "only {bytes} bytes came through");
+    let mut drops = BTreeMap::new();
+    line.inbound.drops().add_to(&mut drops);
+    assert_eq!(drops.values().sum::<u64>(), 0, "{drops:?}");
+    line
+}
+
+#[test]
+fn no_allocation_while_super_packets_pass() {
+    let mut line = pass(ReorderSettings {
+        window: 1024.into(),
+        max_buffer_delay: Duration::from_millis(300).into(),
+        late: LatePolicy::Deliver,
+        block: None,
+    });
+    let (written, bytes) = (line.written, line.bytes_out);
     assert!(
         bytes / written > 10_000,
         "{written} writes: nothing was joined"
@@ -172,7 +186,21 @@ fn no_allocation_while_super_packets_pass() {
             .values()
             .all(|path| path.since_start.reordering.received > 10_000)
     );
-    let mut drops = BTreeMap::new();
-    line.inbound.drops().add_to(&mut drops);
-    assert_eq!(drops.values().sum::<u64>(), 0, "{drops:?}");
+}
+
+#[test]
+fn no_allocation_while_blocks_are_sorted() {
+    for block in [DEFAULT_BLOCK, *BLOCKS.end()] {
+        let mut line = pass(ReorderSettings {
+            block: Some(block),
+            ..ReorderSettings::default()
+        });
+        let order = line.inbound.report_order(line.now, |_| None);
+        let [arriving, leaving] =
+            [order.arriving, order.leaving].map(|point| point.since_start.reordering.reordered);
+        assert!(
+            arriving > 10_000 && leaving < arriving,
+            "{leaving} of {arriving}"
+        );
+    }
 }

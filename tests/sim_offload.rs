@@ -44,6 +44,7 @@ fn looped(paths: usize, accepts: Accepts) -> (Outbound, Inbound) {
             window: WINDOW.into(),
             max_buffer_delay: Duration::from_millis(300).into(),
             late: LatePolicy::Deliver,
+            block: None,
         },
         policy: Policy::Weighted,
         recovery: false,

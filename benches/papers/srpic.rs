@@ -15,6 +15,7 @@ mod window;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
+use mpt_core::block_sort;
 use mpt_core::metrics::{MeterConfig, OrderMeter, OrderReport};
 use mpt_sim::delay::Delay;
 use mpt_sim::link::{Link, LinkConfig, Order, QueueLimit};
@@ -128,10 +129,10 @@ fn numbers(arrivals: &[Arrival]) -> Vec<u32> {
     arrivals.iter().map(|&(number, _)| number).collect()
 }
 
-/// What a receiver hands on that sorts every `block` arrivals.
+/// What the tunnel hands on with block sort, every `block` arrivals being one batch.
 fn sort_blocks(arrivals: &[u32], block: usize) -> Vec<u32> {
     let mut sorted = arrivals.to_vec();
-    sorted.chunks_mut(block).for_each(<[u32]>::sort_unstable);
+    block_sort::sort_blocks(&mut sorted, block, |a, b| Some(a.cmp(b)));
     sorted
 }
 

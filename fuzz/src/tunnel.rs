@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use mpt_core::block_sort::DEFAULT_BLOCK;
 use mpt_core::drops::Drop;
 use mpt_core::path::{PathId, Unreachable};
 use mpt_core::reorder::MAX_WINDOW;
@@ -66,6 +67,10 @@ impl Run {
         let is_sealed = kind & 1 != 0;
         let reorder = match window {
             0..64 => ReorderSettings::default(),
+            u8::MAX => ReorderSettings {
+                block: Some(DEFAULT_BLOCK),
+                ..ReorderSettings::default()
+            },
             _ => ReorderSettings {
                 window: (u32::from(window) - 64).into(),
                 max_buffer_delay: (MS * u32::from(window)).into(),

@@ -79,11 +79,52 @@ fn one_path_without_double_brackets() {
 }
 
 #[test]
-fn a_setting_that_is_not_built_yet() {
-    insta::assert_snapshot!(complaint(&edited(&[("[reorder]", "[reorder]\nmode = \"block\"")])), @r#"
-    mpt0.toml:6:1: `mode` is not built yet
-      help: remove it: this version would ignore it, and a setting that does nothing misleads
+fn a_reorder_mode_that_is_none() {
+    insta::assert_snapshot!(complaint(&edited(&[("[reorder]", "[reorder]\nmode = \"sort\"")])), @r#"
+    mpt0.toml:6:8: `mode` is "sort"
+      help: write "window" (hold packets until those before them are there) or "block" (sort what arrives together, and hold nothing)
     "#);
+}
+
+#[test]
+fn settings_of_the_window_with_block_sort() {
+    for (line, key) in [
+        ("window = 1024", "window"),
+        ("window = \"auto\"", "window"),
+        ("max_buffer_delay = \"50ms\"", "max_buffer_delay"),
+        ("late = \"drop\"", "late"),
+    ] {
+        let lines = format!("mode = \"block\"\n{line}");
+        let complaint = complaint(&edited(&[("window = 1024", &lines)]));
+        let what = format!("`{key}` does not go with mode = \"block\", which holds nothing");
+        assert!(complaint.contains(&what), "{complaint}");
+        let remedy = format!("remove `{key}`, or write mode = \"window\"");
+        assert!(complaint.contains(&remedy), "{complaint}");
+    }
+    insta::assert_snapshot!(complaint(&edited(&[("[reorder]", "[reorder]\nmode = \"block\"")])), @r#"
+    mpt0.toml:7:10: `window` does not go with mode = "block", which holds nothing
+      help: remove `window`, or write mode = "window"
+    "#);
+}
+
+#[test]
+fn the_size_of_blocks_where_none_are_sorted() {
+    insta::assert_snapshot!(complaint(&edited(&[("window = 1024", "window = 1024\nblock_size = 32")])), @r#"
+    mpt0.toml:7:14: `block_size` does not go with mode = "window", the default
+      help: remove `block_size`, or write mode = "block"
+    "#);
+}
+
+#[test]
+fn a_block_that_is_too_small_or_too_large() {
+    insta::assert_snapshot!(complaint(&edited(&[("window = 1024", "mode = \"block\"\nblock_size = 1")])), @r"
+    mpt0.toml:7:14: `block_size` is 1: out of range
+      help: write a whole number from 2 to 1,024 packets, without quotes
+    ");
+    insta::assert_snapshot!(complaint(&edited(&[("window = 1024", "mode = \"block\"\nblock_size = 1025")])), @r"
+    mpt0.toml:7:14: `block_size` is 1025: out of range
+      help: write a whole number from 2 to 1,024 packets, without quotes
+    ");
 }
 
 #[test]

@@ -356,6 +356,12 @@ pub struct ReorderStatus {
     /// Window that the delay difference and the rate seen now ask for; absent until known.
     #[serde(default)]
     pub window_needed: Option<u64>,
+    /// How packets are put in order.
+    #[serde(default)]
+    pub mode: ReorderMode,
+    /// Packets in a block, with [`ReorderMode::Block`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_size: Option<u16>,
     /// Order as it was measured; in the reply to [`Request::Reorder`] alone, for its length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<Box<OrderStatus>>,
@@ -370,6 +376,17 @@ pub struct HoldTimes {
     pub p99: u64,
     /// Longest.
     pub max: u64,
+}
+
+/// How the receiving side puts packets in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReorderMode {
+    /// They are held until those before them are there.
+    #[default]
+    Window,
+    /// What arrives together is sorted, and nothing is held.
+    Block,
 }
 
 /// What happens to a packet that arrives after its gap has ended.

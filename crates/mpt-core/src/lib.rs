@@ -7,13 +7,14 @@
 //! * out: [`tunnel`] ([`tunnel::Outbound`]) → [`vnet`], [`segment`], or [`icmp`] and [`fragment`] for
 //!   what does not fit → [`gre`] → [`scheduler`] → [`train`]
 //! * in: [`tunnel`] ([`tunnel::Inbound`]) → [`gre`] → [`path`], [`probe`] → [`ecn`] →
-//!   [`reorder`], in the memory of [`buffer`] → [`coalesce`]
+//!   [`reorder`], in the memory of [`buffer`], or [`block_sort`] → [`coalesce`]
 //! * back: what arrived, for the line out of the other end: [`report`]
 //!
 //! What both count on: [`ip`], [`seq`], [`time`], [`checksum`], [`drops`]. What
 //! `mpt-ctl` sees: [`control`], [`setting`]. How far a stream is from its order: [`metrics`].
 #![forbid(unsafe_code)]
 
+pub mod block_sort;
 pub mod buffer;
 pub mod checksum;
 pub mod coalesce;

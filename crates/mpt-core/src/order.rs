@@ -19,6 +19,7 @@
 
 mod report;
 
+use std::cmp::Ordering;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -57,6 +58,13 @@ impl Numbering {
 pub(crate) struct Number {
     numbering: Numbering,
     seq: Seq,
+}
+
+impl Number {
+    /// Which of two numbers was given earlier; `None` when they are of two numberings.
+    pub(crate) fn compare(self, other: Number) -> Option<Ordering> {
+        (self.numbering == other.numbering).then(|| self.seq.distance_from(other.seq).cmp(&0))
+    }
 }
 
 /// The meter of one point.

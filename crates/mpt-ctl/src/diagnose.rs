@@ -5,7 +5,7 @@
 //! advice on its window. Strangers knock at every open port, so counts that only they can raise
 //! matter once they are a noticeable share of what arrives.
 
-use mpt_core::control::{PathState, PathStatus, ReorderStatus, Status};
+use mpt_core::control::{PathState, PathStatus, ReorderMode, ReorderStatus, Status};
 
 use crate::units::{bits_per_second, bytes, percent, time_us};
 
@@ -118,20 +118,31 @@ fn delay_difference_us(paths: &[PathStatus]) -> Option<u64> {
 /// At most one word on the window, so that one cause does not speak twice.
 fn window(status: &Status) -> Option<String> {
     if status.reorder.window == 0 {
-        return reordering_off(status);
+        return nothing_held(status);
     }
     window_too_small(status).or_else(|| window_overflows(&status.reorder))
 }
 
-fn reordering_off(status: &Status) -> Option<String> {
+fn nothing_held(status: &Status) -> Option<String> {
     let difference = delay_difference_us(&status.paths).unwrap_or(0);
     let needed = status.reorder.window_needed.unwrap_or(0);
     let several = up(&status.paths).count() > 1;
-    let matters = several && (difference >= SIGNIFICANT_DELAY_US || needed > 1);
+    // What differs by less than a block may be put in order within one.
+    let harmless = status.reorder.block_size.map_or(1, u64::from);
+    let matters = several && (difference >= SIGNIFICANT_DELAY_US || needed > harmless);
+    let (what, remedy) = match status.reorder.mode {
+        ReorderMode::Window => (
+            "Reordering is off",
+            "`mpt-ctl reorder set window=auto` puts them in order",
+        ),
+        ReorderMode::Block => (
+            "Block sort holds nothing",
+            "mode = \"window\" in [reorder] puts them in order",
+        ),
+    };
     matters.then(|| {
         format!(
-            "Reordering is off, yet the paths differ by {}: packets leave the tunnel out of order; \
-             `mpt-ctl reorder set window=auto` puts them in order.",
+            "{what}, yet the paths differ by {}: packets leave the tunnel out of order; {remedy}.",
             time_us(difference)
         )
     })
@@ -455,6 +466,10 @@ mod tests {
     #[test]
     fn reordering_off_matters_only_where_paths_differ() {
         insta::assert_snapshot!(only(|status| status.reorder.window = 0), @"Reordering is off, yet the paths differ by 40.0 ms: packets leave the tunnel out of order; `mpt-ctl reorder set window=auto` puts them in order.");
+        insta::assert_snapshot!(only(|status| {
+            status.reorder.window = 0;
+            status.reorder.mode = ReorderMode::Block;
+        }), @r#"Block sort holds nothing, yet the paths differ by 40.0 ms: packets leave the tunnel out of order; mode = "window" in [reorder] puts them in order."#);
         let alike = wrong(|status| {
             status.reorder.window = 0;
             status.reorder.window_needed = None;

@@ -114,6 +114,9 @@ pub struct PairConfig {
     /// Datagrams that arrive at one moment are handed over in trains. Over links without a rate they
     /// arrive as they were sent.
     pub trains: bool,
+    /// A receiver takes what has arrived only so often, all of it at once: as one whose network card
+    /// holds interrupts back, or that is busy. Zero: at once.
+    pub receives_every: Duration,
     /// The end that is not told where its peer is; only a sealed tunnel works then.
     pub waits_to_be_called: Option<Side>,
     /// Time between probes.
@@ -140,6 +143,7 @@ impl PairConfig {
             key: None,
             sealed,
             trains: false,
+            receives_every: Duration::ZERO,
             waits_to_be_called: None,
             keepalive: Duration::from_millis(200),
             dead_after: Duration::from_secs(1),
@@ -451,10 +455,19 @@ impl Pair {
     fn next_event(&mut self) -> Option<Time> {
         let links = self.links.iter().flatten().filter_map(Link::next).min();
         let ends = self.ends.iter_mut().filter_map(End::next_timeout).min();
+        let links = links.map(|at_ns| at_ns.next_multiple_of(self.receives_every_ns()));
         links.map(Time::from_nanos).into_iter().chain(ends).min()
     }
 
+    fn receives_every_ns(&self) -> u64 {
+        let every = self.config.receives_every.as_nanos();
+        u64::try_from(every).unwrap_or(u64::MAX).max(1)
+    }
+
     fn arrivals(&mut self) {
+        if !self.now.as_nanos().is_multiple_of(self.receives_every_ns()) {
+            return;
+        }
         for side in Side::BOTH {
             for path in 0..self.links.len() {
                 let from = self.address(side.other(), path);

@@ -47,7 +47,7 @@ pub(crate) enum Command {
     SetOutOfService(PathId, bool),
     /// The carrier of a path's device went or came.
     SetLink(PathId, bool),
-    /// Change the reorder window.
+    /// Change how packets are put in order.
     SetReorder(ReorderSettings),
     /// Ask the peer for what another policy needs, and recovery.
     SetSending(Policy, bool),
@@ -283,7 +283,11 @@ impl Downlink {
         {
             attached.socket_drops = self.metas[last].socket_drops;
         }
-        self.write_tun();
+        // What block sort may put in order with what other paths' tasks bring in this turn is written
+        // at its end, when the line flushes.
+        if !self.inbound.may_gather() {
+            self.write_tun();
+        }
         Ok(received == asked)
     }
 

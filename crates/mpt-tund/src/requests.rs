@@ -108,11 +108,17 @@ fn changed(
     max_buffer_delay_us: Option<Setting<u64>>,
     late: Option<LatePolicy>,
 ) -> anyhow::Result<ReorderSettings> {
+    ensure!(
+        now.block.is_none(),
+        "this tunnel sorts blocks and holds nothing, so it has no window to set; write mode = \"window\" in \
+         [reorder] of its file, and `mpt-ctl reload`"
+    );
     let delay = max_buffer_delay_us.map(|setting| setting.map(Duration::from_micros));
     let new = ReorderSettings {
         window: window.unwrap_or(now.window),
         max_buffer_delay: delay.unwrap_or(now.max_buffer_delay),
         late: late.unwrap_or(now.late),
+        block: None,
     };
     ensure!(
         new.window
@@ -128,4 +134,21 @@ fn changed(
         "max_buffer_delay is \"auto\", or from 1ms to 10s"
     );
     Ok(new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_can_be_set_where_there_is_one() {
+        let set = |now| changed(now, Some(64.into()), None, None);
+        let window = ReorderSettings::default();
+        assert_eq!(set(window).unwrap().window, 64);
+        let block = ReorderSettings {
+            block: Some(32),
+            ..window
+        };
+        insta::assert_snapshot!(set(block).unwrap_err(), @r#"this tunnel sorts blocks and holds nothing, so it has no window to set; write mode = "window" in [reorder] of its file, and `mpt-ctl reload`"#);
+    }
 }

@@ -283,10 +283,10 @@ impl Tunnel {
         Ok(true)
     }
 
-    /// Changes the reorder window.
+    /// Changes how packets that arrive are put in order.
     pub(crate) async fn set_reorder(&mut self, reorder: ReorderSettings) -> anyhow::Result<()> {
         self.config.reorder = reorder;
-        let numbered = reorder.window != 0;
+        let numbered = reorder.is_numbered();
         self.uplink
             .send(uplink::Command::SetNumbered(numbered))
             .await?;

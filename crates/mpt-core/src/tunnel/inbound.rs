@@ -13,6 +13,7 @@ use super::sealing::{Arrival, Opening};
 use super::session::{Jump, Peer, Where};
 use super::sizing::Sizing;
 use super::{Shared, TunnelConfig};
+use crate::block_sort::sort_blocks;
 use crate::buffer::{Buffer, Packer, Pool, Stored};
 use crate::coalesce::Coalescer;
 use crate::control::Protection;
@@ -460,6 +461,15 @@ impl Inbound {
         self.pool.release(packet.buffer);
     }
 
+    /// Whether what is for the TUN may stay for what the other paths have ready in this moment, because
+    /// block sort can then put it in order with that.
+    #[must_use]
+    pub fn may_gather(&self) -> bool {
+        let block = self.sizing.settings.block;
+        block.is_some_and(|block| self.ready.len() < usize::from(block))
+            && self.pool.available() > SHORT_OF_BUFFERS
+    }
+
     /// Hands everything that is for the TUN to `write`, in order and with consecutive packets of a
     /// flow joined where the TUN takes that. `write` says whether the TUN took it.
     pub fn drain_tun(&mut self, mut write: impl FnMut(&VnetHeader, &[u8]) -> bool) {
@@ -470,6 +480,10 @@ impl Inbound {
                 refused_bytes += packet.len() as u64;
             }
         };
+        if let Some(block) = self.sizing.settings.block {
+            let ready = self.ready.make_contiguous();
+            sort_blocks(ready, block.into(), |a, b| a.number?.compare(b.number?));
+        }
         for packet in self.ready.drain(..) {
             self.rx_packets += 1;
             self.rx_bytes += u64::from(packet.len);
@@ -517,7 +531,10 @@ impl Inbound {
     pub(super) fn resize_pool(&mut self) {
         let packet_bytes = self.packet_bytes();
         let config = self.reorder.config();
-        let window = config.grows_to.unwrap_or(config.window) as usize;
+        let held = config.grows_to.unwrap_or(config.window) as usize;
+        // A block is gathered in buffers as a window is held in them.
+        let block = self.sizing.settings.block.map_or(0, usize::from);
+        let window = held.max(block);
         if self.receives_trains {
             let packed = (window * packet_bytes).div_ceil(TRAIN_BYTES);
             self.pool.resize(TRAIN_BYTES, 2 * packed + SPARE_TRAINS);

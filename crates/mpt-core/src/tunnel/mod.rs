@@ -52,7 +52,7 @@ pub struct TunnelConfig {
     pub key: Option<u32>,
     /// Largest inner packet, in bytes: the MTU of the TUN.
     pub mtu: u16,
-    /// The receiving side's window; with a window of 0 nothing is numbered either.
+    /// How the receiving side keeps order; where it does not, nothing is numbered either.
     pub reorder: ReorderSettings,
     /// How packets are shared among paths.
     pub policy: Policy,

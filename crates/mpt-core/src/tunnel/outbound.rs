@@ -48,7 +48,7 @@ pub struct Outbound {
     clamps_mss: bool,
     /// In a sealed tunnel.
     sealing: Option<Sealing>,
-    /// The peer has a reorder window, by our own configuration.
+    /// The peer puts packets in order, by our own configuration.
     reordered: bool,
     pub(super) next_seq: Seq,
     pub(super) scheduler: Scheduler,
@@ -81,7 +81,7 @@ impl Outbound {
             key: config.key,
             clamps_mss: false,
             sealing: None,
-            reordered: config.reorder.window != 0,
+            reordered: config.reorder.is_numbered(),
             next_seq: Seq::FIRST,
             scheduler: Scheduler::new(config.policy),
             adapting: Adapting::new(config.recovery),

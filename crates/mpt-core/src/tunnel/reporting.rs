@@ -319,8 +319,8 @@ impl Inbound {
         if verdict == Verdict::Duplicate {
             self.reporting.arrived_again(seq);
         }
-        if self.reorder.counters().gaps_seen != missing_before {
-            // Numbers are missing that were not before. They may still come.
+        if self.reorder.counters().gaps_seen != missing_before && self.reorder.gaps_open() > 0 {
+            // Numbers are missing that were not before. They may still come, and are waited for.
             let overtaken = self.reorder.displacement(path);
             if self.reporting.budget.allows_routine() {
                 self.reporting.hurry(now + overtaken, GAP_INTERVAL);

@@ -46,6 +46,9 @@ pub struct ReorderSettings {
     pub max_buffer_delay: Setting<Duration>,
     /// What happens to late packets.
     pub late: LatePolicy,
+    /// Block sort with so many packets in a block ([`crate::block_sort`]): nothing is held, and what is
+    /// said of the window and of late packets is not looked at.
+    pub block: Option<u16>,
 }
 
 impl Default for ReorderSettings {
@@ -54,18 +57,38 @@ impl Default for ReorderSettings {
             window: Setting::Auto,
             max_buffer_delay: Setting::Auto,
             late: LatePolicy::Deliver,
+            block: None,
         }
     }
 }
 
 impl ReorderSettings {
+    /// Whether packets are put in order, for which they need numbers.
+    #[must_use]
+    pub fn is_numbered(&self) -> bool {
+        self.block.is_some() || self.window != 0
+    }
+
     /// The window to begin with, before anything is measured.
     pub(super) fn at_first(&self) -> ReorderConfig {
+        let settings = self.in_force();
         ReorderConfig {
-            window: self.window.fixed().unwrap_or(LEAST_WINDOW),
+            window: settings.window.fixed().unwrap_or(LEAST_WINDOW),
             grows_to: None,
-            max_buffer_delay: self.max_buffer_delay.fixed().unwrap_or(SHORTEST_HOLD),
-            late: self.late,
+            max_buffer_delay: settings.max_buffer_delay.fixed().unwrap_or(SHORTEST_HOLD),
+            late: settings.late,
+        }
+    }
+
+    /// What the window is to do: with block sort, let everything through and know what came before.
+    fn in_force(self) -> ReorderSettings {
+        match self.block {
+            None => self,
+            Some(_) => ReorderSettings {
+                window: 0.into(),
+                late: LatePolicy::Deliver,
+                ..self
+            },
         }
     }
 }
@@ -132,9 +155,10 @@ impl Sizing {
 }
 
 impl Inbound {
-    /// Changes the reorder window.
+    /// Changes how packets are put in order.
     pub fn set_reorder(&mut self, now: Time, settings: ReorderSettings) {
         self.sizing.settings = settings;
+        let settings = settings.in_force();
         // What is automatic goes on from where it is.
         let mut config = self.reorder.config();
         config.late = settings.late;
@@ -151,6 +175,9 @@ impl Inbound {
         };
         let out = &mut |packet| self.ready.push_back(packet);
         self.reorder.reconfigure(now, config, out);
+        // A window that holds nothing waits for no recovery either.
+        let recovery = self.recovery();
+        self.reorder.set_recovery(now, recovery);
         self.resize_pool();
         self.size_window(now);
     }

@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use super::sealing::Opening;
 use super::{Inbound, Outbound};
 use crate::control::{
-    HoldTimes, PathStatus, Protection, RecoveryStatus, ReorderStatus, TunnelStatus,
+    HoldTimes, PathStatus, Protection, RecoveryStatus, ReorderMode, ReorderStatus, TunnelStatus,
 };
 use crate::path::PathId;
 use crate::setting::Setting;
@@ -112,6 +112,11 @@ impl Inbound {
             delay_difference_us: micros(self.sizing.difference),
             packets_per_s: self.sizing.packets_per_s(),
             window_needed: self.window_needed(),
+            mode: match self.sizing.settings.block {
+                None => ReorderMode::Window,
+                Some(_) => ReorderMode::Block,
+            },
+            block_size: self.sizing.settings.block,
             order: None,
         }
     }

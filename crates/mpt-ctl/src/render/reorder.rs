@@ -1,6 +1,7 @@
-//! `mpt-ctl reorder`: the reorder window, what became of gaps, and how packets are ordered.
+//! `mpt-ctl reorder`: the reorder window, what became of gaps, and how packets are ordered. Where blocks
+//! are sorted nothing is held, and of gaps there is only to say how many there were.
 
-use mpt_core::control::{HoldTimes, LatePolicy, ReorderStatus};
+use mpt_core::control::{HoldTimes, LatePolicy, ReorderMode, ReorderStatus};
 
 use super::{UNKNOWN, order};
 use crate::table::{Look, Side, Table, Tone};
@@ -21,7 +22,25 @@ pub(super) fn show(reorder: &ReorderStatus, look: Look) -> String {
         text += &order::verdict(reorder, order, look);
     }
     text += &format!("\n{}", arrivals(reorder).show(look));
-    text += &format!("\n{}\n", gaps(reorder).show(look));
+    text += &match reorder.mode {
+        ReorderMode::Window => held(reorder, look),
+        ReorderMode::Block => {
+            let missing = format!(
+                "{} numbers were missing when a later one came; nothing waited for them.",
+                reorder.gaps_seen
+            );
+            format!("\n{}", look.sentence(Tone::Plain, "", &missing))
+        }
+    };
+    if let Some(order) = &reorder.order {
+        text += &order::tables(order, look);
+    }
+    text
+}
+
+/// What the window held, and for how long.
+fn held(reorder: &ReorderStatus, look: Look) -> String {
+    let mut text = format!("\n{}\n", gaps(reorder).show(look));
     if reorder.gaps_recovered > 0 {
         text += &look.sentence(Tone::Plain, "", &recovery(&reorder.recovery_us));
     }
@@ -37,11 +56,7 @@ pub(super) fn show(reorder: &ReorderStatus, look: Look) -> String {
     ]
     .map(time_us);
     let times = format!("Hold time: median {p50}, 99 % within {p99}, longest {max}.");
-    text += &look.sentence(Tone::Plain, "", &times);
-    if let Some(order) = &reorder.order {
-        text += &order::tables(order, look);
-    }
-    text
+    text + &look.sentence(Tone::Plain, "", &times)
 }
 
 /// How long recovery took.
@@ -57,7 +72,15 @@ fn arrivals(reorder: &ReorderStatus) -> Table<3> {
         ("reordered", reorder.reordered),
         ("late", reorder.late),
     ];
-    let (mut table, whole) = counts("PACKETS", &delivered);
+    // What holds nothing does not tell late from reordered.
+    let at_once = [
+        ("in order", reorder.in_order),
+        ("reordered", reorder.reordered.saturating_add(reorder.late)),
+    ];
+    let (mut table, whole) = match reorder.mode {
+        ReorderMode::Window => counts("PACKETS", &delivered),
+        ReorderMode::Block => counts("PACKETS", &at_once),
+    };
     let duplicates = reorder.duplicates;
     table.row([
         "duplicates".into(),
@@ -109,6 +132,10 @@ fn share(part: u64, whole: u64) -> String {
 
 /// The settings of the window in a sentence.
 pub(super) fn window(reorder: &ReorderStatus) -> String {
+    if reorder.mode == ReorderMode::Block {
+        let block = reorder.block_size.unwrap_or_default();
+        return format!("Block sort (mode = \"block\"), {block} packets a block: nothing is held.");
+    }
     if reorder.window == 0 {
         return "Reordering is off (window = 0).".into();
     }
@@ -185,6 +212,28 @@ mod tests {
         Delays differ by up to 62.0 ms and 11200 packets a second come, so that 695
         overtake; memory allows 32768.
         ");
+        let block = ReorderStatus {
+            mode: ReorderMode::Block,
+            block_size: Some(32),
+            in_order: 970,
+            late: 30,
+            duplicates: 1,
+            gaps_seen: 35,
+            gaps_overflowed: 35,
+            window_needed: Some(12),
+            ..ReorderStatus::default()
+        };
+        insta::assert_snapshot!(show(&block, PLAIN), @r#"
+        Block sort (mode = "block"), 32 packets a block: nothing is held.
+        The delays and rates seen now need a window of 12.
+
+        PACKETS     COUNT   SHARE
+        in order      970  97.0 %
+        reordered      30   3.0 %
+        duplicates      1  0.10 %
+
+        35 numbers were missing when a later one came; nothing waited for them.
+        "#);
         let off = ReorderStatus {
             max_buffer_delay_us: 300_000,
             ..ReorderStatus::default()

@@ -125,8 +125,6 @@ pub(super) struct Schema {
     pub(super) title: &'static str,
     /// Keys that have a meaning here.
     pub(super) keys: &'static [&'static str],
-    /// Keys that documents mention and this version does not have.
-    pub(super) planned: &'static [&'static str],
 }
 
 /// One table of the file, all of whose keys are known.
@@ -224,18 +222,6 @@ fn stray_key(
     elsewhere: &[Schema],
 ) -> Mistake {
     let top = schema.title.is_empty();
-    if schema.planned.contains(&key) {
-        let name = if top {
-            format!("[{key}]")
-        } else {
-            format!("`{key}`")
-        };
-        return source.mistake(
-            span,
-            format!("{name} is not built yet"),
-            "remove it: this version would ignore it, and a setting that does nothing misleads",
-        );
-    }
     let what = if top {
         format!("unknown section or key `{key}`")
     } else {

@@ -20,6 +20,7 @@ mod document;
 mod entry;
 mod parse;
 mod remote;
+mod reorder;
 mod save;
 mod validate;
 mod values;
@@ -36,8 +37,8 @@ pub(crate) use crypto::Crypto;
 #[allow(unused_imports, reason = "until the daemon uses all of it")]
 pub(crate) use difference::{Changes, PathChange, PrefixChanges, difference};
 pub(crate) use document::Mistake;
-pub(crate) use parse::MAX_BUFFER_DELAY_RANGE;
 pub(crate) use remote::Remote;
+pub(crate) use reorder::MAX_BUFFER_DELAY_RANGE;
 #[allow(unused_imports, reason = "until the daemon uses all of it")]
 pub(crate) use save::{Running, SaveError, save};
 
@@ -65,7 +66,7 @@ pub(crate) struct Config {
     pub(crate) file: PathBuf,
     /// The tunnel as such.
     pub(crate) tunnel: Tunnel,
-    /// The receiving side's reorder window.
+    /// How the receiving side keeps order.
     pub(crate) reorder: ReorderSettings,
     /// The keys, when packets are sealed.
     pub(crate) crypto: Option<Crypto>,

@@ -5,27 +5,23 @@ use std::ops::RangeInclusive;
 use std::path::Path as FilePath;
 use std::time::Duration;
 
-use mpt_core::control::LatePolicy;
 use mpt_core::scheduler::Policy;
-use mpt_core::setting::Setting;
 use mpt_core::tunnel::ReorderSettings;
 
 use super::crypto::crypto;
 use super::document::{Mistake, Place, Schema, Section, Source};
 use super::entry::Entry;
+use super::reorder::reorder;
 use super::values::{self, End, PrefixKind};
 use super::{
     Config, Control, DEFAULT_PORT, DEFAULT_SOCKET_MODE, DEFAULT_WEIGHT, MAX_FILE_BYTES, MAX_PATHS,
-    MAX_WEIGHT, MAX_WINDOW, Offload, Path, Recovery, Tunnel, remote, validate,
+    MAX_WEIGHT, Offload, Path, Recovery, Tunnel, remote, validate,
 };
 
 /// Most addresses, and most routes, of a tunnel.
 const MAX_PREFIXES: usize = 1024;
 /// MTU of a TUN interface, in bytes. The least is what every IPv4 host takes (RFC 791 §3.2).
 const MTU_RANGE: RangeInclusive<u64> = 576..=65_000;
-/// How long a packet may be held.
-pub(crate) const MAX_BUFFER_DELAY_RANGE: RangeInclusive<Duration> =
-    Duration::from_millis(1)..=Duration::from_secs(10);
 const KEEPALIVE_RANGE: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(60);
 const DEAD_AFTER_RANGE: RangeInclusive<Duration> =
@@ -36,7 +32,6 @@ const FILE: Schema = Schema {
     keys: &[
         "tunnel", "reorder", "recovery", "crypto", "control", "paths",
     ],
-    planned: &[],
 };
 const TUNNEL: Schema = Schema {
     title: "[tunnel]",
@@ -51,27 +46,22 @@ const TUNNEL: Schema = Schema {
         "offload",
         "clamp_mss",
     ],
-    planned: &[],
 };
 const REORDER: Schema = Schema {
     title: "[reorder]",
-    keys: &["window", "max_buffer_delay", "late"],
-    planned: &["mode"],
+    keys: &["mode", "window", "max_buffer_delay", "late", "block_size"],
 };
 const CRYPTO: Schema = Schema {
     title: "[crypto]",
     keys: &["private_key_file", "peer_public_key", "psk_file"],
-    planned: &[],
 };
 const RECOVERY: Schema = Schema {
     title: "[recovery]",
     keys: &["mode"],
-    planned: &[],
 };
 const CONTROL: Schema = Schema {
     title: "[control]",
     keys: &["socket", "owner", "mode"],
-    planned: &[],
 };
 const PATHS: Schema = Schema {
     title: "[[paths]]",
@@ -84,7 +74,6 @@ const PATHS: Schema = Schema {
         "keepalive",
         "dead_after",
     ],
-    planned: &[],
 };
 const ALL: [Schema; 7] = [FILE, TUNNEL, REORDER, RECOVERY, CRYPTO, CONTROL, PATHS];
 
@@ -227,7 +216,7 @@ fn tunnel(section: &Section<'_>) -> Result<(Tunnel, Place), Mistake> {
 }
 
 /// An optional integer; `range` must fit the type that is asked for.
-fn number<T: TryFrom<u64>>(
+pub(super) fn number<T: TryFrom<u64>>(
     section: &Section<'_>,
     key: &'static str,
     range: RangeInclusive<u64>,
@@ -298,37 +287,6 @@ fn offload(entry: Entry<'_>) -> Result<Offload, Mistake> {
              \"off\" (one packet at a time)",
         )
     })
-}
-
-fn reorder(section: &Section<'_>) -> Result<ReorderSettings, Mistake> {
-    let mut reorder = ReorderSettings::default();
-    let fixed = |key| section.get(key).filter(|entry| !entry.is_auto());
-    let or_auto = |mistake: Mistake| Mistake {
-        remedy: format!("{}; or \"auto\"", mistake.remedy),
-        ..mistake
-    };
-    if fixed("window").is_some() {
-        let window = number(section, "window", 0..=u64::from(MAX_WINDOW), "packets");
-        let window = window.map_err(or_auto)?;
-        reorder.window = window.map_or(Setting::Auto, Setting::Fixed);
-    }
-    if let Some(entry) = fixed("max_buffer_delay") {
-        let delay = entry.duration(MAX_BUFFER_DELAY_RANGE).map_err(or_auto)?;
-        reorder.max_buffer_delay = delay.into();
-    }
-    if let Some(entry) = section.get("late") {
-        reorder.late = match entry.text("deliver")? {
-            "deliver" => LatePolicy::Deliver,
-            "drop" => LatePolicy::Drop,
-            other => {
-                return Err(entry.mistake(
-                    format!("`late` is \"{other}\""),
-                    "write \"deliver\" (hand late packets on) or \"drop\" (RFC 2890's way)",
-                ));
-            }
-        };
-    }
-    Ok(reorder)
 }
 
 fn recovery(section: &Section<'_>) -> Result<Recovery, Mistake> {

@@ -23,7 +23,7 @@ use super::{Config, parse};
 /// Settings of a running tunnel that `mpt-ctl` may have changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Running {
-    /// The reorder window.
+    /// How packets that arrive are put in order.
     pub(crate) reorder: ReorderSettings,
     /// Each path's name and weight.
     pub(crate) weights: Vec<(String, u32)>,
@@ -43,6 +43,15 @@ pub(crate) enum SaveError {
     NoPath {
         /// The path's name.
         name: String,
+        /// The file.
+        file: PathBuf,
+    },
+    /// The file puts packets in order in another way, and each way has keys that the other has not.
+    #[error(
+        "the file {file} has another `mode` in [reorder] than what runs, so nothing was saved; \
+         `mpt-ctl reload` makes the tunnel follow the file"
+    )]
+    Mode {
         /// The file.
         file: PathBuf,
     },
@@ -76,6 +85,11 @@ pub(crate) enum SaveError {
 pub(crate) fn save(file: &FilePath, running: &Running) -> Result<Vec<String>, SaveError> {
     let text = parse::read(file)?;
     let (old, _) = parse::parse(Source { file, text: &text })?;
+    if old.reorder.block.is_some() != running.reorder.block.is_some() {
+        return Err(SaveError::Mode {
+            file: file.to_owned(),
+        });
+    }
     let (edited, changed) = edit(file, &text, &old, running)?;
     if changed.is_empty() {
         return Ok(changed);
@@ -197,6 +211,9 @@ fn reorder_settings(old: ReorderSettings, new: ReorderSettings) -> Vec<(&'static
             LatePolicy::Drop => "drop",
         };
         settings.push(("late", late.into()));
+    }
+    if let Some(block) = new.block.filter(|_| old.block != new.block) {
+        settings.push(("block_size", i64::from(block).into()));
     }
     settings
 }
@@ -372,6 +389,37 @@ remote = "10.2.0.2"
             "\n[reorder]\nwindow = 2048\nmax_buffer_delay = \"1500ms\"\nlate = \"drop\"\n";
         let head = "name = \"mpt0\" # keep\n";
         assert_eq!(after, FILE.replace(head, &format!("{head}{section}")));
+    }
+
+    #[test]
+    fn block_sort_and_the_size_of_its_blocks_stay() {
+        let text = "[reorder]\nmode = \"block\" # no added delay\n\n".to_owned() + FILE;
+        let after = saved(&text, |running| running.weights[0].1 = 60);
+        assert_eq!(after, text.replace("weight = 100   #", "weight = 60   #"));
+        let after = saved(&text, |running| running.reorder.block = Some(64));
+        let line = "mode = \"block\" # no added delay\n";
+        assert_eq!(
+            after,
+            text.replace(line, &format!("{line}block_size = 64\n"))
+        );
+    }
+
+    #[test]
+    fn a_file_that_has_another_mode_meanwhile_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mpt0.toml");
+        let texts = [
+            FILE.to_owned(),
+            "[reorder]\nmode = \"block\"\n\n".to_owned() + FILE,
+        ];
+        for (ran, edited) in [(0, 1), (1, 0)] {
+            std::fs::write(&file, &texts[ran]).unwrap();
+            let running = Config::read(&file).unwrap().running();
+            std::fs::write(&file, &texts[edited]).unwrap();
+            let error = save(&file, &running).unwrap_err().to_string();
+            assert!(error.contains("another `mode`"), "{error}");
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), texts[edited]);
+        }
     }
 
     #[test]
