@@ -596,7 +596,7 @@ impl Pace {
 
     /// How much later packets come under load, all behind the latest, without any queue.
     fn lateness(&self) -> f64 {
-        (self.jitter * 4.0).min(120e6)
+        (self.jitter * 6.0).min(150e6)
     }
 
     fn target(&self) -> f64 {
