@@ -236,7 +236,9 @@ impl IdleDelay {
         } else {
             sum / sorted.len() as f64
         };
-        self.jitter = deviation.max(self.jitter * 0.97);
+        // A few probes may agree by chance.
+        let doubt = 1.0 + 4.0 / sorted.len() as f64;
+        self.jitter = (deviation * doubt).max(self.jitter * 0.97);
         if self.count < MEDIAN_OF {
             self.jitter = 0.0;
         }

@@ -100,6 +100,8 @@ const TRAIN_PACKETS: u64 = 12;
 /// … when as many in a row agree, within this share.
 const TRAINS: u32 = 3;
 const TRAIN_AGREEMENT: f64 = 0.15;
+/// On a path with more jitter trains show nothing.
+const TRAIN_JITTER: f64 = 1e6;
 /// Reports make room; this is for the case that none comes.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Bytes are handed out for so long at once.
@@ -502,7 +504,9 @@ impl Pace {
     fn consider_train(&mut self, now: Time, last: Sample, sample: Sample) {
         let packets = sample.sent_packets - last.sent_packets;
         let arrived_for = sample.arrived.since(last.arrived);
-        if packets < TRAIN_PACKETS || sample.sent.since(last.sent) * 2 > arrived_for {
+        // Jitter takes trains apart, too.
+        let shows_rate = self.jitter < TRAIN_JITTER && packets >= TRAIN_PACKETS;
+        if !shows_rate || sample.sent.since(last.sent) * 2 > arrived_for {
             return;
         }
         let bytes = (sample.arrived_bytes - last.arrived_bytes) as f64;
