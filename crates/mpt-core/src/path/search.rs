@@ -3,7 +3,7 @@
 //! ICMP tells of a packet that was too big, where it is let through, and anybody can send it. So a sealed
 //! tunnel asks the path itself: a probe that is padded to a size and answered proves that packets of that
 //! size arrive. One that is not answered may have been lost like any other packet. Therefore each is
-//! followed by a small companion, and only when that one comes back and the padded one does not, several
+//! followed by a small companion, late enough not to overtake it, and only when that one comes back and the padded one does not, several
 //! times in a row, is the size taken for too big. How many times depends on what the path loses anyway.
 //!
 //! * *Confirm*: is the size that is in use still carried? Asked when a path comes up or moves, every
@@ -79,6 +79,16 @@ struct Probe {
     size: u16,
     /// When it is sent again if neither it nor its companion came back.
     again_at: Time,
+    companion: Companion,
+}
+
+/// The small message behind a padded one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Companion {
+    /// To be sent then: it must not overtake the padded one.
+    Due(Time),
+    /// Sent, with this number.
+    Sent(u32),
 }
 
 impl MtuSearch {
@@ -138,13 +148,20 @@ impl MtuSearch {
 
     /// When to ask [`MtuSearch::due`] next.
     pub(crate) fn poll_timeout(&self) -> Time {
-        self.probe.map_or(self.next, |probe| probe.again_at)
+        match self.probe {
+            None => self.next,
+            Some(Probe {
+                companion: Companion::Due(at),
+                ..
+            }) => at,
+            Some(probe) => probe.again_at,
+        }
     }
 
     /// The size of the probe that is due, if one is: send it with a small one behind it and say so by
     /// [`MtuSearch::sent`].
     pub(crate) fn due(&mut self, now: Time) -> Option<u16> {
-        if now < self.poll_timeout() {
+        if now < self.poll_timeout() || self.is_companion_due(now) {
             return None;
         }
         if self.step == Step::Rest && now >= self.raise_at && self.size < self.bounds.ceiling {
@@ -158,27 +175,54 @@ impl MtuSearch {
         })
     }
 
-    /// A probe of `size` with this number was sent; a round trip takes hardly longer than `patience`.
-    pub(crate) fn sent(&mut self, now: Time, number: u32, size: u16, patience: Duration) {
+    /// Whether the small message behind the padded one is due: say by [`MtuSearch::companion_sent`] that
+    /// it was sent.
+    pub(crate) fn is_companion_due(&self, now: Time) -> bool {
+        let companion = self.probe.map(|probe| probe.companion);
+        matches!(companion, Some(Companion::Due(at)) if at <= now)
+    }
+
+    pub(crate) fn companion_sent(&mut self, number: u32) {
+        if let Some(probe) = &mut self.probe {
+            probe.companion = Companion::Sent(number);
+        }
+    }
+
+    /// A probe of `size` with this number was sent; a round trip takes hardly longer than `patience`, and
+    /// nothing that is sent `overtaking` later overtakes it.
+    pub(crate) fn sent(
+        &mut self,
+        now: Time,
+        number: u32,
+        size: u16,
+        patience: Duration,
+        overtaking: Duration,
+    ) {
         if self.step == Step::Rest {
             self.step = Step::Confirm;
         }
         self.probe = Some(Probe {
             number,
             size,
-            again_at: now + patience.max(SPACING),
+            again_at: now + overtaking + patience.max(SPACING),
+            companion: Companion::Due(now + overtaking),
         });
     }
 
     /// The message with this number came back, on a path that loses `loss` of its round trips, 0 to 1.
     pub(crate) fn answered(&mut self, now: Time, number: u32, loss: f64) {
-        let Some(probe) = self.probe.filter(|probe| number >= probe.number) else {
+        let Some(probe) = self.probe else {
             return;
         };
-        self.probe = None;
         if number == probe.number {
+            self.probe = None;
             return self.carried(now, probe.size);
         }
+        // What was sent in between may have overtaken it.
+        if !matches!(probe.companion, Companion::Sent(companion) if number >= companion) {
+            return;
+        }
+        self.probe = None;
         self.lost += 1;
         self.next = now + SPACING;
         if self.lost >= needed(loss) {
@@ -283,8 +327,11 @@ mod tests {
                 assert!(size <= BOUNDS.ceiling);
                 self.number += 2;
                 self.probes += 1;
+                let patience = Duration::from_millis(200);
                 self.search
-                    .sent(self.now, self.number, size, Duration::from_millis(200));
+                    .sent(self.now, self.number, size, patience, Duration::ZERO);
+                assert!(self.search.is_companion_due(self.now));
+                self.search.companion_sent(self.number + 1);
                 self.now = self.now + Duration::from_millis(40);
                 let lost = self.probes % self.loses_every == self.loses_every - 1;
                 if size <= self.carries && !lost {
@@ -395,7 +442,11 @@ mod tests {
                 if let Some(due) = search.due(now) {
                     prop_assert!((BOUNDS.least..=BOUNDS.ceiling).contains(&due));
                     number += 2;
-                    search.sent(now, number, due, Duration::from_millis(u64::from(size)));
+                    let patience = Duration::from_millis(u64::from(size));
+                    search.sent(now, number, due, patience, Duration::from_millis(u64::from(size % 3)));
+                }
+                if search.is_companion_due(now) {
+                    search.companion_sent(number + 1);
                 }
                 match what % 5 {
                     0 => search.suspect(now, size),

@@ -27,6 +27,10 @@ const BASE_LINK_MTU: u16 = 1280;
 /// A probe's answer takes hardly longer than so many smoothed round trips, and than this.
 const PATIENCE: u32 = 3;
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
+/// Packets do not overtake each other by more than so many times the jitter of probes …
+const OVERTAKING: u64 = 8;
+/// … nor by more than this.
+const LONGEST_OVERTAKING: Duration = Duration::from_millis(200);
 
 /// What is known of the paths' MTUs. All sizes are those of inner packets, in bytes.
 pub(super) struct Mtus {
@@ -148,18 +152,34 @@ impl Inbound {
         if path.state != PathState::Up {
             return;
         }
+        if search.is_companion_due(now) {
+            return self.send_companion(now, id);
+        }
         let Some(size) = search.due(now) else {
             return;
         };
+        let overtaking = Duration::from_nanos(path.idle.jitter() * OVERTAKING);
+        let overtaking = overtaking.min(LONGEST_OVERTAKING);
         let smoothed = path.rtt.smoothed().unwrap_or_default();
         let (patience, echo) = ((smoothed * PATIENCE).max(LEAST_PATIENCE), path.newest());
         let datagram_len = usize::from(size) + DATA_OVERHEAD;
         let number = self.send_message(now, id, echo, true, datagram_len);
         if let (Some(search), Some(number)) = (&mut self.mtus.searches[id.index()], number) {
-            search.sent(now, number, size, patience);
+            search.sent(now, number, size, patience, overtaking);
+            if search.is_companion_due(now) {
+                self.send_companion(now, id);
+            }
         }
-        // Its companion.
-        self.send_message(now, id, echo, true, 0);
+    }
+
+    fn send_companion(&mut self, now: Time, id: PathId) {
+        let echo = self.paths[id.index()]
+            .as_ref()
+            .and_then(|path| path.newest());
+        let number = self.send_message(now, id, echo, true, 0);
+        if let (Some(search), Some(number)) = (&mut self.mtus.searches[id.index()], number) {
+            search.companion_sent(number);
+        }
     }
 
     fn bounds(&self, id: PathId) -> Bounds {
