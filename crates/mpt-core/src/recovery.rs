@@ -60,6 +60,8 @@ const PERSISTENCE: u32 = 16;
 const REPORT_DELAY: Duration = Duration::from_millis(15);
 /// Without reports the burst limit allows more after so long.
 const REFILL: Duration = Duration::from_millis(5);
+/// A path that lost something so long ago may lose more.
+const LATELY: Duration = Duration::from_secs(2);
 /// Probes of the tail in a row.
 const MAX_PROBES: u32 = 2;
 
@@ -217,6 +219,7 @@ pub(crate) struct Recovery {
     high: Seq,
     /// When what is missing is looked at again.
     recheck: Option<Time>,
+    last_lost: Option<Time>,
     last_sent: Time,
     last_report: Time,
     /// When it is considered whether the tail needs a probe.
@@ -243,6 +246,7 @@ impl Recovery {
             missing: ArrayVec::new(),
             high: Seq::FIRST,
             recheck: None,
+            last_lost: None,
             last_sent: Time::ZERO,
             last_report: Time::ZERO,
             probe_check: None,
@@ -259,6 +263,16 @@ impl Recovery {
 
     pub(crate) fn is_enabled(&self) -> bool {
         self.enabled
+    }
+
+    /// How long what is sent now may wait at the receiver for what is sent again.
+    pub(crate) fn holds(&self, now: Time) -> Duration {
+        let lately = self.last_lost.is_some_and(|at| now.since(at) < LATELY);
+        if lately {
+            self.patience()
+        } else {
+            Duration::ZERO
+        }
     }
 
     pub(crate) fn counters(&self) -> Counters {
@@ -515,6 +529,7 @@ impl Recovery {
             return;
         }
         self.counters.lost += 1;
+        self.last_lost = Some(now);
         let rtt = self.quickest;
         self.burst.begin(now, rtt);
         if kept.tries > 0 {

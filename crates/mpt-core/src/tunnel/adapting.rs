@@ -133,7 +133,9 @@ impl Outbound {
             recovery.set_rtt(path, probed.rtt, quickest);
             recovery.set_contended(path, self.adapting.paths.is_contended(now, path));
         }
-        self.adapting.queue.set_round_trip(slowest);
+        // What is held up at the receiver comes out in bursts, and so do the acknowledgements.
+        let held = self.adapting.recovery.holds(now);
+        self.adapting.queue.set_round_trip(slowest + held * 2);
     }
 
     /// Sends what goes now and lets the rest wait.
