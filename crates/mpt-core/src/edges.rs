@@ -32,6 +32,7 @@
 
 use arrayvec::ArrayVec;
 
+use crate::ip::{u32_at, u64_at};
 use crate::path::MAX_PATHS;
 use crate::seq::Seq;
 
@@ -97,11 +98,11 @@ impl Edges {
             .get(..count * ENTRY_BYTES)
             .ok_or(EdgesError::Truncated)?;
         let entry = |bytes: &[u8]| {
-            let last = u32::from_be_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
-            (bytes[0], (bytes[1] != 0).then_some(Seq::new(last)))
+            let last = Seq::new(u32_at(bytes, 4));
+            (bytes[0], (bytes[1] != 0).then_some(last))
         };
         Ok(Edges {
-            next: Seq::new(u32::from_be_bytes([head[4], head[5], head[6], head[7]])),
+            next: Seq::new(u32_at(head, 4)),
             session,
             about,
             paths: entries.chunks_exact(ENTRY_BYTES).map(entry).collect(),
@@ -134,12 +135,6 @@ impl Edges {
         }
         self.buffer_len()
     }
-}
-
-fn u64_at(bytes: &[u8; HEAD_BYTES], at: usize) -> u64 {
-    let mut chunk = [0; 8];
-    chunk.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_be_bytes(chunk)
 }
 
 #[cfg(test)]

@@ -37,6 +37,7 @@
 //!
 //! Bytes behind these are ignored, so that later versions can add some.
 
+use crate::ip;
 use crate::seq::Seq;
 use crate::time::Time;
 
@@ -124,8 +125,8 @@ impl Message {
         if bytes[0] != KIND_PROBE {
             return Err(ProbeError::Kind(bytes[0]));
         }
-        let u32_at = |at: usize| u32::from_be_bytes(chunk(bytes, at));
-        let u64_at = |at: usize| u64::from_be_bytes(chunk(bytes, at));
+        let u32_at = |at: usize| ip::u32_at(bytes, at);
+        let u64_at = |at: usize| ip::u64_at(bytes, at);
         let session = u64_at(8);
         if session == 0 {
             return Err(ProbeError::NoSession);
@@ -192,12 +193,6 @@ impl Message {
             out[1] |= FLAG_ECHO;
         }
     }
-}
-
-fn chunk<const N: usize>(bytes: &[u8; MESSAGE_BYTES], at: usize) -> [u8; N] {
-    let mut out = [0; N];
-    out.copy_from_slice(&bytes[at..at + N]);
-    out
 }
 
 #[cfg(test)]

@@ -45,6 +45,7 @@
 
 use arrayvec::ArrayVec;
 
+use crate::ip::{u32_at, u64_at};
 use crate::path::MAX_PATHS;
 use crate::seq::Seq;
 use crate::time::Time;
@@ -258,18 +259,6 @@ impl Missing {
 
 fn split(bytes: &[u8], at: usize) -> Result<(&[u8], &[u8]), ReportError> {
     bytes.split_at_checked(at).ok_or(ReportError::Truncated)
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    let mut chunk = [0; 4];
-    chunk.copy_from_slice(&bytes[at..at + 4]);
-    u32::from_be_bytes(chunk)
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    let mut chunk = [0; 8];
-    chunk.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_be_bytes(chunk)
 }
 
 #[cfg(test)]

@@ -55,6 +55,7 @@ use std::time::Duration;
 use super::mac::{COOKIE_NONCE_BYTES, MAC_BYTES, SEALED_COOKIE_BYTES, Tag};
 use super::noise::{FIRST_BYTES, SECOND_BYTES};
 use super::packet::UNORDERED;
+use crate::ip::u32_at;
 
 /// First byte of an initiation.
 pub const KIND_INITIATION: u8 = 3;
@@ -140,7 +141,7 @@ impl<'a> Initiation<'a> {
 
 impl<'a> Response<'a> {
     pub(super) fn receiver(self) -> u32 {
-        word(self.0, 4)
+        u32_at(self.0, 4)
     }
 
     pub(super) fn noise(self) -> &'a [u8] {
@@ -298,12 +299,6 @@ pub(super) fn cookie_reply(
     bytes[4..4 + COOKIE_NONCE_BYTES].copy_from_slice(nonce);
     bytes[4 + COOKIE_NONCE_BYTES..].copy_from_slice(sealed);
     bytes
-}
-
-fn word(bytes: &[u8; RESPONSE_BYTES], at: usize) -> u32 {
-    let mut word = [0; 4];
-    word.copy_from_slice(&bytes[at..at + 4]);
-    u32::from_be_bytes(word)
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 
-use super::inbound::{ControlDatagram, Inbound};
-use super::probing::{MAX_MESSAGES_QUEUED, control_header};
+use super::inbound::Inbound;
+use super::probing::MAX_MESSAGES_QUEUED;
 use crate::drops::Drop;
-use crate::edges::{Edges, EdgesError};
+use crate::edges::Edges;
 use crate::path::{MAX_PATHS, PathId};
 use crate::seq::Seq;
 use crate::time::Time;
@@ -60,21 +60,11 @@ impl Inbound {
             about,
             paths,
         };
-        let header = control_header(self.key);
-        let mut datagram = ControlDatagram::new(header.buffer_len() + edges.buffer_len());
-        let start = header.emit(&mut datagram.bytes);
-        edges.emit(&mut datagram.bytes[start..]);
-        let sent_len = self.control_len(&header, edges.buffer_len());
-        self.shared.count_sent(quickest, 1, sent_len as u64);
-        self.messages.push_back((quickest, datagram));
+        self.queue_control(quickest, edges.buffer_len(), |out| edges.emit(out));
     }
 
     /// Takes the peer's word for which paths bring nothing more, if it is the peer's.
-    pub(super) fn handle_edges(&mut self, now: Time, message: Result<Edges, EdgesError>) {
-        let Ok(edges) = message else {
-            self.drops.count(Drop::BadControl, 1);
-            return;
-        };
+    pub(super) fn handle_edges(&mut self, now: Time, edges: &Edges) {
         if self.peer.session() != Some(edges.session) || edges.about != self.session {
             self.drops.count(Drop::StaleControl, 1);
             return;

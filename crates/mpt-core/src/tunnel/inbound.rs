@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::edging::Edging;
+use super::look::{Content, look_at};
 use super::path_mtu::Mtus;
 use super::probing::MAX_MESSAGES_QUEUED;
 use super::reporting::Reporting;
@@ -19,16 +20,13 @@ use crate::coalesce::Coalescer;
 use crate::control::Protection;
 use crate::crypto::{CONTROL_OVERHEAD, DATA_OVERHEAD, Sessions};
 use crate::drops::{Drop, Drops};
-use crate::ecn::{self, Decap};
-use crate::edges::{Edges, KIND_EDGES};
-use crate::gre::{self, GreError, Header, Protocol};
-use crate::ip::{Packet, PacketMut, Version};
+use crate::gre::{Header, Protocol};
 use crate::mss;
 use crate::order::Order;
 use crate::path::{DownReason, MAX_PATHS, Path, PathConfig, PathId, PathState, Unreachable};
-use crate::probe::{MESSAGE_BYTES, Message};
+use crate::probe::MESSAGE_BYTES;
 use crate::reorder::{MAX_DISTANCE, Reorder, ReorderCounters, Verdict};
-use crate::report::{KIND_REPORT, MAX_REPORT_BYTES, Report};
+use crate::report::MAX_REPORT_BYTES;
 use crate::scheduler::Policy;
 use crate::seq::Seq;
 use crate::time::Time;
@@ -356,18 +354,9 @@ impl Inbound {
         let datagram_len = place.len();
         match look_at(&mut self.pool.bytes_mut(buffer)[place], self.key, tos) {
             Err(why) => self.drops.count(why, 1),
-            Ok(Content::Control(message)) => self.handle_message(now, id, &message),
-            Ok(Content::Edges { offset }) => {
-                let bytes = &self.pool.bytes_mut(buffer)[start + offset..start + datagram_len];
-                let edges = Edges::parse(bytes);
-                self.handle_edges(now, edges);
-            }
-            Ok(Content::Report { offset }) => {
-                let bytes = &self.pool.bytes_mut(buffer)[start + offset..start + datagram_len];
-                match Report::parse(bytes) {
-                    Ok(report) => self.handle_report(now, report),
-                    Err(_) => self.drops.count(Drop::BadControl, 1),
-                }
+            Ok(Content::Control { offset }) => {
+                let message = start + offset..start + datagram_len;
+                self.handle_control(now, id, buffer, message, true);
             }
             Ok(Content::Packet {
                 sequence,
@@ -587,72 +576,6 @@ impl Inbound {
     }
 }
 
-enum Content {
-    Control(Message),
-    Edges {
-        /// Where it begins, in bytes.
-        offset: usize,
-    },
-    Report {
-        /// Where it begins, in bytes.
-        offset: usize,
-    },
-    Packet {
-        sequence: Option<Seq>,
-        /// Where the inner packet begins, and its length, in bytes.
-        offset: usize,
-        len: usize,
-    },
-}
-
-/// Everything that can be said of a datagram by itself. Brings DSCP and ECN of the
-/// outer header into the inner one.
-fn look_at(bytes: &mut [u8], key: Option<u32>, tos: u8) -> Result<Content, Drop> {
-    let (header, offset) = gre::parse(bytes, key).map_err(drop_for)?;
-    let payload = &mut bytes[offset..];
-    let version = match header.protocol {
-        Protocol::Ipv4 => Version::V4,
-        Protocol::Ipv6 => Version::V6,
-        Protocol::Control if payload.first() == Some(&KIND_REPORT) => {
-            return Ok(Content::Report { offset });
-        }
-        Protocol::Control if payload.first() == Some(&KIND_EDGES) => {
-            return Ok(Content::Edges { offset });
-        }
-        Protocol::Control => {
-            let message = Message::parse(payload).map_err(|_| Drop::BadControl)?;
-            return Ok(Content::Control(message));
-        }
-        Protocol::Sealed => return Err(Drop::UnknownProtocol),
-    };
-    let len = look_into(payload, version, tos)?;
-    Ok(Content::Packet {
-        sequence: header.sequence,
-        offset,
-        len,
-    })
-}
-
-/// Looks at an inner packet, which must be of this version, and brings DSCP and ECN of the outer header
-/// into it. Returns its length.
-pub(super) fn look_into(payload: &mut [u8], version: Version, tos: u8) -> Result<usize, Drop> {
-    let packet = Packet::parse(payload).map_err(|_| Drop::BadInner)?;
-    if packet.version() != version {
-        return Err(Drop::BadInner);
-    }
-    let len = packet.total_len();
-    match ecn::inner_after(tos, packet.tos()) {
-        Decap::Keep => {}
-        Decap::Set(tos) => {
-            if let Ok(mut packet) = PacketMut::parse(payload) {
-                packet.set_tos(tos);
-            }
-        }
-        Decap::Drop => return Err(Drop::Ecn),
-    }
-    Ok(len)
-}
-
 /// Where a packet asks the window to go: beyond what it believes, or, when it was delivered before,
 /// perhaps to the beginning.
 fn whither(seq: Seq, expected: Seq, verdict: Verdict) -> Option<Where> {
@@ -663,15 +586,6 @@ fn whither(seq: Seq, expected: Seq, verdict: Verdict) -> Option<Where> {
         Verdict::Unbelievable if ahead < 0 => Some(Where::Behind),
         Verdict::Unbelievable if ahead < MAX_DISTANCE as i32 => Some(Where::Ahead),
         Verdict::Unbelievable => Some(Where::FarAhead),
-    }
-}
-
-fn drop_for(error: GreError) -> Drop {
-    match error {
-        GreError::Truncated | GreError::Version(_) | GreError::ReservedBits => Drop::BadGre,
-        GreError::Checksum => Drop::BadChecksum,
-        GreError::Key => Drop::BadKey,
-        GreError::Protocol(_) => Drop::UnknownProtocol,
     }
 }
 

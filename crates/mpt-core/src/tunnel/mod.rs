@@ -17,6 +17,8 @@
 mod adapting;
 mod edging;
 mod inbound;
+mod look;
+mod messages;
 mod metering;
 mod outbound;
 mod path_mtu;

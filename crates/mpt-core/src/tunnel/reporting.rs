@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 
-use super::inbound::{ControlDatagram, Inbound};
+use super::inbound::Inbound;
 use super::probing::{MAX_MESSAGES_QUEUED, control_header};
 use crate::drops::Drop;
 use crate::path::{MAX_PATHS, PathId, PathState};
@@ -364,7 +364,6 @@ impl Inbound {
             .reporting
             .report(now, self.session, about, &self.reorder);
         let header = control_header(self.key);
-        let len = header.buffer_len() + report.buffer_len();
         let sent_len = self.control_len(&header, report.buffer_len());
         let occasion = self.reporting.occasion(now);
         let paths = (0..MAX_PATHS).filter_map(PathId::new);
@@ -378,11 +377,7 @@ impl Inbound {
             }
             return;
         }
-        let mut datagram = ControlDatagram::new(len);
-        let start = header.emit(&mut datagram.bytes);
-        report.emit(&mut datagram.bytes[start..]);
-        self.shared.count_sent(path, 1, sent_len as u64);
-        self.messages.push_back((path, datagram));
+        self.queue_control(path, report.buffer_len(), |out| report.emit(out));
         self.reporting.sent(now, report.number);
         self.reporting.urgent = false;
         // After the last data, one more.

@@ -18,7 +18,8 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use super::inbound::{ControlDatagram, Event, Inbound, is_same_peer, look_into};
+use super::inbound::{ControlDatagram, Event, Inbound, is_same_peer};
+use super::look::look_into;
 use super::{Shared, Transmit};
 use crate::buffer::Stored;
 use crate::control::Protection;
@@ -28,12 +29,9 @@ use crate::crypto::{
     Sessions, TAG_BYTES, lay_out, restore,
 };
 use crate::drops::Drop;
-use crate::edges::{Edges, KIND_EDGES};
 use crate::gre::{Header, Protocol};
 use crate::ip::Version;
 use crate::path::{DownReason, PathId, PathSet, PathState};
-use crate::probe::Message;
-use crate::report::{KIND_REPORT, Report};
 use crate::seq::Seq;
 use crate::time::Time;
 use crate::train::Train;
@@ -233,22 +231,7 @@ impl Inbound {
             } => {
                 let is_newest = self.follow_peer(now, arrival.path, number, arrival.from);
                 let place = start + message.start..start + message.end;
-                let message = &self.pool.bytes_mut(arrival.buffer)[place];
-                if message.first() == Some(&KIND_EDGES) {
-                    let edges = Edges::parse(message);
-                    self.handle_edges(now, edges);
-                } else if message.first() == Some(&KIND_REPORT) {
-                    match Report::parse(message) {
-                        Ok(report) => self.handle_report(now, report),
-                        Err(_) => self.drops.count(Drop::BadControl, 1),
-                    }
-                } else {
-                    match Message::parse(message) {
-                        Ok(_) if !is_newest => self.drops.count(Drop::StaleControl, 1),
-                        Ok(message) => self.handle_message(now, arrival.path, &message),
-                        Err(_) => self.drops.count(Drop::BadControl, 1),
-                    }
-                }
+                self.handle_control(now, arrival.path, arrival.buffer, place, is_newest);
             }
         }
     }

@@ -1,0 +1,64 @@
+//! Control messages: what each kind is given to, and how one is left to be sent.
+
+use std::ops::Range;
+
+use super::inbound::{ControlDatagram, Inbound};
+use super::probing::control_header;
+use crate::drops::Drop;
+use crate::edges::{Edges, KIND_EDGES};
+use crate::path::PathId;
+use crate::probe::Message;
+use crate::report::{KIND_REPORT, Report};
+use crate::time::Time;
+
+impl Inbound {
+    /// Takes a control message of the path's peer, which stands at `place` in the buffer. One that is
+    /// not the path's newest probes nothing.
+    pub(super) fn handle_control(
+        &mut self,
+        now: Time,
+        path: PathId,
+        buffer: u32,
+        place: Range<usize>,
+        is_newest: bool,
+    ) {
+        let message = &self.pool.bytes_mut(buffer)[place];
+        let read = match message.first() {
+            Some(&KIND_EDGES) => {
+                let edges = Edges::parse(message).ok();
+                edges.map(|edges| self.handle_edges(now, &edges))
+            }
+            Some(&KIND_REPORT) => {
+                let report = Report::parse(message).ok();
+                report.map(|report| self.handle_report(now, report))
+            }
+            Some(_) | None => {
+                let message = Message::parse(message).ok();
+                message.map(|message| match is_newest {
+                    true => self.handle_message(now, path, &message),
+                    false => self.drops.count(Drop::StaleControl, 1),
+                })
+            }
+        };
+        if read.is_none() {
+            self.drops.count(Drop::BadControl, 1);
+        }
+    }
+
+    /// Leaves a control message of `len` bytes, which `emit` writes, to be sent on the path. There has
+    /// to be room for it.
+    pub(super) fn queue_control(
+        &mut self,
+        path: PathId,
+        len: usize,
+        emit: impl FnOnce(&mut [u8]) -> usize,
+    ) {
+        let header = control_header(self.key);
+        let mut datagram = ControlDatagram::new(header.buffer_len() + len);
+        let start = header.emit(&mut datagram.bytes);
+        emit(&mut datagram.bytes[start..]);
+        let sent_len = self.control_len(&header, len);
+        self.shared.count_sent(path, 1, sent_len as u64);
+        self.messages.push_back((path, datagram));
+    }
+}
