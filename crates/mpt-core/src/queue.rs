@@ -27,6 +27,8 @@ use crate::time::Time;
 const MAX_PACKETS: usize = 12_288;
 /// Most bytes that wait: one path's round trip of 300 ms at 300 Mbit/s.
 const MAX_BYTES: usize = 8 << 20;
+/// A path that adds more than this is not waited for.
+const LONGEST_ADDED: Duration = Duration::from_millis(500);
 /// Flows are hashed into so many buckets.
 const BUCKETS: usize = 1024;
 /// Bytes that a bucket may send in its turn (RFC 8290 §5.2: one packet of the common size).
@@ -122,9 +124,11 @@ impl Queue {
         }
     }
 
-    /// Suits the patience to paths with this round-trip time.
-    pub(crate) fn set_round_trip(&mut self, rtt: Duration) {
-        self.target = (rtt / 2).clamp(codel::TARGET, codel::INTERVAL * 2);
+    /// Suits the patience to paths with this round-trip time, the slowest of which is used once
+    /// packets wait for so long as it adds.
+    pub(crate) fn set_round_trip(&mut self, rtt: Duration, added: Duration) {
+        let behind = (rtt / 2).clamp(codel::TARGET, codel::INTERVAL * 2);
+        self.target = behind + added.min(LONGEST_ADDED);
         self.interval = (rtt * 2).clamp(codel::INTERVAL, codel::INTERVAL * 8);
     }
 

@@ -175,17 +175,27 @@ impl Rate {
 
 /// A delay that differs by more means that a clock was set, in nanoseconds.
 const CLOCK_JUMP: u64 = 10_000_000_000;
-/// A path that took no more bytes than this in this time carries nothing but probes.
+/// A path that took no more bytes than this in this time carries nothing but probes …
 const IDLE_BYTES: u64 = 4096;
 const IDLE_SPAN: Duration = Duration::from_millis(150);
+/// … and after so long what it carried before has left its queue.
+const IDLE_AFTER: Duration = Duration::from_secs(1);
+
+/// Probes that are remembered, and those that make a median.
+const IDLE_PROBES: usize = 16;
+const MEDIAN_OF: usize = 4;
+/// One that is off by so many times what the others are was held up.
+const OUTLIER: f64 = 5.0;
 
 /// The one-way delay of our probes while the path carries nothing else, in nanoseconds, with the
-/// offset of the clocks in it: its median, and how it varies. One probe that was held up, as the first
-/// is until the neighbour's address is known, does not show in either.
+/// offset of the clocks in it: its median, and how it varies. A few probes that were held up, as the
+/// first are until the neighbour's address is known, show in neither.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct IdleDelay {
-    /// Bytes that had been sent at that time, and whether that was idle.
-    mark: (Time, u64, bool),
+    /// Bytes that had been sent at that time.
+    mark: (Time, u64),
+    /// When it carried something last.
+    busy: Option<Time>,
     /// The last probe was one of them.
     is_fresh: bool,
     /// The newest; a ring.
@@ -195,22 +205,17 @@ pub(crate) struct IdleDelay {
     jitter: f64,
 }
 
-/// Probes that are remembered, and those that make a median.
-const IDLE_PROBES: usize = 16;
-const MEDIAN_OF: usize = 4;
-/// One that is off by so many times what the others are was held up.
-const OUTLIER: f64 = 5.0;
-
 impl IdleDelay {
     /// A probe came back whose way there took `one_way`; `sent_bytes` were sent on the path so far.
     pub(crate) fn probed(&mut self, now: Time, one_way: i64, sent_bytes: u64) {
-        let (at, before, was_idle) = self.mark;
-        let is_idle = sent_bytes.wrapping_sub(before) <= IDLE_BYTES;
-        let is_long = now.since(at) >= IDLE_SPAN;
-        if is_long {
-            self.mark = (now, sent_bytes, is_idle);
+        let (at, before) = self.mark;
+        if sent_bytes.wrapping_sub(before) > IDLE_BYTES {
+            self.busy = Some(now);
         }
-        self.is_fresh = is_idle && (is_long || was_idle);
+        if now.since(at) >= IDLE_SPAN {
+            self.mark = (now, sent_bytes);
+        }
+        self.is_fresh = self.busy.is_none_or(|busy| now.since(busy) >= IDLE_AFTER);
         if !self.is_fresh {
             return;
         }
@@ -219,29 +224,20 @@ impl IdleDelay {
         }
         self.delays[self.count % IDLE_PROBES] = one_way;
         self.count += 1;
-        let known = &self.delays[..self.count.min(IDLE_PROBES)];
-        let mut sorted = [0; IDLE_PROBES];
-        let sorted = &mut sorted[..known.len()];
-        sorted.copy_from_slice(known);
-        sorted.sort_unstable();
-        self.median = sorted[sorted.len() / 2];
-        let off = |&delay: &i64| delay.abs_diff(self.median);
-        let (sum, most) = sorted.iter().map(off).fold((0.0, 0.0), |(sum, most), off| {
-            (sum + off as f64, f64::max(most, off as f64))
-        });
-        let others = (sum - most) / (sorted.len() - 1).max(1) as f64;
-        let is_outlier = most > OUTLIER * others;
-        let deviation = if is_outlier {
-            others
-        } else {
-            sum / sorted.len() as f64
-        };
-        // A few probes may agree by chance.
-        let doubt = 1.0 + 4.0 / sorted.len() as f64;
-        self.jitter = (deviation * doubt).max(self.jitter * 0.97);
+        let mut newest = self.delays;
+        let newest = &mut newest[..self.count.min(IDLE_PROBES)];
+        newest.sort_unstable();
+        self.median = newest[newest.len() / 2];
         if self.count < MEDIAN_OF {
-            self.jitter = 0.0;
+            return;
         }
+        let deviation = mean_deviation(newest, self.median);
+        self.jitter = if self.count <= IDLE_PROBES {
+            // A few probes may agree by chance.
+            deviation * (1.0 + 4.0 / newest.len() as f64)
+        } else {
+            deviation.max(self.jitter * 0.97)
+        };
     }
 
     /// The median, once a few probes make one and while the path is idle.
@@ -253,6 +249,23 @@ impl IdleDelay {
     pub(crate) fn jitter(&self) -> u64 {
         self.jitter as u64
     }
+}
+
+/// The mean deviation of delays from their median, without outliers: a quarter of them at the most.
+fn mean_deviation(delays: &mut [i64], median: i64) -> f64 {
+    delays.sort_unstable_by_key(|delay| delay.abs_diff(median));
+    let off = |delay: &i64| delay.abs_diff(median) as f64;
+    let mut kept = &*delays;
+    while let [others @ .., last] = kept
+        && kept.len() * 4 > delays.len() * 3
+    {
+        let mean = others.iter().map(off).sum::<f64>() / others.len().max(1) as f64;
+        if off(last) <= OUTLIER * mean {
+            break;
+        }
+        kept = others;
+    }
+    kept.iter().map(off).sum::<f64>() / kept.len().max(1) as f64
 }
 
 #[cfg(test)]
@@ -331,14 +344,32 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_was_held_up_is_no_jitter() {
+    fn probes_that_were_held_up_are_no_jitter() {
         let mut idle = IdleDelay::default();
         for index in 0..20u32 {
             let now = Time::ZERO + Duration::from_millis(200) * (index + 1);
-            let held_up = if index == 0 { 40_000_000 } else { 0 };
+            let held_up = 40_000_000 * i64::from(3_u32.saturating_sub(index));
             idle.probed(now, 20_000_000 + held_up, 100 * u64::from(index));
+            if index >= 12 {
+                assert_eq!((idle.median(), idle.jitter()), (Some(20_000_000), 0));
+            }
         }
-        assert_eq!((idle.median(), idle.jitter()), (Some(20_000_000), 0));
+    }
+
+    #[test]
+    fn jitter_is_the_mean_deviation() {
+        let mut idle = IdleDelay::default();
+        for index in 0..40u32 {
+            let now = Time::ZERO + Duration::from_millis(200) * (index + 1);
+            let off = [-9, -3, 0, 3, 9][index as usize % 5] * 1_000_000;
+            idle.probed(now, 20_000_000 + off, 100 * u64::from(index));
+        }
+        assert_eq!(idle.median(), Some(20_000_000));
+        assert!(
+            (4_500_000..=5_200_000).contains(&idle.jitter()),
+            "{}",
+            idle.jitter()
+        );
     }
 
     #[test]

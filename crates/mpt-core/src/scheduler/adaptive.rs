@@ -1,10 +1,10 @@
 //! Each packet where it will arrive first, as far as the paths can take it.
 //!
 //! [`Pace`] knows of each path how late a packet arrives there and how much the path takes. The path
-//! with the least delay takes everything as long as it can. When it is busy, a packet either waits
-//! for it, in the sender's own queue, or goes to a slower one: that is worth it once the queue would
-//! last longer than the delay that the slower path adds, and in any case once it lasts longer than
-//! [`PATIENCE`]. Then delay is not what the flows lack.
+//! with the least delay takes everything as long as it can. When it is busy, packets wait for it, in
+//! the sender's own queue, until that lasts as long as a slower path adds in delay. From then on the
+//! slower path delivers them no later. Sooner would cost a lone flow its rate: all of it would arrive
+//! as late as what the slower path carries, with no more under way than the faster path needed.
 //!
 //! All of it lives on the peer's reports. Until the first, and when they stay away although there is
 //! something to report, weights decide ([`Adaptive::is_informed`]).
@@ -21,8 +21,10 @@ use crate::seq::Seq;
 use crate::time::Time;
 use crate::tunnel::Answered;
 
-/// Packets do not wait longer for a faster path while a slower one is free.
-const PATIENCE: Duration = Duration::from_millis(10);
+/// So long packets wait for a faster path, in nanoseconds, while a slower one's delay is not known.
+const PATIENCE: f64 = 10e6;
+/// And no more than so many bytes wait for it, whatever a slower one adds.
+const PATIENT_BYTES: usize = 4 << 20;
 /// Reports that stay away for so long, though so many packets were sent, do not come.
 const SILENCE: Duration = Duration::from_secs(3);
 const SILENCE_PACKETS: u64 = 20;
@@ -106,12 +108,15 @@ impl Adaptive {
         let mut wait: Option<Time> = None;
         while let Some((path, delay)) = self.fastest(now, left) {
             left.remove(path);
-            let added = delay - *least.get_or_insert(delay);
+            let added = match delay {
+                Some(delay) => delay - *least.get_or_insert(delay),
+                None => PATIENCE,
+            };
             let lasts = waiting as f64 / busy_rate * 1e9;
-            let pace = &mut self.paces[path.index()];
-            if wait.is_some() && lasts <= added.min(PATIENCE.as_nanos() as f64) {
+            if wait.is_some() && lasts <= added && waiting < PATIENT_BYTES {
                 continue;
             }
+            let pace = &mut self.paces[path.index()];
             match pace.room(now) {
                 Some(bytes) => return Choice::Take(path, bytes),
                 None => {
@@ -125,14 +130,29 @@ impl Adaptive {
     }
 
     /// The path with the least delay, and that delay; one whose delay is unknown comes last.
-    pub(crate) fn fastest(&self, now: Time, paths: PathSet) -> Option<(PathId, f64)> {
-        paths
-            .iter()
-            .map(|path| {
-                let delay = self.paces[path.index()].delay(now);
-                (path, delay.unwrap_or(f64::MAX))
-            })
-            .min_by(|a, b| a.1.total_cmp(&b.1))
+    pub(crate) fn fastest(&self, now: Time, paths: PathSet) -> Option<(PathId, Option<f64>)> {
+        let by_path = |path: PathId| (path, self.paces[path.index()].delay(now));
+        let known = |delay: Option<f64>| delay.unwrap_or(f64::MAX);
+        let delays = paths.iter().map(by_path);
+        delays.min_by(|a, b| known(a.1).total_cmp(&known(b.1)))
+    }
+
+    /// The longest queue on one of these paths that nobody else fills.
+    pub(crate) fn longest_queue(&self, now: Time, usable: PathSet) -> Duration {
+        let paces = usable.iter().map(|path| &self.paces[path.index()]);
+        let own = paces.filter(|pace| !pace.is_contended(now));
+        own.map(|pace| pace.queue(now)).max().unwrap_or_default()
+    }
+
+    /// By how much the slowest of these paths that are worth using is slower than the fastest, without
+    /// queues: to wait for the end of a queue that others fill is not worth it.
+    pub(crate) fn spread(&self, usable: PathSet) -> Duration {
+        let worthy = self.worth.of(usable).iter();
+        let delays = worthy.filter_map(|path| self.paces[path.index()].least_delay());
+        let (least, most) = delays.fold((f64::MAX, f64::MIN), |(least, most), delay| {
+            (least.min(delay), most.max(delay))
+        });
+        Duration::from_nanos((most - least).max(0.0) as u64)
     }
 
     /// `path` took `packets` packets of `bytes` altogether, numbered from `first` on.

@@ -55,10 +55,15 @@ const EPOCH_SPAN: Duration = Duration::from_millis(25);
 const EPOCH_PACKETS: u64 = 16;
 /// Samples further apart than this are of different epochs.
 const EPOCH_GAP: Duration = Duration::from_millis(60);
+/// … if the path has time for more than this between them.
+const EPOCH_GAP_BYTES: f64 = 8.0 * 1500.0;
 /// The least delay is the least of the present and the former span of this length.
 const BASE_SPAN: Duration = Duration::from_secs(10);
-/// What was measured within this time holds still.
+/// What an epoch told of the queue holds for so long. Then single packets and probes tell, who find
+/// the queues of others …
 const SEEN: Duration = Duration::from_millis(100);
+/// … and that holds for so long. Then the queue is taken to be worked off.
+const GLIMPSED: Duration = Duration::from_millis(500);
 /// A delay that differs by more means that a clock was set.
 const CLOCK_JUMP: f64 = 10e9;
 /// A limited path is let run dry so often.
@@ -67,9 +72,9 @@ const DRAIN_INTERVAL: Duration = Duration::from_secs(8);
 const DRAIN_RATE: f64 = 0.75;
 /// Most that a rate grows in an epoch.
 const FASTEST_GROWTH: f64 = 0.25;
-/// Where its peak is exceeded by more than this …
-const BEYOND_PEAK: f64 = 1.05;
-/// … a path has to be without much of a queue for so many round trips.
+/// Its peak is exceeded by no more than this …
+const BEYOND_PEAK: f64 = 0.05;
+/// … until it has been without much of a queue for so many round trips; then by as much more a round trip.
 const NEW_GROUND: f64 = 6.0;
 /// By epoch.
 const PEAK_FADES: f64 = 0.999;
@@ -84,6 +89,14 @@ const LOSS_KNOWN: u64 = 600;
 const LOSS_EXCESS: f64 = 0.02;
 /// … when it is seen so often in a row: a burst of losses is not.
 const LOSS_EXCESSES: u32 = 2;
+/// What does not shrink when less is sent, and is no more than this, is jitter's doing …
+const LATENESS: f64 = 50e6;
+/// … and fades, by epoch; more than that are others' packets.
+const LATENESS_FADES: f64 = 0.999;
+/// Lowering the rate by this share has to show in a queue …
+const LOWERED_MUCH: f64 = -0.15;
+/// … and if it does not so often in a row, others fill it.
+const IN_VAIN: u32 = 3;
 /// For how long a path whose queue others fill is left open.
 const COMPETE: Duration = Duration::from_secs(10);
 /// A path that was idle takes so much before it has answered, in bytes; then as much again for each
@@ -102,6 +115,8 @@ const TRAINS: u32 = 3;
 const TRAIN_AGREEMENT: f64 = 0.15;
 /// On a path with more jitter trains show nothing.
 const TRAIN_JITTER: f64 = 1e6;
+/// So long, in seconds, a path has to be busy for an epoch to tell what it delivers then.
+const BUSY_FOR: f64 = 5e-3;
 /// Reports make room; this is for the case that none comes.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Bytes are handed out for so long at once.
@@ -131,11 +146,24 @@ struct Findings {
     one_way: f64,
     noise: f64,
     delivered: f64,
+    /// The same while a queue stood, where one did.
+    delivered_busy: Option<f64>,
     offered: f64,
+    /// By how much the delay grew in time: 0.1 is a tenth of a second in a second.
+    trend: f64,
+    /// When the first of the packets that it tells of was sent.
+    sent: Time,
     sent_bytes: f64,
     sent_packets: u64,
     /// Less than none when what was overtaken came at last.
     lost_packets: i64,
+}
+
+impl Findings {
+    /// Whether less arrived than was sent meanwhile: the rest queues, or is lost.
+    fn is_dispersed(&self) -> bool {
+        self.delivered < 0.93 * self.offered
+    }
 }
 
 /// Samples since `first`; sums of a linear regression of delay over time of arrival.
@@ -149,6 +177,10 @@ struct Epoch {
     x: f64,
     xx: f64,
     tx: f64,
+    /// What arrived while a queue stood, and for how long one did.
+    busy_packets: u64,
+    busy_bytes: f64,
+    busy_for: f64,
 }
 
 impl Epoch {
@@ -162,10 +194,21 @@ impl Epoch {
             x: 0.0,
             xx: 0.0,
             tx: 0.0,
+            busy_packets: 0,
+            busy_bytes: 0.0,
+            busy_for: 0.0,
         }
     }
 
-    fn add(&mut self, sample: Sample) {
+    /// Adds a sample; the least delay is `least`, as far as it is known.
+    fn add(&mut self, sample: Sample, least: f64) {
+        let since_last = sample.arrived.since(self.last.arrived).as_nanos() as f64;
+        // Who waited for longer than that found the path busy all the while.
+        if sample.one_way as f64 - least > since_last {
+            self.busy_packets += sample.arrived_packets - self.last.arrived_packets;
+            self.busy_bytes += (sample.arrived_bytes - self.last.arrived_bytes) as f64;
+            self.busy_for += since_last / 1e9;
+        }
         let t = sample.arrived.since(self.first.arrived).as_nanos() as f64;
         let x = sample.one_way.wrapping_sub(self.first.one_way) as f64;
         self.last = sample;
@@ -203,7 +246,11 @@ impl Epoch {
             noise: (scatter.max(0.0) / (n - 2.0).max(1.0)).sqrt(),
             // More than was sent cannot have arrived.
             delivered: arrived.min(sent) / self.span().as_secs_f64().max(1e-6),
+            delivered_busy: (self.busy_packets >= TRAIN_PACKETS && self.busy_for >= BUSY_FOR)
+                .then(|| self.busy_bytes / self.busy_for),
             offered: sent / sent_for.as_secs_f64().max(1e-6),
+            trend: if tt > 0.0 { tx / tt } else { 0.0 },
+            sent: self.first.sent,
             sent_bytes: sent,
             sent_packets,
             lost_packets: sent_packets as i64 - arrived_packets as i64,
@@ -272,6 +319,11 @@ pub(crate) struct Pace {
     probed: f64,
     jitter: f64,
     queue: f64,
+    /// What of it was found not to be one.
+    late: f64,
+    /// When an epoch told of it, and until when it is believed.
+    queue_told: Time,
+    queue_holds_until: Time,
     noise: f64,
     delivered: f64,
     /// The most that it delivered, fading.
@@ -288,6 +340,10 @@ pub(crate) struct Pace {
     held_since: Time,
     /// The longest queue since it is above its target, and when it was so long.
     above: Option<(Time, f64)>,
+    /// When the rate was lowered last, and by what share.
+    lowered: (Time, f64),
+    /// How often in a row that did not help.
+    in_vain: u32,
     competing_until: Time,
     /// It is not limited before.
     fast_until: Time,
@@ -311,6 +367,9 @@ impl Default for Pace {
             probed: f64::MAX,
             jitter: 0.0,
             queue: 0.0,
+            late: 0.0,
+            queue_told: Time::ZERO,
+            queue_holds_until: Time::ZERO,
             noise: 0.0,
             delivered: 0.0,
             peak: 0.0,
@@ -322,6 +381,8 @@ impl Default for Pace {
             hold_until: Time::ZERO,
             held_since: Time::ZERO,
             above: None,
+            lowered: (Time::ZERO, 0.0),
+            in_vain: 0,
             competing_until: Time::ZERO,
             fast_until: Time::ZERO,
         }
@@ -334,20 +395,43 @@ impl Pace {
         self.rtt = probed.rtt;
         self.jitter = probed.jitter_ns as f64;
         self.probed = probed.idle_ns.unwrap_or(probed.forward_ns) as f64;
-        if let Some(mean) = probed.idle_ns {
-            self.base.note(now, mean as f64);
+        if let Some(median) = probed.idle_ns {
+            self.base.note(now, median as f64);
+        }
+        self.glimpse(now, probed.forward_ns);
+    }
+
+    /// A lone packet took so long: where few are sent it tells of the queue, which others may fill.
+    fn glimpse(&mut self, now: Time, one_way: i64) {
+        let Some(least) = self.base.least() else {
+            return;
+        };
+        let behind = one_way as f64 - least;
+        let is_news = now.since(self.queue_told) > SEEN && behind < CLOCK_JUMP;
+        if is_news && behind > LIMIT_ABOVE + 2.0 * self.jitter {
+            self.queue = behind;
+            self.queue_holds_until = now + GLIMPSED;
         }
     }
 
     /// The delay that the next packet would have, with the clocks' offset, in nanoseconds.
     #[inline]
     pub(crate) fn delay(&self, now: Time) -> Option<f64> {
-        // What was not looked at for long has been working off its queue.
-        let unseen = now.since(self.sampled).saturating_sub(SEEN);
-        let queue = (self.queue - unseen.as_nanos() as f64).max(0.0);
-        let known = self.base.least();
-        let known = known.or((self.probed < f64::MAX).then_some(self.probed));
-        known.map(|least| least + queue)
+        let queue = self.queue(now).as_nanos() as f64;
+        self.least_delay().map(|least| least + queue)
+    }
+
+    /// How long the queue lasts. What was not looked at for long has been working it off.
+    #[inline]
+    pub(crate) fn queue(&self, now: Time) -> Duration {
+        let queue = Duration::from_nanos(self.queue.max(0.0) as u64);
+        queue.saturating_sub(now.since(self.queue_holds_until))
+    }
+
+    /// The same without a queue.
+    pub(crate) fn least_delay(&self) -> Option<f64> {
+        let probed = (self.probed < f64::MAX).then_some(self.probed);
+        self.base.least().or(probed)
     }
 
     /// Bytes a second that it takes; none while open.
@@ -473,17 +557,20 @@ impl Pace {
             self.window += answered - self.answered;
             self.answered = answered;
         }
+        let known = self.epoch.map(|epoch| epoch.last.sent_packets);
+        if known == Some(sample.sent_packets) {
+            // Nothing came meanwhile.
+            return;
+        }
+        self.glimpse(now, sample.one_way);
+        let longest_gap = self.longest_gap();
         let Some(epoch) = &mut self.epoch else {
             self.epoch = Some(Epoch::new(sample));
             return;
         };
         let last = epoch.last;
-        if sample.sent_packets == last.sent_packets {
-            // Nothing came meanwhile.
-            return;
-        }
         let goes_on = sample.arrived > last.arrived
-            && sample.arrived.since(last.arrived) <= EPOCH_GAP.max(self.rtt)
+            && sample.arrived.since(last.arrived) <= longest_gap
             && sample.sent >= last.sent
             && sample.arrived_packets >= last.arrived_packets
             && sample.arrived_bytes >= last.arrived_bytes
@@ -492,7 +579,7 @@ impl Pace {
             self.epoch = Some(Epoch::new(sample));
             return;
         }
-        epoch.add(sample);
+        epoch.add(sample, self.base.least().unwrap_or(f64::MAX));
         self.consider_train(now, last, sample);
         if self.epoch_is_over() {
             self.conclude(now);
@@ -526,6 +613,13 @@ impl Pace {
         }
     }
 
+    /// How far apart samples of an epoch may be.
+    fn longest_gap(&self) -> Duration {
+        let slow = self.rate().map_or(0.0, |rate| EPOCH_GAP_BYTES / rate);
+        let slow = Duration::from_secs_f64(slow.min(2.0));
+        EPOCH_GAP.max(self.rtt).max(slow)
+    }
+
     fn epoch_is_over(&self) -> bool {
         let Some(epoch) = &self.epoch else {
             return false;
@@ -554,17 +648,20 @@ impl Pace {
         self.base.note(now, found.one_way);
         let least = self.base.least().unwrap_or(found.one_way);
         self.queue = found.one_way - least;
+        (self.queue_told, self.queue_holds_until) = (now, now + SEEN);
+        self.late *= LATENESS_FADES;
         self.noise += (found.noise - self.noise) / 4.0;
         self.delivered = found.delivered;
-        self.peak = found.delivered.max(self.peak * PEAK_FADES);
         if found.delivered > FAST {
             self.fast_until = now + FAST_FOR;
             self.open();
         }
         let refused = std::mem::take(&mut self.refused);
+        let capacity = self.capacity(&found, refused).unwrap_or(found.delivered);
+        self.peak = capacity.max(self.peak * PEAK_FADES);
         self.judge_loss(now, &epoch, refused, &found);
         match self.rate {
-            None => self.consider_limit(now, &found),
+            None => self.consider_limit(now, refused, &found),
             Some(rate) => self.steer(now, rate, refused, &found),
         }
         if self.rate.is_some_and(|rate| rate > FASTEST) {
@@ -576,6 +673,7 @@ impl Pace {
         self.rate = None;
         self.draining_until = None;
         self.growing_since = None;
+        self.in_vain = 0;
         self.above = None;
         self.above_before = false;
     }
@@ -600,7 +698,11 @@ impl Pace {
 
     /// How much later packets come under load, all behind the latest, without any queue.
     fn lateness(&self) -> f64 {
-        (self.jitter * 6.0).min(150e6)
+        self.jitter_lateness().max(self.late)
+    }
+
+    fn jitter_lateness(&self) -> f64 {
+        (self.jitter * 4.5).min(150e6)
     }
 
     fn target(&self) -> f64 {
@@ -623,16 +725,26 @@ impl Pace {
         (rtt - self.queue).max(rtt / 4.0) + EPOCH_SPAN.as_nanos() as f64
     }
 
+    /// What the path delivers when it is busy all the time, as far as the epoch shows that.
+    fn capacity(&self, found: &Findings, refused: bool) -> Option<f64> {
+        let is_steady = self.jitter < TRAIN_JITTER;
+        match found.delivered_busy {
+            Some(busy) if is_steady => Some(busy.max(found.delivered)),
+            // Jitter makes packets come together, so that it only seems busy.
+            _ if refused || found.is_dispersed() || !is_steady => Some(found.delivered),
+            _ => None,
+        }
+    }
+
     /// An open path whose packets queue gets a limit.
-    fn consider_limit(&mut self, now: Time, found: &Findings) {
+    fn consider_limit(&mut self, now: Time, refused: bool, found: &Findings) {
         let above = self.queue > self.limit_above();
-        let dispersed = found.delivered < 0.93 * found.offered;
         let stands = std::mem::replace(&mut self.above_before, above);
-        if above && (dispersed || stands) && self.may_be_limited(now) {
-            self.limit(
-                now,
-                found.delivered * (1.0 + self.correction()).clamp(0.5, 1.0),
-            );
+        if !above || !(found.is_dispersed() || stands) || !self.may_be_limited(now) {
+            return;
+        }
+        if let Some(capacity) = self.capacity(found, refused) {
+            self.limit(now, capacity * (1.0 + self.correction()).clamp(0.5, 1.0));
         }
     }
 
@@ -646,15 +758,31 @@ impl Pace {
             self.drain_at = now + DRAIN_INTERVAL;
         }
         // What arrives is less than what the path has carried by what it usually loses.
-        let carried = found.delivered / (1.0 - self.loss.usual).max(0.5);
+        let carried = self
+            .capacity(found, refused)
+            .map(|capacity| capacity / (1.0 - self.loss.usual).max(0.5));
         let correction = self.correction();
         if correction < 0.0 {
             self.growing_since = None;
-            if !self.is_ours(now) {
-                self.competing_until = now + COMPETE;
-                return self.open();
+            let is_ours = self.is_ours(now);
+            if self.is_others(found) || !is_ours {
+                if self.is_long() {
+                    self.competing_until = now + COMPETE;
+                    return self.open();
+                }
+                self.late = self.queue;
+                return;
             }
-            let slower = carried * (1.0 + correction).max(0.5);
+            let Some(carried) = carried else {
+                return;
+            };
+            // What was lowered shows first in what was sent since.
+            if found.sent < self.lowered.0 {
+                return self.limit(now, carried.max(rate * 0.5).min(rate));
+            }
+            let correction = correction.max(-0.5);
+            self.lowered = (now, correction);
+            let slower = carried * (1.0 + correction);
             let rate = if refused {
                 slower
             } else {
@@ -663,18 +791,16 @@ impl Pace {
             return self.limit(now, rate);
         }
         self.above = None;
-        if refused && now >= self.hold_until {
+        self.in_vain = 0;
+        if let Some(carried) = carried.filter(|_| refused && now >= self.hold_until) {
             let since = *self.growing_since.get_or_insert(now);
             let trips = now.since(since).as_nanos() as f64 / self.feedback();
+            let correction = correction.min(TARGET / CORRECTION);
             let growth = (correction * (1.0 + trips)).min(FASTEST_GROWTH);
-            let wanted = rate.max(carried * (1.0 + growth));
-            // Beyond what it is known to deliver a path is led slowly, until it shows no queue for long.
-            let known = (self.peak * BEYOND_PEAK).max(carried * (1.0 + correction));
-            let wanted = if trips < NEW_GROUND {
-                wanted.min(known)
-            } else {
-                wanted
-            };
+            // Beyond what it is known to deliver a path is led slowly, and farther the longer it shows no queue.
+            let beyond = BEYOND_PEAK * (1.0 + (trips - NEW_GROUND).max(0.0));
+            let known = (self.peak * (1.0 + beyond)).max(carried * (1.0 + correction));
+            let wanted = rate.max((carried * (1.0 + growth)).min(known));
             self.limit(now, wanted);
         }
         if refused && now >= self.drain_at {
@@ -697,9 +823,23 @@ impl Pace {
         if now.since(since) < patience {
             return true;
         }
-        let shrinks = self.queue < 0.7 * then || self.queue < self.limit_above();
         self.above = Some((now, self.queue));
-        shrinks
+        self.queue < 0.7 * then || self.queue < self.limit_above()
+    }
+
+    /// Whether others keep a long queue up though less is sent, several times.
+    fn is_others(&mut self, found: &Findings) -> bool {
+        let (since, share) = self.lowered;
+        if found.sent >= since && share <= LOWERED_MUCH {
+            let helped = found.trend < share / 2.0;
+            self.in_vain = if helped { 0 } else { self.in_vain + 1 };
+        }
+        self.in_vain >= IN_VAIN && self.is_long()
+    }
+
+    /// Whether the queue is longer than jitter would make it seem.
+    fn is_long(&self) -> bool {
+        self.queue > self.jitter_lateness() + LATENESS
     }
 
     fn judge_loss(&mut self, now: Time, epoch: &Epoch, refused: bool, found: &Findings) {

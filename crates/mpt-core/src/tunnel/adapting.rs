@@ -116,7 +116,6 @@ impl Outbound {
             return;
         }
         self.adapting.answers = answers;
-        let mut slowest = Duration::ZERO;
         let usable = self.shared.usable();
         let rtts = usable.iter().map(|path| self.shared.probed(path).rtt);
         let quickest = rtts.min().unwrap_or_default();
@@ -128,14 +127,22 @@ impl Outbound {
                 let paths = &mut self.adapting.paths;
                 paths.probed(now, path, &probed);
             }
-            slowest = slowest.max(probed.rtt);
             let recovery = &mut self.adapting.recovery;
             recovery.set_rtt(path, probed.rtt, quickest);
             recovery.set_contended(path, self.adapting.paths.is_contended(now, path));
         }
-        // What is held up at the receiver comes out in bursts, and so do the acknowledgements.
-        let held = self.adapting.recovery.holds(now);
-        self.adapting.queue.set_round_trip(slowest + held * 2);
+        self.set_patience(now);
+    }
+
+    /// Lets flows wait for as long as it takes them to notice that they should slow down.
+    fn set_patience(&mut self, now: Time) {
+        let (adapting, usable) = (&mut self.adapting, self.shared.usable());
+        let rtts = usable.iter().map(|path| self.shared.probed(path).rtt);
+        let slowest = rtts.max().unwrap_or_default();
+        // What waits on a path or is held up at the receiver delays all that is behind it.
+        let behind = adapting.paths.longest_queue(now, usable) + adapting.recovery.holds(now) * 2;
+        let added = adapting.paths.spread(usable);
+        adapting.queue.set_round_trip(slowest + behind, added);
     }
 
     /// Sends what goes now and lets the rest wait.
@@ -346,6 +353,7 @@ impl Outbound {
             .paths
             .weigh(now, self.shared.usable(), recovers, flows);
         adapting.recovery.learn(now, report, &adapting.paths.log);
+        self.set_patience(now);
         self.handle_timeout(now);
     }
 
