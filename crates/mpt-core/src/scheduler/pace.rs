@@ -10,7 +10,7 @@
 //! - the noise of that, as the scatter about the trend. A path whose jitter does not reorder delivers
 //!   all behind the latest of its packets, so that its mean delay grows with the load though no queue
 //!   stands; how much, the jitter of probes tells while the path has nothing else to carry;
-//! - what was delivered in a second, which is the path's capacity whenever the path had a queue;
+//! - what was delivered in a second, and the same while a queue stood, which is the path's capacity;
 //! - what was lost.
 //!
 //! Once a queue shows, the path is *limited*: it is paced, and the queue is steered to a few
@@ -25,15 +25,25 @@
 //! a while: if as much is lost then, it is the link's nature and from now on usual; if not, it was the
 //! rate, and later attempts to exceed it will tell again.
 //!
-//! *Company.* Others may fill the same queue. Pacing then only yields to them. If the queue does not
-//! shrink though the path takes less for many round trips, it is not ours: the path is opened for some
-//! seconds, and the inner flows' own congestion control competes, as it would without a tunnel.
+//! *Company.* Others may fill the same queue. Pacing then only yields to them. If a long queue does not
+//! shrink though the path takes less several times over, it is not ours: the path is opened for some
+//! seconds, and the inner flows' own congestion control competes, as it would without a tunnel. If it is a
+//! short one that does not shrink, jitter makes it seem to be there, and it is allowed for. On a path that
+//! carries little, probes and single packets tell of the queues of others.
+
+mod epoch;
+mod loss;
 
 use std::time::Duration;
+
+use epoch::{Base, Epoch, Findings};
+use loss::Loss;
 
 use crate::control::{PathPhase, PathStatus};
 use crate::time::Time;
 use crate::tunnel::Answered;
+
+pub(crate) use epoch::Sample;
 
 /// The queue that is aimed at, as delay, on a path without noise.
 const TARGET: f64 = 5e6;
@@ -43,12 +53,12 @@ const LIMIT_ABOVE: f64 = 10e6;
 const CORRECTION: f64 = 100e6;
 /// No path is paced at more than this, in bytes a second: 2 Gbit/s.
 const FASTEST: f64 = 250e6;
+/// Nor at less: 80 kbit/s.
+const SLOWEST: f64 = 10e3;
 /// A path that delivered more than this, 1.2 Gbit/s, is not limited for some time: at such rates the
 /// processors are what packets wait for, and pacing would only take more of them.
 const FAST: f64 = 150e6;
 const FAST_FOR: Duration = Duration::from_secs(10);
-/// Nor at less: 80 kbit/s.
-const SLOWEST: f64 = 10e3;
 /// Least number of samples, time and packets of an epoch.
 const EPOCH_SAMPLES: u32 = 4;
 const EPOCH_SPAN: Duration = Duration::from_millis(25);
@@ -57,8 +67,6 @@ const EPOCH_PACKETS: u64 = 16;
 const EPOCH_GAP: Duration = Duration::from_millis(60);
 /// … if the path has time for more than this between them.
 const EPOCH_GAP_BYTES: f64 = 8.0 * 1500.0;
-/// The least delay is the least of the present and the former span of this length.
-const BASE_SPAN: Duration = Duration::from_secs(10);
 /// What an epoch told of the queue holds for so long. Then single packets and probes tell, who find
 /// the queues of others …
 const SEEN: Duration = Duration::from_millis(100);
@@ -78,17 +86,12 @@ const BEYOND_PEAK: f64 = 0.05;
 const NEW_GROUND: f64 = 6.0;
 /// By epoch.
 const PEAK_FADES: f64 = 0.999;
-/// Loss is judged over at least so many packets.
-const LOSS_PACKETS: u64 = 60;
-/// And over so many times the packets that may have been overtaken.
-const OVERTAKEN_TIMES: f64 = 16.0;
-/// Weight of a judgement in the mean loss, and the packets that make a mean.
-const LOSS_WEIGHT: f64 = 1.0 / 16.0;
-const LOSS_KNOWN: u64 = 600;
-/// More loss than usual, by this share and twice its standard error, is the rate's fault.
-const LOSS_EXCESS: f64 = 0.02;
-/// … when it is seen so often in a row: a burst of losses is not.
-const LOSS_EXCESSES: u32 = 2;
+/// Scatter about the trend says no more than this about the mean.
+const MOST_NOISE: f64 = 30e6;
+/// Behind the latest of its packets a busy path with jitter is so many times the jitter late …
+const LATE_BY_JITTER: f64 = 4.5;
+/// … and no more than this.
+const LATEST: f64 = 150e6;
 /// What does not shrink when less is sent, and is no more than this, is jitter's doing …
 const LATENESS: f64 = 50e6;
 /// … and fades, by epoch; more than that are others' packets.
@@ -115,186 +118,12 @@ const TRAINS: u32 = 3;
 const TRAIN_AGREEMENT: f64 = 0.15;
 /// On a path with more jitter trains show nothing.
 const TRAIN_JITTER: f64 = 1e6;
-/// So long, in seconds, a path has to be busy for an epoch to tell what it delivers then.
-const BUSY_FOR: f64 = 5e-3;
 /// Reports make room; this is for the case that none comes.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Bytes are handed out for so long at once.
 const BURST: f64 = 1e-3;
 /// And at least so many.
 const LEAST_BURST: f64 = 3000.0;
-
-/// What a report tells of one path.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Sample {
-    /// When the newest number arrived, by the receiver's clock.
-    pub(crate) arrived: Time,
-    /// That less the time of its sending by ours, in nanoseconds.
-    pub(crate) one_way: i64,
-    /// Datagrams and bytes that had arrived by then.
-    pub(crate) arrived_packets: u64,
-    pub(crate) arrived_bytes: u64,
-    /// When that number was sent, and what had been sent by then, itself included.
-    pub(crate) sent: Time,
-    pub(crate) sent_packets: u64,
-    pub(crate) sent_bytes: u64,
-}
-
-/// What an epoch tells. Rates in bytes a second, delays in nanoseconds.
-#[derive(Debug, Clone, Copy)]
-struct Findings {
-    one_way: f64,
-    noise: f64,
-    delivered: f64,
-    /// The same while a queue stood, where one did.
-    delivered_busy: Option<f64>,
-    offered: f64,
-    /// By how much the delay grew in time: 0.1 is a tenth of a second in a second.
-    trend: f64,
-    /// When the first of the packets that it tells of was sent.
-    sent: Time,
-    sent_bytes: f64,
-    sent_packets: u64,
-    /// Less than none when what was overtaken came at last.
-    lost_packets: i64,
-}
-
-impl Findings {
-    /// Whether less arrived than was sent meanwhile: the rest queues, or is lost.
-    fn is_dispersed(&self) -> bool {
-        self.delivered < 0.93 * self.offered
-    }
-}
-
-/// Samples since `first`; sums of a linear regression of delay over time of arrival.
-#[derive(Debug, Clone, Copy)]
-struct Epoch {
-    first: Sample,
-    last: Sample,
-    samples: u32,
-    t: f64,
-    tt: f64,
-    x: f64,
-    xx: f64,
-    tx: f64,
-    /// What arrived while a queue stood, and for how long one did.
-    busy_packets: u64,
-    busy_bytes: f64,
-    busy_for: f64,
-}
-
-impl Epoch {
-    fn new(first: Sample) -> Epoch {
-        Epoch {
-            first,
-            last: first,
-            samples: 0,
-            t: 0.0,
-            tt: 0.0,
-            x: 0.0,
-            xx: 0.0,
-            tx: 0.0,
-            busy_packets: 0,
-            busy_bytes: 0.0,
-            busy_for: 0.0,
-        }
-    }
-
-    /// Adds a sample; the least delay is `least`, as far as it is known.
-    fn add(&mut self, sample: Sample, least: f64) {
-        let since_last = sample.arrived.since(self.last.arrived).as_nanos() as f64;
-        // Who waited for longer than that found the path busy all the while.
-        if sample.one_way as f64 - least > since_last {
-            self.busy_packets += sample.arrived_packets - self.last.arrived_packets;
-            self.busy_bytes += (sample.arrived_bytes - self.last.arrived_bytes) as f64;
-            self.busy_for += since_last / 1e9;
-        }
-        let t = sample.arrived.since(self.first.arrived).as_nanos() as f64;
-        let x = sample.one_way.wrapping_sub(self.first.one_way) as f64;
-        self.last = sample;
-        self.samples += 1;
-        self.t += t;
-        self.tt += t * t;
-        self.x += x;
-        self.xx += x * x;
-        self.tx += t * x;
-    }
-
-    fn span(&self) -> Duration {
-        self.last.arrived.since(self.first.arrived)
-    }
-
-    fn packets(&self) -> u64 {
-        self.last.sent_packets - self.first.sent_packets
-    }
-
-    fn findings(&self) -> Findings {
-        let n = f64::from(self.samples);
-        let (tt, xx, tx) = (
-            self.tt - self.t * self.t / n,
-            self.xx - self.x * self.x / n,
-            self.tx - self.t * self.x / n,
-        );
-        let scatter = if tt > 0.0 { xx - tx * tx / tt } else { xx };
-        let arrived = (self.last.arrived_bytes - self.first.arrived_bytes) as f64;
-        let sent = (self.last.sent_bytes - self.first.sent_bytes) as f64;
-        let sent_for = self.last.sent.since(self.first.sent);
-        let sent_packets = self.packets();
-        let arrived_packets = self.last.arrived_packets - self.first.arrived_packets;
-        Findings {
-            one_way: self.first.one_way as f64 + self.x / n,
-            noise: (scatter.max(0.0) / (n - 2.0).max(1.0)).sqrt(),
-            // More than was sent cannot have arrived.
-            delivered: arrived.min(sent) / self.span().as_secs_f64().max(1e-6),
-            delivered_busy: (self.busy_packets >= TRAIN_PACKETS && self.busy_for >= BUSY_FOR)
-                .then(|| self.busy_bytes / self.busy_for),
-            offered: sent / sent_for.as_secs_f64().max(1e-6),
-            trend: if tt > 0.0 { tx / tt } else { 0.0 },
-            sent: self.first.sent,
-            sent_bytes: sent,
-            sent_packets,
-            lost_packets: sent_packets as i64 - arrived_packets as i64,
-        }
-    }
-}
-
-/// The least mean delay of the last ten to twenty seconds.
-#[derive(Debug, Clone, Copy, Default)]
-struct Base {
-    now: Option<f64>,
-    before: Option<f64>,
-    began: Time,
-}
-
-impl Base {
-    fn note(&mut self, at: Time, one_way: f64) {
-        if at.since(self.began) >= BASE_SPAN {
-            self.before = self.now.take();
-            self.began = at;
-        }
-        self.now = Some(self.now.map_or(one_way, |least| least.min(one_way)));
-    }
-
-    fn least(&self) -> Option<f64> {
-        match (self.now, self.before) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
-    }
-}
-
-/// Loss: what is usual, and what was seen since it was last judged.
-#[derive(Debug, Clone, Copy, Default)]
-struct Loss {
-    usual: f64,
-    sent: u64,
-    lost: i64,
-    /// How often in a row it was excessive.
-    excesses: u32,
-    /// The mean of late, whosever fault, over how many packets.
-    mean: f64,
-    judged: u64,
-}
 
 /// The estimates of a path and the rate that follows from them.
 #[derive(Debug, Clone)]
@@ -316,7 +145,7 @@ pub(crate) struct Pace {
     rtt: Duration,
     base: Base,
     /// What a probe took, of late and on an idle path, and how that varied there.
-    probed: f64,
+    probed: Option<f64>,
     jitter: f64,
     queue: f64,
     /// What of it was found not to be one.
@@ -364,7 +193,7 @@ impl Default for Pace {
             sampled: Time::ZERO,
             rtt: Duration::from_millis(100),
             base: Base::default(),
-            probed: f64::MAX,
+            probed: None,
             jitter: 0.0,
             queue: 0.0,
             late: 0.0,
@@ -394,7 +223,7 @@ impl Pace {
     pub(crate) fn probed(&mut self, now: Time, probed: &Answered) {
         self.rtt = probed.rtt;
         self.jitter = probed.jitter_ns as f64;
-        self.probed = probed.idle_ns.unwrap_or(probed.forward_ns) as f64;
+        self.probed = Some(probed.idle_ns.unwrap_or(probed.forward_ns) as f64);
         if let Some(median) = probed.idle_ns {
             self.base.note(now, median as f64);
         }
@@ -430,8 +259,7 @@ impl Pace {
 
     /// The same without a queue.
     pub(crate) fn least_delay(&self) -> Option<f64> {
-        let probed = (self.probed < f64::MAX).then_some(self.probed);
-        self.base.least().or(probed)
+        self.base.least().or(self.probed)
     }
 
     /// Bytes a second that it takes; none while open.
@@ -464,12 +292,12 @@ impl Pace {
 
     /// The share of packets that it loses, once that is known.
     pub(crate) fn loss(&self) -> Option<f64> {
-        (self.loss.judged >= LOSS_KNOWN).then_some(self.loss.mean.max(0.0))
+        self.loss.mean()
     }
 
     /// What it lost is of the past.
     pub(crate) fn forget_loss(&mut self) {
-        (self.loss.mean, self.loss.judged) = (0.0, 0);
+        self.loss.forget_mean();
     }
 
     pub(crate) fn rtt(&self) -> Duration {
@@ -629,9 +457,8 @@ impl Pace {
         }
         let enough = epoch.packets() >= EPOCH_PACKETS || epoch.span() >= EPOCH_SPAN * 4;
         let least = self.base.least().unwrap_or(f64::MAX);
-        let mean = epoch.first.one_way as f64 + epoch.x / f64::from(epoch.samples);
         // A queue that grows fast is not watched for long.
-        let alarming = mean - least > 3.0 * self.limit_above().max(self.noise);
+        let alarming = epoch.mean_one_way() - least > 3.0 * self.limit_above().max(self.noise);
         enough && (alarming || epoch.span() >= EPOCH_SPAN.max(self.rtt / 3))
     }
 
@@ -693,7 +520,7 @@ impl Pace {
 
     /// How much the queue may vary by chance.
     fn noise(&self) -> f64 {
-        self.noise.min(30e6)
+        self.noise.min(MOST_NOISE)
     }
 
     /// How much later packets come under load, all behind the latest, without any queue.
@@ -702,7 +529,7 @@ impl Pace {
     }
 
     fn jitter_lateness(&self) -> f64 {
-        (self.jitter * 4.5).min(150e6)
+        (self.jitter * LATE_BY_JITTER).min(LATEST)
     }
 
     fn target(&self) -> f64 {
@@ -844,45 +671,25 @@ impl Pace {
 
     fn judge_loss(&mut self, now: Time, epoch: &Epoch, refused: bool, found: &Findings) {
         if epoch.first.sent < self.held_since {
-            (self.loss.sent, self.loss.lost) = (0, 0);
-            return;
+            return self.loss.start_again();
         }
-        self.loss.sent += found.sent_packets;
-        self.loss.lost += found.lost_packets;
         // What was overtaken is not lost, and may come in the next epoch.
         let mean_bytes = (found.sent_bytes / found.sent_packets.max(1) as f64).max(1.0);
         let overtaken = found.delivered / mean_bytes * self.lateness() / 1e9;
-        let sent = self.loss.sent as f64;
-        if self.loss.sent < LOSS_PACKETS || sent < OVERTAKEN_TIMES * overtaken {
+        let Some(judged) = self.loss.judge(found, overtaken) else {
             return;
-        }
-        let lost = self.loss.lost as f64;
-        let share = lost / sent;
-        self.loss.mean += (share - self.loss.mean) * LOSS_WEIGHT;
-        self.loss.judged += self.loss.sent;
-        (self.loss.sent, self.loss.lost) = (0, 0);
-        let surely = ((lost - overtaken) / sent).clamp(0.0, 1.0);
-        let error = (surely * (1.0 - surely) / sent).sqrt();
-        let excessive = surely > self.loss.usual + LOSS_EXCESS + 2.0 * error;
-        if !excessive {
-            self.loss.excesses = 0;
-        } else if now >= self.hold_until && self.may_be_limited(now) {
-            self.loss.excesses += 1;
-            if self.loss.excesses < LOSS_EXCESSES {
-                return;
+        };
+        if judged.is_excessive && now >= self.hold_until && self.may_be_limited(now) {
+            if self.loss.is_excessive_again() {
+                self.limit(now, found.delivered);
+                self.growing_since = None;
+                self.hold_until = now + self.rtt * 4 + Duration::from_millis(200);
+                self.held_since = now;
             }
-            self.loss.excesses = 0;
-            self.limit(now, found.delivered);
-            self.growing_since = None;
-            self.hold_until = now + self.rtt * 4 + Duration::from_millis(200);
-            self.held_since = now;
             return;
         }
         // What is lost while the rate grows may be its fault; what is lost besides is usual.
-        if share < self.loss.usual || !refused || now < self.hold_until {
-            let usual = self.loss.usual + (share - self.loss.usual) / 4.0;
-            self.loss.usual = usual.clamp(0.0, 1.0);
-        }
+        self.loss.accept(judged, !refused || now < self.hold_until);
     }
 }
 

@@ -8,6 +8,8 @@ struct Model {
     delay_ns: u64,
     buffer: f64,
     lose_every: u64,
+    /// Others keep so much of a queue, in nanoseconds.
+    others: f64,
     now: u64,
     free_at: f64,
     sent: (u64, u64),
@@ -25,6 +27,7 @@ impl Model {
             delay_ns: 20 * MS,
             buffer: 1e9,
             lose_every: 0,
+            others: 0.0,
             now: 1000 * MS,
             free_at: 0.0,
             sent: (0, 0),
@@ -42,6 +45,7 @@ impl Model {
         let mut reports = std::collections::VecDeque::new();
         for step in 0..ms * 10 {
             self.now += MS / 10;
+            self.free_at = self.free_at.max(self.now as f64 + self.others);
             let now = Time::from_nanos(self.now);
             allowance = (allowance + offered / 10_000.0).min(offered / 100.0);
             while allowance >= PACKET as f64 && pace.room(now).is_some() {
@@ -238,4 +242,84 @@ fn absurd_samples_leave_it_within_its_clamps() {
         assert!((SLOWEST * DRAIN_RATE..=FASTEST).contains(&rate), "{rate}");
         assert!(pace.delay(Time::ZERO).is_none_or(f64::is_finite));
     }
+}
+
+#[test]
+fn a_path_whose_queue_others_fill_is_opened_before_it_has_yielded_all() {
+    let mut model = Model::new(50.0);
+    let mut pace = probed(&model);
+    model.run(&mut pace, 2000, 12.5e6);
+    model.others = 150e6;
+    let mut least = f64::MAX;
+    for _ in 0..15 {
+        // As a loss-based flow's does, it grows all the time.
+        model.others += 10e6;
+        model.run(&mut pace, 100, 12.5e6);
+        least = least.min(mbps(&pace).unwrap_or(f64::MAX));
+        let now = Time::from_nanos(model.now);
+        if pace.is_contended(now) {
+            assert!(least > 2.0, "{least} Mbit/s of 50");
+            return;
+        }
+    }
+    panic!("{:?} Mbit/s, and not contended after 1.5 s", mbps(&pace));
+}
+
+#[test]
+fn a_short_queue_that_does_not_shrink_is_allowed_for() {
+    let mut model = Model::new(50.0);
+    let mut pace = probed(&model);
+    model.run(&mut pace, 2000, 12.5e6);
+    // As jitter does, that keeps all packets behind the latest.
+    model.others = 25e6;
+    model.run(&mut pace, 4000, 12.5e6);
+    let now = Time::from_nanos(model.now);
+    assert!(!pace.is_contended(now));
+    let found = mbps(&pace).unwrap();
+    assert!(found > 35.0, "{found}");
+}
+
+#[test]
+fn bursts_with_pauses_do_not_make_a_path_seem_slow() {
+    let mut model = Model::new(30.0);
+    let mut pace = probed(&model);
+    for _ in 0..20 {
+        // 128 kB, of which a link of 30 Mbit/s makes 34 ms.
+        model.run(&mut pace, 5, 25.6e6);
+        model.run(&mut pace, 95, 0.0);
+    }
+    let found = mbps(&pace);
+    assert!(found.is_none_or(|mbps| mbps > 25.0), "{found:?}");
+}
+
+#[test]
+fn a_probe_tells_of_the_queue_of_others_until_it_is_old() {
+    let model = Model::new(50.0);
+    let mut pace = probed(&model);
+    let begin = Time::from_nanos(model.now);
+    let one_way = (model.delay_ns + 3_600_000 * MS) as i64;
+    let answered = Answered {
+        rtt: Duration::from_millis(240),
+        forward_ns: one_way + 200 * MS as i64,
+        ..Answered::default()
+    };
+    pace.probed(begin, &answered);
+    assert_eq!(pace.queue(begin), Duration::from_millis(200));
+    let sample = Sample {
+        arrived: Time::from_nanos(one_way as u64 + model.now + 150 * MS),
+        one_way: one_way + 150 * MS as i64,
+        arrived_packets: 1,
+        arrived_bytes: PACKET,
+        sent: begin,
+        sent_packets: 1,
+        sent_bytes: PACKET,
+    };
+    // Later reports tell of the same packet.
+    for ms in 0..2000 {
+        pace.sample(begin + Duration::from_millis(ms), sample);
+        if ms == 0 {
+            assert_eq!(pace.queue(begin), Duration::from_millis(150));
+        }
+    }
+    assert_eq!(pace.queue(begin + Duration::from_secs(2)), Duration::ZERO);
 }
