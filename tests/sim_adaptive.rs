@@ -312,8 +312,8 @@ fn without_recovery_a_path_that_costs_more_than_it_adds_is_left_out() {
 fn jitter_is_not_taken_for_a_queue_nor_overtaking_for_loss() {
     for (sd_ms, order, share) in [
         (3, Order::Kept, 0.92),
-        (10, Order::Kept, 0.85),
-        (25, Order::Kept, 0.6),
+        (10, Order::Kept, 0.8),
+        (25, Order::Kept, 0.75),
         (10, Order::ByDelay, 0.85),
     ] {
         let mut paths = [path(30, 40, 1000), path(30, 60, 1000)];
