@@ -108,8 +108,7 @@ pub struct PairConfig {
     pub mtu: u16,
     /// Both ends' GRE key.
     pub key: Option<u32>,
-    /// Both ends have keys: all is sealed. So it is by default where the environment variable
-    /// `MPT_SIM_SEALED` is set: most that a plain tunnel promises, a sealed one must keep.
+    /// Both ends have keys: all is sealed. By default see [`is_sealed`].
     pub sealed: bool,
     /// Datagrams that arrive at one moment are handed over in trains. Over links without a rate they
     /// arrive as they were sent.
@@ -129,11 +128,18 @@ pub struct PairConfig {
     pub seed: u64,
 }
 
+/// Whether pairs are sealed by default: where the environment variable `MPT_SIM_SEALED` is set. Most that
+/// a plain tunnel promises, a sealed one must keep.
+#[must_use]
+pub fn is_sealed() -> bool {
+    std::env::var_os("MPT_SIM_SEALED").is_some()
+}
+
 impl PairConfig {
     /// The daemon's defaults over these paths; the clocks are hours apart.
     #[must_use]
     pub fn new(paths: impl Into<Vec<PathSpec>>) -> PairConfig {
-        let sealed = std::env::var_os("MPT_SIM_SEALED").is_some();
+        let sealed = is_sealed();
         PairConfig {
             paths: paths.into(),
             reorder: ReorderSettings::default(),
