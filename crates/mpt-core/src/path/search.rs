@@ -1,20 +1,21 @@
 //! The largest packet that a path carries, found by probes that are padded to a size (RFC 8899).
 //!
-//! ICMP tells of a packet that was too big, where it is let through, and anybody can send it. So a sealed
-//! tunnel asks the path itself: a probe that is padded to a size and answered proves that packets of that
-//! size arrive. One that is not answered may have been lost like any other packet. Therefore each is
-//! followed by a small companion, late enough not to overtake it, and only when that one comes back and the padded one does not, several
-//! times in a row, is the size taken for too big. How many times depends on what the path loses anyway.
+//! ICMP tells of a packet that was too big, where it is let through, and anybody can send it. So a
+//! sealed tunnel asks the path itself: a probe that is padded to a size and answered proves that packets
+//! of that size arrive. One that is not answered may have been lost like any other packet. Therefore
+//! each is followed by a small companion, late enough not to overtake it, and only when that one comes
+//! back and the padded one does not, several times in a row, is the size taken for too big. How many
+//! times depends on what the path loses anyway.
 //!
 //! * *Confirm*: is the size that is in use still carried? Asked when a path comes up or moves, every
-//!   [`CONFIRM_INTERVAL`] after that, and when ICMP says otherwise. If not, the path is a black hole for
-//!   such packets: the size falls, to what ICMP said, or to the base that nearly every path carries, or to
-//!   the least.
+//!   [`CONFIRM_INTERVAL`] after that, and when ICMP says otherwise. If not, the path is a black hole
+//!   for such packets: the size falls, to what ICMP said, or to the base that nearly every path carries,
+//!   or to the least.
 //! * *Search*: between what is carried and what is not, by halves.
 //! * *Rest*: the two meet. Every [`RAISE_INTERVAL`] the full size is tried again.
 //!
-//! Until the first answer a path is believed to carry what is configured: most do, and a tunnel need not
-//! begin narrow to find that out.
+//! Until the first answer a path is believed to carry what is configured: most do, and a tunnel need
+//! not begin narrow to find that out.
 
 use std::time::Duration;
 
@@ -188,8 +189,8 @@ impl MtuSearch {
         }
     }
 
-    /// A probe of `size` with this number was sent; a round trip takes hardly longer than `patience`, and
-    /// nothing that is sent `overtaking` later overtakes it.
+    /// A probe of `size` with this number was sent; a round trip takes hardly longer than `patience`,
+    /// and nothing that is sent `overtaking` later overtakes it.
     pub(crate) fn sent(
         &mut self,
         now: Time,
