@@ -57,7 +57,7 @@ impl Inbound {
         let mut datagram = ControlDatagram::new(header.buffer_len() + len);
         let start = header.emit(&mut datagram.bytes);
         emit(&mut datagram.bytes[start..]);
-        let sent_len = self.control_len(&header, len);
+        let sent_len = self.control_len(len);
         self.shared.count_sent(path, 1, sent_len as u64);
         self.messages.push_back((path, datagram));
     }

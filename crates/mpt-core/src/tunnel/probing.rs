@@ -203,7 +203,7 @@ impl Inbound {
         padded_to: usize,
     ) -> Option<u32> {
         let (may_speak, header) = (self.may_speak(), control_header(self.key));
-        let sent_len = self.control_len(&header, MESSAGE_BYTES);
+        let sent_len = self.control_len(MESSAGE_BYTES);
         let path = self.paths[id.index()].as_mut()?;
         if self.messages.len() >= MAX_MESSAGES_QUEUED || !may_speak || path.peer.is_none() {
             return None;

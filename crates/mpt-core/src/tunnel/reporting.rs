@@ -17,7 +17,7 @@ use std::time::Duration;
 use arrayvec::ArrayVec;
 
 use super::inbound::Inbound;
-use super::probing::{MAX_MESSAGES_QUEUED, control_header};
+use super::probing::MAX_MESSAGES_QUEUED;
 use crate::drops::Drop;
 use crate::path::{MAX_PATHS, PathId, PathState};
 use crate::probe::Message;
@@ -38,6 +38,8 @@ const ARRIVED_EARNS: u64 = 8;
 const SENT_EARNS: u64 = 2;
 /// Bytes of reports that may be saved up: a hundred reports on two paths with a few gaps.
 const BURST_BYTES: u64 = 100 * 140;
+/// A report on a few gaps takes no more than this.
+const USUAL_BYTES: usize = 200;
 /// In how many reports a duplicate stands, so that one may be lost.
 const DUPLICATE_TOLD: u8 = 2;
 /// Most of the peer's reports that wait for the other half.
@@ -95,6 +97,17 @@ enum Occasion {
     Routine,
 }
 
+impl Occasion {
+    /// Bytes of reports that are kept for better occasions.
+    fn reserve(self) -> u64 {
+        match self {
+            Occasion::Loss => 0,
+            Occasion::Pause => BURST_BYTES / 4,
+            Occasion::Routine => BURST_BYTES / 2,
+        }
+    }
+}
+
 /// How many bytes of reports may be sent.
 #[derive(Debug)]
 struct Budget {
@@ -126,22 +139,16 @@ impl Budget {
         self.saved = (self.saved + bytes * SENT_EARNS).min(BURST_BYTES * COST);
     }
 
-    /// Whether there is more than what is kept for better occasions.
-    fn allows_routine(&self) -> bool {
-        self.saved > (BURST_BYTES / 2 + 200) * COST
+    /// Whether it can pay for a report without what is kept for better occasions.
+    fn affords(&self, bytes: usize, occasion: Occasion) -> bool {
+        self.saved >= (bytes as u64 + occasion.reserve()) * COST
     }
 
-    /// Pays for a report, if it can and the occasion does not leave the rest for a better one.
+    /// Pays for a report, if it can.
     fn pay(&mut self, bytes: usize, occasion: Occasion) -> bool {
-        let reserve = match occasion {
-            Occasion::Loss => 0,
-            Occasion::Pause => BURST_BYTES / 4,
-            Occasion::Routine => BURST_BYTES / 2,
-        };
-        let cost = bytes as u64 * COST;
-        let affordable = self.saved >= cost + reserve * COST;
+        let affordable = self.affords(bytes, occasion);
         if affordable {
-            self.saved -= cost;
+            self.saved -= bytes as u64 * COST;
         }
         affordable
     }
@@ -322,7 +329,8 @@ impl Inbound {
         if self.reorder.counters().gaps_seen != missing_before && self.reorder.gaps_open() > 0 {
             // Numbers are missing that were not before. They may still come, and are waited for.
             let overtaken = self.reorder.displacement(path);
-            if self.reporting.budget.allows_routine() {
+            let budget = &self.reporting.budget;
+            if budget.affords(USUAL_BYTES, Occasion::Routine) {
                 self.reporting.hurry(now + overtaken, GAP_INTERVAL);
             }
         }
@@ -363,8 +371,7 @@ impl Inbound {
         let report = self
             .reporting
             .report(now, self.session, about, &self.reorder);
-        let header = control_header(self.key);
-        let sent_len = self.control_len(&header, report.buffer_len());
+        let sent_len = self.control_len(report.buffer_len());
         let occasion = self.reporting.occasion(now);
         let paths = (0..MAX_PATHS).filter_map(PathId::new);
         let sent = paths.map(|path| self.shared.sent(path).1).sum();

@@ -20,6 +20,7 @@ use std::sync::atomic::Ordering;
 
 use super::inbound::{ControlDatagram, Event, Inbound, is_same_peer};
 use super::look::look_into;
+use super::probing::control_header;
 use super::{Shared, Transmit};
 use crate::buffer::Stored;
 use crate::control::Protection;
@@ -371,10 +372,10 @@ impl Inbound {
     }
 
     /// Length of the datagram that a control message of `len` bytes travels in.
-    pub(super) fn control_len(&self, header: &Header, len: usize) -> usize {
+    pub(super) fn control_len(&self, len: usize) -> usize {
         match &self.opening {
             Some(_) => CONTROL_OVERHEAD + len,
-            None => header.buffer_len() + len,
+            None => control_header(self.key).buffer_len() + len,
         }
     }
 
