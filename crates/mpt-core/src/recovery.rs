@@ -10,10 +10,9 @@
 //! after 16 clean recoveries.
 //!
 //! What is lost goes out again on the path where it arrives first, with its number, at most twice; the
-//! second time on another one, as losses come in bursts.
-//! How much at once is limited as in the SCTP paper: by 4 packets for each report in the first round
-//! trip of an episode (or each 5 ms, when reports are further apart) and 2 in later ones, less when what was sent again is lost again. Over all, the
-//! bytes sent again are bounded by a share of the bytes sent ([`EARNED`]), whatever a report claims.
+//! second time on another one, as losses come in bursts. A few packets go at once, for each report
+//! ([`burst`]). Over all, the bytes sent again are bounded by a share of the bytes sent ([`EARNED`]),
+//! whatever a report claims.
 //!
 //! When the last packets of a burst are lost nothing is sent later that would tell. So if no report
 //! comes for two round trips although something is outstanding, the newest packet is sent once more,
@@ -22,8 +21,12 @@
 //! Packets are kept in one ring of bytes that grows as it is needed, up to [`MAX_BYTES`]. At rates at
 //! which the ring holds less than a round trip it would be of no use, and is left empty.
 
+mod burst;
+
 use std::collections::VecDeque;
 use std::time::Duration;
+
+use burst::BurstLimit;
 
 use crate::path::{MAX_PATHS, PathId};
 use crate::report::{MAX_MISSING, Missing, Report};
@@ -58,8 +61,6 @@ const REMEMBERED: usize = 256;
 const PERSISTENCE: u32 = 16;
 /// Reports may come so late after what they tell of.
 const REPORT_DELAY: Duration = Duration::from_millis(15);
-/// Without reports the burst limit allows more after so long.
-const REFILL: Duration = Duration::from_millis(5);
 /// A path that lost something so long ago may lose more.
 const LATELY: Duration = Duration::from_secs(2);
 /// Probes of the tail in a row.
@@ -100,78 +101,6 @@ struct PathRecovery {
 impl PathRecovery {
     fn window(&self) -> Duration {
         (self.rtt * self.quarters / 4).min(self.rtt)
-    }
-}
-
-/// The limit of a burst, in packets for each report.
-#[derive(Debug, Clone, Copy)]
-struct BurstLimit {
-    first: f64,
-    later: f64,
-    episode_began: Time,
-    episode_until: Time,
-    lost_again: bool,
-    clean: u32,
-    allowance: f64,
-    refilled: Time,
-}
-
-impl Default for BurstLimit {
-    fn default() -> BurstLimit {
-        BurstLimit {
-            first: 4.0,
-            later: 2.0,
-            episode_began: Time::ZERO,
-            episode_until: Time::ZERO,
-            lost_again: false,
-            clean: 0,
-            allowance: 0.0,
-            refilled: Time::ZERO,
-        }
-    }
-}
-
-impl BurstLimit {
-    /// Packets were found lost.
-    fn begin(&mut self, now: Time, rtt: Duration) {
-        if now > self.episode_until {
-            if self.lost_again {
-                self.clean = 0;
-            } else {
-                self.clean += 1;
-                if self.clean >= PERSISTENCE {
-                    *self = BurstLimit::default();
-                }
-            }
-            self.lost_again = false;
-            self.episode_began = now;
-        }
-        self.episode_until = now + rtt;
-    }
-
-    fn is_first_round(&self, now: Time, rtt: Duration) -> bool {
-        now.since(self.episode_began) < rtt
-    }
-
-    /// A report came, or none for [`REFILL`]: so many packets may go.
-    fn refill(&mut self, now: Time, rtt: Duration) {
-        self.refilled = now;
-        let limit = if self.is_first_round(now, rtt) {
-            self.first
-        } else {
-            self.later
-        };
-        self.allowance = self.allowance.fract() + limit;
-    }
-
-    /// What had been sent again was lost again.
-    fn back_off(&mut self, now: Time, rtt: Duration) {
-        self.lost_again = true;
-        if self.is_first_round(now, rtt) {
-            self.first = (self.first - 1.0).max(2.0);
-        } else {
-            self.later = (self.later - 0.25).max(1.25);
-        }
     }
 }
 
@@ -463,8 +392,7 @@ impl Recovery {
         self.missing.clone_from(&report.missing);
         self.high = report.high;
         self.judge(now);
-        let rtt = self.quickest;
-        self.burst.refill(now, rtt);
+        self.burst.refill(now, self.quickest);
     }
 
     /// The original of what was sent again has arrived: the path reorders.
@@ -553,11 +481,11 @@ impl Recovery {
                 continue;
             };
             let cost = u64::from(kept.len) * EARNED;
-            if self.burst.allowance < 1.0 || self.earned < cost {
+            if !self.burst.allows() || self.earned < cost {
                 return None;
             }
             self.due.pop_front();
-            self.burst.allowance -= 1.0;
+            self.burst.take();
             self.earned -= cost;
             return Some(Resend {
                 seq,
@@ -591,8 +519,8 @@ impl Recovery {
 
     /// When [`Recovery::handle_timeout`] is to be called.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        let refill = (!self.due.is_empty() && self.burst.allowance < 1.0)
-            .then_some(self.burst.refilled + REFILL);
+        let refill =
+            (!self.due.is_empty() && !self.burst.allows()).then_some(self.burst.refills_at());
         earliest(refill, earliest(self.recheck, self.probe_check))
     }
 
@@ -601,10 +529,7 @@ impl Recovery {
         if self.recheck.is_some_and(|at| at <= now) {
             self.judge(now);
         }
-        if now.since(self.burst.refilled) >= REFILL {
-            let rtt = self.quickest;
-            self.burst.refill(now, rtt);
-        }
+        self.burst.handle_timeout(now, self.quickest);
         if self.probe_check.is_none_or(|at| at > now) {
             return None;
         }
