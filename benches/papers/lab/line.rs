@@ -4,11 +4,9 @@
 //! rate is on A's egress. The delay is on a device that all that B takes in is led through; there
 //! packets come one by one, also those that A sent as a train.
 
+use net::link::{ifb, take_in_through_ifb};
 use net::traffic::ping;
 use net::{Hosts, Settings, Shape, Tunnel};
-
-/// The device on which the delay is.
-pub(crate) const DELAYED: &str = "delayed";
 
 /// Two hosts with one path between them.
 #[derive(Debug)]
@@ -27,19 +25,11 @@ impl Line {
     pub fn new(rate: &Shape, delay: &str, back: &Shape) -> Self {
         let directions = [[rate.clone(), back.clone()]];
         let hosts = Hosts::with_directions(&directions, net::Place::Near);
-        let device = &hosts.links[0].device;
-        for line in [
-            format!("ip link add {DELAYED} type ifb"),
-            format!("ip link set {DELAYED} up"),
-            format!("tc qdisc add dev {device} handle ffff: ingress"),
-            format!(
-                "tc filter add dev {device} parent ffff: matchall \
-                 action mirred egress redirect dev {DELAYED}"
-            ),
-            format!("tc qdisc add dev {DELAYED} root netem limit 5000 {delay}"),
-        ] {
-            hosts.b.run(&line);
-        }
+        take_in_through_ifb(&hosts.b, &hosts.links[0].device);
+        let delayed = Self::delayed(&hosts);
+        hosts.b.run(&format!(
+            "tc qdisc add dev {delayed} root netem limit 5000 {delay}"
+        ));
         // Until they know each other's addresses, hosts queue a few packets and drop the others.
         let _ = ping(&hosts.a, &hosts.links[0].address_b, 1, 100, "");
         Self { hosts }
@@ -55,6 +45,11 @@ impl Line {
             .tunnel("scheduler = \"weighted\"\noffload = \"off\"")
             .reorder(window, max_buffer_delay_ms);
         self.hosts.tunnel(&settings)
+    }
+
+    /// B's device on which the delay is.
+    pub(crate) fn delayed(hosts: &Hosts) -> String {
+        ifb(&hosts.links[0].device)
     }
 
     /// Packets dropped by the queue before the rate.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use net::{Hosts, Random};
 
-use crate::line::DELAYED;
+use crate::Line;
 
 /// How a path's delay changes.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +40,7 @@ impl Switching {
         let command = command.args(["-batch", "-"]).stdin(Stdio::piped());
         let mut tc = command.spawn().expect("tc in B's namespace");
         let mut input = tc.stdin.take().expect("a pipe to tc");
+        let delayed = Line::delayed(hosts);
         let stop = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
@@ -47,7 +48,7 @@ impl Switching {
             while !until.load(Ordering::Relaxed) {
                 let delay_us = (1e3 * self.delay_ms(&mut random)) as u64;
                 let change = format!(
-                    "qdisc change dev {DELAYED} root netem limit 5000 delay {delay_us}us\n"
+                    "qdisc change dev {delayed} root netem limit 5000 delay {delay_us}us\n"
                 );
                 // It ends when tc does.
                 if input.write_all(change.as_bytes()).is_err() {

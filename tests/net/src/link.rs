@@ -181,13 +181,16 @@ impl Counters {
     }
 }
 
-/// The device that what `device` takes in is led through.
-fn ifb(device: &str) -> String {
+/// The device that what `device` takes in is led through, once it is
+/// ([`take_in_through_ifb`]).
+#[must_use]
+pub fn ifb(device: &str) -> String {
     format!("in-{device}")
 }
 
-/// Leads everything that `device` takes in through a device of its own, which can have a queue.
-fn take_in_through_ifb(host: &Namespace, device: &str) {
+/// Leads everything that `device` of `host` takes in through a device of its own, [`ifb`], which can
+/// have a queue.
+pub fn take_in_through_ifb(host: &Namespace, device: &str) {
     let through = ifb(device);
     for line in [
         format!("ip link add {through} type ifb"),
