@@ -72,6 +72,39 @@ fn a_standing_queue_is_dropped_from_and_a_short_one_is_not() {
     assert!(losses.late > 10 && losses.marked == 0, "{losses:?}");
 }
 
+/// Lets every packet wait for so long, one a millisecond, and says how many were dropped. The path's
+/// round trip of 20 ms allows a wait of 10 ms.
+fn dropped_after(wait_ms: u64, added_ms: u64) -> u64 {
+    let mut queue = Queue::new();
+    let ms = Duration::from_millis;
+    queue.set_round_trip(ms(20), ms(added_ms));
+    for now in 0..wait_ms + 1000 {
+        push(&mut queue, at(now * 1000), 1, &v4(ecn::NOT_ECT));
+        if now >= wait_ms {
+            queue.pop(at(now * 1000));
+        }
+    }
+    let losses = queue.losses();
+    assert_eq!((losses.overflowed, losses.marked), (0, 0));
+    losses.late
+}
+
+#[test]
+fn the_wait_for_a_slower_path_is_allowed_and_no_more() {
+    for added_ms in [0, 30, 100, 400] {
+        assert_eq!(dropped_after(added_ms + 9, added_ms), 0, "{added_ms}");
+        assert!(dropped_after(added_ms + 11, added_ms) > 0, "{added_ms}");
+    }
+}
+
+#[test]
+fn a_slower_path_adds_half_a_second_of_patience_at_most() {
+    for added_ms in [500, 501, 5000] {
+        assert_eq!(dropped_after(509, added_ms), 0, "{added_ms}");
+        assert!(dropped_after(511, added_ms) > 0, "{added_ms}");
+    }
+}
+
 #[test]
 fn ecn_capable_packets_are_marked_and_stay_intact() {
     let (mut queue, losses) = overload(&v4(ecn::ECT_0), 1000);
