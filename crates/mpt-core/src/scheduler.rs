@@ -17,6 +17,8 @@
 
 pub(crate) mod adaptive;
 pub mod flow;
+#[cfg(test)]
+mod observed;
 pub(crate) mod pace;
 pub(crate) mod worth;
 

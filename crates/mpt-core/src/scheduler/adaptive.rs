@@ -208,3 +208,6 @@ impl Adaptive {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

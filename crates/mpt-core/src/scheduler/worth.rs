@@ -147,6 +147,7 @@ fn attainable(paths: &[Candidate], flows: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::observed::Observed;
     use super::*;
 
     fn candidate(index: usize, mbps: f64, rtt_ms: u64, loss: f64) -> Candidate {
@@ -174,5 +175,66 @@ mod tests {
         assert_eq!(attainable(&paths, 1), 2.0 * attainable(&paths[..1], 1));
         let paths = [candidate(0, 50.0, 40, 0.02), candidate(1, 50.0, 40, 0.02)];
         assert_eq!(attainable(&paths, 1), attainable(&paths[..1], 1));
+    }
+
+    fn path(index: usize) -> PathId {
+        PathId::new(index).unwrap()
+    }
+
+    /// A clean path 0 and a lossy path 1, and what is known of them.
+    struct Pair {
+        worth: Worth,
+        paces: [Pace; MAX_PATHS],
+        links: [Observed; 2],
+        now: Time,
+    }
+
+    impl Pair {
+        fn new() -> Pair {
+            Pair {
+                worth: Worth::default(),
+                paces: Default::default(),
+                links: [Observed::new(20, 0), Observed::new(20, 1)],
+                now: Time::ZERO,
+            }
+        }
+
+        /// Sends over what is used for so long, and considers it. Says whether path 1 is left out.
+        fn run(&mut self, ms: u64) -> bool {
+            let usable = PathSet::from_bits(3);
+            let end = self.now + Duration::from_millis(ms);
+            while self.now < end {
+                let from = self.now;
+                for path in self.worth.of(usable).iter() {
+                    let index = path.index();
+                    let told = self.links[index].run(&mut self.paces[index], from, 250);
+                    self.now = self.now.max(told);
+                }
+                let paces = &mut self.paces;
+                self.worth.consider(self.now, usable, paces, 1);
+            }
+            self.worth.leaves_out(path(1))
+        }
+    }
+
+    #[test]
+    fn a_path_left_out_is_tried_again_and_taken_back_when_it_is_clean() {
+        let mut pair = Pair::new();
+        assert!(pair.run(2000));
+        pair.links[1].lost = 0;
+        assert!(pair.run(17_000), "not for twenty seconds");
+        assert!(!pair.run(5000));
+        assert!(!pair.run(60_000));
+    }
+
+    #[test]
+    fn one_that_loses_as_before_is_left_out_for_twice_as_long() {
+        let mut pair = Pair::new();
+        assert!(pair.run(2000));
+        // It was tried meanwhile.
+        assert!(pair.run(24_000));
+        pair.links[1].lost = 0;
+        assert!(pair.run(30_000), "not for forty seconds");
+        assert!(!pair.run(15_000));
     }
 }

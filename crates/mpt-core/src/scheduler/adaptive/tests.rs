@@ -1,0 +1,119 @@
+use super::super::observed::{Observed, RATE};
+use super::*;
+
+/// Bytes that a path carries in a millisecond.
+const MS: usize = RATE as usize / 1000;
+
+fn path(index: usize) -> PathId {
+    PathId::new(index).unwrap()
+}
+
+fn first(paths: usize) -> PathSet {
+    PathSet::from_bits((1 << paths) - 1)
+}
+
+/// Paths of one rate and these delays in milliseconds, all with room, and the time.
+fn paths(delays_ms: &[u64]) -> (Adaptive, Time) {
+    let mut adaptive = Adaptive::new();
+    let mut now = Time::ZERO;
+    for (pace, &delay_ms) in adaptive.paces.iter_mut().zip(delays_ms) {
+        now = now.max(Observed::new(delay_ms, 0).run(pace, Time::ZERO, 500));
+    }
+    (adaptive, now)
+}
+
+/// Sends over the path until it takes no more.
+fn fill(adaptive: &mut Adaptive, now: Time, index: usize) {
+    let pace = &mut adaptive.paces[index];
+    if let Some(room) = pace.room(now) {
+        pace.took(room);
+    }
+    assert_eq!(pace.room(now), None);
+}
+
+fn waits(choice: Choice) -> bool {
+    matches!(choice, Choice::Wait(_))
+}
+
+fn takes(choice: Choice, index: usize) -> bool {
+    matches!(choice, Choice::Take(taker, _) if taker == path(index))
+}
+
+#[test]
+fn the_fastest_path_takes_everything_while_it_has_room() {
+    let (mut adaptive, now) = paths(&[40, 10, 20]);
+    for waiting in [0, 20 * MS, PATIENT_BYTES * 2] {
+        assert!(takes(adaptive.choose(now, first(3), waiting), 1));
+    }
+}
+
+#[test]
+fn a_slower_path_is_used_once_the_queue_lasts_as_long_as_it_adds() {
+    let (mut adaptive, now) = paths(&[10, 40]);
+    fill(&mut adaptive, now, 0);
+    for waiting in [1000, 15 * MS, 29 * MS] {
+        assert!(waits(adaptive.choose(now, first(2), waiting)), "{waiting}");
+    }
+    assert!(takes(adaptive.choose(now, first(2), 31 * MS), 1));
+}
+
+#[test]
+fn the_queue_lasts_as_long_as_all_faster_paths_need_for_it() {
+    let (mut adaptive, now) = paths(&[10, 20, 60]);
+    fill(&mut adaptive, now, 0);
+    fill(&mut adaptive, now, 1);
+    // 50 ms at the rate of two.
+    assert!(waits(adaptive.choose(now, first(3), 98 * MS)));
+    assert!(takes(adaptive.choose(now, first(3), 102 * MS), 2));
+}
+
+#[test]
+fn for_a_path_of_unknown_delay_packets_wait_ten_milliseconds() {
+    // It comes last, however slow the others are.
+    let (mut adaptive, now) = paths(&[10, 300]);
+    fill(&mut adaptive, now, 0);
+    assert!(waits(adaptive.choose(now, first(3), 9 * MS)));
+    assert!(takes(adaptive.choose(now, first(3), 11 * MS), 2));
+    fill(&mut adaptive, now, 2);
+    assert!(waits(adaptive.choose(now, first(3), 200 * MS)));
+}
+
+#[test]
+fn no_more_than_four_mebibytes_wait_for_a_faster_path() {
+    let (mut adaptive, now) = paths(&[10, 510]);
+    fill(&mut adaptive, now, 0);
+    let most = 4 << 20;
+    assert!(most < 500 * MS);
+    assert!(waits(adaptive.choose(now, first(2), most - 1)));
+    assert!(takes(adaptive.choose(now, first(2), most), 1));
+}
+
+#[test]
+fn what_every_path_refuses_waits_and_without_a_path_goes_nowhere() {
+    let (mut adaptive, now) = paths(&[10, 40]);
+    assert_eq!(adaptive.choose(now, PathSet::EMPTY, 1000), Choice::Nowhere);
+    fill(&mut adaptive, now, 0);
+    fill(&mut adaptive, now, 1);
+    let Choice::Wait(until) = adaptive.choose(now, first(2), 100 * MS) else {
+        panic!("two full paths");
+    };
+    assert!(until > now);
+}
+
+#[test]
+fn a_path_that_is_left_out_for_its_loss_is_not_chosen() {
+    let mut adaptive = Adaptive::new();
+    let (mut lossy, mut clean) = (Observed::new(10, 1), Observed::new(40, 0));
+    lossy.run(&mut adaptive.paces[0], Time::ZERO, 2000);
+    let now = clean.run(&mut adaptive.paces[1], Time::ZERO, 2000);
+    assert!(takes(adaptive.choose(now, first(2), 1000), 0));
+    adaptive.weigh(now, first(2), false, 1);
+    assert!(takes(adaptive.choose(now, first(2), 1000), 1));
+    fill(&mut adaptive, now, 1);
+    assert!(waits(adaptive.choose(now, first(2), PATIENT_BYTES)));
+    // Better a lossy path than none.
+    assert!(takes(adaptive.choose(now, PathSet::only(path(0)), 1000), 0));
+    // What is sent again when it is lost need not go elsewhere.
+    adaptive.weigh(now, first(2), true, 1);
+    assert!(takes(adaptive.choose(now, first(2), 1000), 0));
+}
