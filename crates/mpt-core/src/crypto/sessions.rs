@@ -6,15 +6,20 @@
 //! session before. So no packet is sealed that the other end cannot open, and rekeying loses none.
 //!
 //! Both ends may initiate at once: then there are two sessions, each end perhaps sending in another one, and
-//! both are good. A packet of a former life of the peer, which comes late, makes this end send in no session of that life. A session that was replaced is kept as long as the peer still sends in it and five
+//! both are good. A packet of a former life of the peer, which comes late, makes this end send in no session
+//! of that life. A session that was replaced is kept as long as the peer still sends in it and five
 //! seconds more, for what is under way; three minutes after its handshake any session ends. So a recording
 //! can be opened by nobody, the two ends included, after that time.
 //!
-//! A new handshake begins two minutes after the last (the end that answered waits a little longer, so that
-//! mostly one begins), after 2^60 packets, when there is no session, and when nothing has come for
-//! [`CryptoConfig::silence`]: the peer may have begun anew, and what it sends be lost. An initiation of the peer
-//! that opens but is not newer than the last makes this end begin one too: a peer whose clock went back cannot
-//! prove itself, but it can answer.
+//! A new handshake begins two minutes after the last, after 2^60 packets, when there is no session, and when
+//! nothing has come for [`CryptoConfig::silence`]: the peer may have begun anew, and what it sends be lost. An
+//! initiation of the peer that opens but is not newer than the last makes this end begin one too: a peer whose
+//! clock went back cannot prove itself, but it can answer.
+//!
+//! When keys are two minutes old one end begins, and the other only some seconds later, for the case that it
+//! does not. Which is which cannot hang on who began the session: of two that began at once each end may send in
+//! the other's, and both would wait. So it is the end whose session number, random and new at each start, is
+//! the higher: the ends always agree on that.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -29,10 +34,10 @@ use crate::control::Protection;
 use crate::path::PathSet;
 use crate::time::{Time, earliest};
 
-/// Age at which the end that began a session begins the next.
+/// Age of a session at which the end with the higher session number begins the next.
 pub const REKEY_AFTER: Duration = Duration::from_secs(120);
-/// Age at which the other end does, less than [`REKEY_SPREAD`] more.
-const REKEY_ANSWERED_AFTER: Duration = Duration::from_secs(130);
+/// Age at which the other end does, if the first did not; less than [`REKEY_SPREAD`] more.
+const REKEY_SECOND_AFTER: Duration = Duration::from_secs(130);
 const REKEY_SPREAD: Duration = Duration::from_secs(8);
 /// Age at which a session ends, whatever happens.
 pub const REJECT_AFTER: Duration = Duration::from_secs(180);
@@ -349,9 +354,9 @@ impl Sessions {
             true => Cipher::Aes256Gcm,
             false => Cipher::ChaCha20Poly1305,
         };
-        let rekey_after = match initiated {
+        let rekey_after = match own.session > peer.session {
             true => REKEY_AFTER,
-            false => REKEY_ANSWERED_AFTER + self.spread(),
+            false => REKEY_SECOND_AFTER + self.spread(),
         };
         let data = DataSealer::new(cipher, &keys.send, peer.index, own.next_number);
         let session = Session {

@@ -315,6 +315,25 @@ fn both_may_begin_at_once() {
     }
 }
 
+/// Both begin at once, so that each end sends in a session that the other began. Still it is one end's turn to
+/// begin the next, and only one's.
+#[test]
+fn new_keys_come_after_two_minutes_whoever_began() {
+    for seed in 0..20 {
+        let mut world = World::new(clean(), 10 * seed);
+        world.start(0);
+        world.start(1);
+        let start = world.now;
+        world.run(Duration::from_secs(2 * 130));
+        for end in [0, 1] {
+            let established = &world.end(end).established;
+            let ages = established.iter().map(|(at, _)| at.since(start).as_secs());
+            let ages: Vec<_> = ages.skip_while(|age| *age == 0).collect();
+            assert_eq!(ages, [120, 240], "end {end}, seed {seed}");
+        }
+    }
+}
+
 #[test]
 fn rekeying_loses_no_packet() {
     let mut world = both(Link {
