@@ -339,7 +339,11 @@ fn forged_replayed_and_changed_packets_are_counted_and_no_more() {
     let Some(_turn) = net::turn() else { return };
     let (mut tunnel, injector) = besieged(Shape::unshaped());
     let samples = recorded(&tunnel);
-    let before = tunnel.b.status();
+    let sent_by_peer = |tunnel: &Tunnel| -> u64 {
+        let paths = tunnel.a.status().paths;
+        paths.iter().map(|path| path.tx_packets).sum()
+    };
+    let (peers, before) = (sent_by_peer(&tunnel), tunnel.b.status());
     let (count, start) = (forgeries(), Instant::now());
     let mut random = Random(0x5345_414c_4544);
     let target = SocketAddrV4::new([10, 1, 0, 2].into(), 4754);
@@ -377,6 +381,7 @@ fn forged_replayed_and_changed_packets_are_counted_and_no_more() {
         .filter(|(_, drops)| *drops > 0)
         .collect();
     let overflowed: u64 = after.paths.iter().map(|path| path.socket_drops).sum();
+    let peers = sent_by_peer(&tunnel) - peers;
     println!(
         "{count} packets in {:?}: {counted:?}, {overflowed} not taken by the sockets",
         start.elapsed()
@@ -389,7 +394,13 @@ fn forged_replayed_and_changed_packets_are_counted_and_no_more() {
         assert!(counted.iter().any(|(known, _)| *known == kind), "{kind}");
     }
     let counted: u64 = counted.iter().map(|(_, drops)| drops).sum();
-    assert!(counted + overflowed <= count && counted + overflowed >= count * 99 / 100);
+    assert!(counted <= count, "{counted} of {count}");
+    // A buffer that overflows, on a machine that is busy, has no room for the peer's own probes either.
+    let accounted = count * 99 / 100..=count + overflowed.min(peers);
+    assert!(
+        accounted.contains(&(counted + overflowed)),
+        "{counted} and {overflowed} of {count}"
+    );
     for (now, then) in after.paths.iter().zip(&before.paths) {
         assert_eq!((&now.remote, now.state), (&then.remote, PathState::Up));
     }
