@@ -22,8 +22,8 @@ fn holds(name: &str) {
     });
     let best = alone.into_iter().flatten().fold(0.0, f64::max);
     let ideal = profile
-        .wants_ideal()
-        .then(|| measure::raw(&profile.ideal(), &variant).mbps);
+        .ideal()
+        .map(|line| measure::raw(&line, &variant).mbps);
     let tunnel = measure::tunnel(&profile, &variant);
     let sum = profile.sum_mbps(tunnel.mtu);
     println!(

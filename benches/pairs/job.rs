@@ -43,7 +43,7 @@ impl Job {
                     line,
                     run,
                 }));
-                if profile.wants_ideal() {
+                if profile.ideal().is_some() {
                     jobs.push(Self::Ideal {
                         profile: name(),
                         run,
@@ -71,7 +71,7 @@ impl Job {
     fn line(&self) -> Option<Line> {
         match self {
             Self::Raw { profile, line, .. } => Some(table::named(profile)?.lines[*line].clone()),
-            Self::Ideal { profile, .. } => Some(table::named(profile)?.ideal()),
+            Self::Ideal { profile, .. } => table::named(profile)?.ideal(),
             Self::Tunnel { .. } | Self::Figure { .. } => None,
         }
     }

@@ -174,7 +174,7 @@ impl Rate {
 }
 
 /// A delay that differs by more means that a clock was set, in nanoseconds.
-const CLOCK_JUMP: u64 = 10_000_000_000;
+pub(crate) const CLOCK_JUMP: u64 = 10_000_000_000;
 /// A path that took no more bytes than this in this time carries nothing but probes …
 const IDLE_BYTES: u64 = 4096;
 const IDLE_SPAN: Duration = Duration::from_millis(150);

@@ -25,7 +25,7 @@ pub use crate::control::PathState;
 use crate::order::PathOrder;
 use crate::probe::{Echo, Message};
 use crate::time::{Time, earliest};
-pub(crate) use estimate::IdleDelay;
+pub(crate) use estimate::{CLOCK_JUMP, IdleDelay};
 use estimate::{Loss, Rate, Rtt, SmoothedDelay};
 pub(crate) use search::{Bounds, MtuSearch};
 pub use set::{MAX_PATHS, PathId, PathSet};

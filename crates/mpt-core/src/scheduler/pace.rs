@@ -1,15 +1,14 @@
 //! How much a path takes, learnt from what arrives.
 //!
-//! A path begins *open*: it takes what there is, as in TCP's slow start. Each receiver report gives a sample: the newest
-//! number that arrived on the path, when, and how much arrived by then. A few make an *epoch*, and an
-//! epoch tells
+//! A path begins *open*: it takes what there is, as in TCP's slow start. Each receiver report gives a
+//! sample: the newest number that arrived on the path, when, and how much arrived by then. A few make
+//! an *epoch*, and an epoch tells
 //!
 //! - the queue on the path, as delay: the mean one-way delay less the least such mean of late. The
 //!   clocks' offset is in both and cancels; means, not single samples, since a path with jitter
 //!   has no least delay worth the name;
-//! - the noise of that, as the scatter about the trend. A path whose jitter does not reorder delivers
-//!   all behind the latest of its packets, so that its mean delay grows with the load though no queue
-//!   stands; how much, the jitter of probes tells while the path has nothing else to carry;
+//! - the noise of that, as the scatter about the trend (jitter may also make a queue seem to stand
+//!   where none does: [`doubt`]);
 //! - what was delivered in a second, and the same while a queue stood, which is the path's capacity;
 //! - what was lost.
 //!
@@ -26,30 +25,35 @@
 //! rate, and later attempts to exceed it will tell again.
 //!
 //! *Company.* Others may fill the same queue. Pacing then only yields to them. If a long queue does not
-//! shrink though the path takes less several times over, it is not ours: the path is opened for some
-//! seconds, and the inner flows' own congestion control competes, as it would without a tunnel. If it is a
-//! short one that does not shrink, jitter makes it seem to be there, and it is allowed for. On a path that
-//! carries little, probes and single packets tell of the queues of others.
+//! shrink though the path takes less several times over, it is not ours ([`company`]): the path is opened
+//! for some seconds, and the inner flows' own congestion control competes, as it would without a tunnel. If
+//! it is a short one that does not shrink, jitter makes it seem to be there, and it is allowed for. On a
+//! path that carries little, probes and single packets tell of the queues of others.
 
+mod company;
+mod credit;
+mod doubt;
 mod epoch;
 mod loss;
+mod train;
 
 use std::time::Duration;
 
+use company::Company;
+use credit::Credit;
+use doubt::{Doubt, TARGET};
 use epoch::{Base, Epoch, Findings};
 use loss::Loss;
+use train::Trains;
 
 use crate::control::{PathPhase, PathStatus};
+use crate::path::CLOCK_JUMP;
 use crate::time::Time;
 use crate::tunnel::Answered;
 
 pub(crate) use epoch::Sample;
 
-/// The queue that is aimed at, as delay, on a path without noise.
-const TARGET: f64 = 5e6;
-/// A path is limited when its queue exceeds this, without noise.
-const LIMIT_ABOVE: f64 = 10e6;
-/// The least time in which an excess of queue is worked off.
+/// The least time in which an excess of queue is worked off, in nanoseconds.
 const CORRECTION: f64 = 100e6;
 /// No path is paced at more than this, in bytes a second: 2 Gbit/s.
 const FASTEST: f64 = 250e6;
@@ -72,93 +76,54 @@ const EPOCH_GAP_BYTES: f64 = 8.0 * 1500.0;
 const SEEN: Duration = Duration::from_millis(100);
 /// … and that holds for so long. Then the queue is taken to be worked off.
 const GLIMPSED: Duration = Duration::from_millis(500);
-/// A delay that differs by more means that a clock was set.
-const CLOCK_JUMP: f64 = 10e9;
 /// A limited path is let run dry so often.
 const DRAIN_INTERVAL: Duration = Duration::from_secs(8);
 /// Share of its rate that it takes meanwhile.
 const DRAIN_RATE: f64 = 0.75;
+/// A limited path that was offered less than this share of its rate was not busy all the time.
+const BACKLOGGED: f64 = 0.5;
 /// Most that a rate grows in an epoch.
 const FASTEST_GROWTH: f64 = 0.25;
+/// Most that it falls in one.
+const FASTEST_FALL: f64 = 0.5;
+/// Nor does it fall further below what it was, where nothing tells that the path was asked for more.
+const UNASKED_FALL: f64 = 0.1;
 /// Its peak is exceeded by no more than this …
 const BEYOND_PEAK: f64 = 0.05;
 /// … until it has been without much of a queue for so many round trips; then by as much more a round trip.
 const NEW_GROUND: f64 = 6.0;
 /// By epoch.
 const PEAK_FADES: f64 = 0.999;
-/// Scatter about the trend says no more than this about the mean.
-const MOST_NOISE: f64 = 30e6;
-/// Behind the latest of its packets a busy path with jitter is so many times the jitter late …
-const LATE_BY_JITTER: f64 = 4.5;
-/// … and no more than this.
-const LATEST: f64 = 150e6;
-/// What does not shrink when less is sent, and is no more than this, is jitter's doing …
-const LATENESS: f64 = 50e6;
-/// … and fades, by epoch; more than that are others' packets.
-const LATENESS_FADES: f64 = 0.999;
-/// Lowering the rate by this share has to show in a queue …
-const LOWERED_MUCH: f64 = -0.15;
-/// … and if it does not so often in a row, others fill it.
-const IN_VAIN: u32 = 3;
-/// For how long a path whose queue others fill is left open.
-const COMPETE: Duration = Duration::from_secs(10);
-/// A path that was idle takes so much before it has answered, in bytes; then as much again for each
-/// byte that arrived, until its limit is known. That is TCP's slow start, from a little more: it
-/// keeps a burst from filling a slow path, and is soon no bound at all.
-const FIRST_WINDOW: f64 = 32.0 * 1500.0;
-/// Nor is more under way on a limited path than it delivers in its round-trip time and this.
-const SPARE_TIME: f64 = 0.1;
-/// What was sent before so long a silence does not count as under way any more.
-const FORGOTTEN: Duration = Duration::from_secs(1);
-/// A train of at least so many packets that arrive in twice the time in which they were sent shows
-/// the path's capacity …
-const TRAIN_PACKETS: u64 = 12;
-/// … when as many in a row agree, within this share.
-const TRAINS: u32 = 3;
-const TRAIN_AGREEMENT: f64 = 0.15;
-/// On a path with more jitter trains show nothing.
-const TRAIN_JITTER: f64 = 1e6;
-/// Reports make room; this is for the case that none comes.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// Bytes are handed out for so long at once.
-const BURST: f64 = 1e-3;
-/// And at least so many.
-const LEAST_BURST: f64 = 3000.0;
+/// Usual loss makes up for no more than this of what was sent and did not arrive.
+const MOST_USUAL_LOSS: f64 = 0.5;
 
-/// The estimates of a path and the rate that follows from them.
+/// The estimates of a path and the rate that follows from them. Delays in nanoseconds, rates in bytes
+/// a second.
 #[derive(Debug, Clone)]
 pub(crate) struct Pace {
-    /// Bytes a second; none while open.
+    /// None while open.
     rate: Option<f64>,
-    tokens: f64,
-    refilled: Time,
-    /// It was asked for more than it took, since the epoch began.
-    refused: bool,
-    /// Numbered bytes that were sent, and of them those sent before what the last sample tells of.
-    sent: f64,
-    answered: f64,
-    window: f64,
-    /// What trains of late say that the path delivers, and how many in a row say so.
-    train: (f64, u32),
+    credit: Credit,
+    trains: Trains,
     epoch: Option<Epoch>,
-    sampled: Time,
     rtt: Duration,
     base: Base,
-    /// What a probe took, of late and on an idle path, and how that varied there.
+    /// What a probe took.
     probed: Option<f64>,
-    jitter: f64,
+    doubt: Doubt,
     queue: f64,
-    /// What of it was found not to be one.
-    late: f64,
-    /// When an epoch told of it, and until when it is believed.
+    /// When an epoch told of the queue …
     queue_told: Time,
+    /// … and until when the queue is believed to be as long as what told of it last said.
     queue_holds_until: Time,
-    noise: f64,
     delivered: f64,
+    /// By the epoch before.
+    delivered_before: f64,
     /// The most that it delivered, fading.
     peak: f64,
+    /// The last epoch found the queue too long for an open path.
     above_before: bool,
-    /// Round trips of growth without a queue.
+    /// Since when the rate grows without a queue.
     growing_since: Option<Time>,
     drain_at: Time,
     draining_until: Option<Time>,
@@ -167,13 +132,7 @@ pub(crate) struct Pace {
     hold_until: Time,
     /// What was sent later than this was sent at the rate that is held.
     held_since: Time,
-    /// The longest queue since it is above its target, and when it was so long.
-    above: Option<(Time, f64)>,
-    /// When the rate was lowered last, and by what share.
-    lowered: (Time, f64),
-    /// How often in a row that did not help.
-    in_vain: u32,
-    competing_until: Time,
+    company: Company,
     /// It is not limited before.
     fast_until: Time,
 }
@@ -182,25 +141,18 @@ impl Default for Pace {
     fn default() -> Pace {
         Pace {
             rate: None,
-            tokens: 0.0,
-            refilled: Time::ZERO,
-            refused: false,
-            sent: 0.0,
-            answered: 0.0,
-            window: FIRST_WINDOW,
-            train: (0.0, 0),
+            credit: Credit::default(),
+            trains: Trains::default(),
             epoch: None,
-            sampled: Time::ZERO,
             rtt: Duration::from_millis(100),
             base: Base::default(),
             probed: None,
-            jitter: 0.0,
+            doubt: Doubt::default(),
             queue: 0.0,
-            late: 0.0,
             queue_told: Time::ZERO,
             queue_holds_until: Time::ZERO,
-            noise: 0.0,
             delivered: 0.0,
+            delivered_before: 0.0,
             peak: 0.0,
             above_before: false,
             growing_since: None,
@@ -209,10 +161,7 @@ impl Default for Pace {
             loss: Loss::default(),
             hold_until: Time::ZERO,
             held_since: Time::ZERO,
-            above: None,
-            lowered: (Time::ZERO, 0.0),
-            in_vain: 0,
-            competing_until: Time::ZERO,
+            company: Company::default(),
             fast_until: Time::ZERO,
         }
     }
@@ -222,7 +171,7 @@ impl Pace {
     /// A probe came back.
     pub(crate) fn probed(&mut self, now: Time, probed: &Answered) {
         self.rtt = probed.rtt;
-        self.jitter = probed.jitter_ns as f64;
+        self.doubt.probed(probed.jitter_ns as f64);
         self.probed = Some(probed.idle_ns.unwrap_or(probed.forward_ns) as f64);
         if let Some(median) = probed.idle_ns {
             self.base.note(now, median as f64);
@@ -236,8 +185,8 @@ impl Pace {
             return;
         };
         let behind = one_way as f64 - least;
-        let is_news = now.since(self.queue_told) > SEEN && behind < CLOCK_JUMP;
-        if is_news && behind > LIMIT_ABOVE + 2.0 * self.jitter {
+        let is_news = now.since(self.queue_told) > SEEN && behind < CLOCK_JUMP as f64;
+        if is_news && behind > self.doubt.of_one() {
             self.queue = behind;
             self.queue_holds_until = now + GLIMPSED;
         }
@@ -250,16 +199,16 @@ impl Pace {
         self.least_delay().map(|least| least + queue)
     }
 
+    /// The delay that it would have without a queue.
+    pub(crate) fn least_delay(&self) -> Option<f64> {
+        self.base.least().or(self.probed)
+    }
+
     /// How long the queue lasts. What was not looked at for long has been working it off.
     #[inline]
     pub(crate) fn queue(&self, now: Time) -> Duration {
         let queue = Duration::from_nanos(self.queue.max(0.0) as u64);
         queue.saturating_sub(now.since(self.queue_holds_until))
-    }
-
-    /// The same without a queue.
-    pub(crate) fn least_delay(&self) -> Option<f64> {
-        self.base.least().or(self.probed)
     }
 
     /// Bytes a second that it takes; none while open.
@@ -276,7 +225,7 @@ impl Pace {
         status.tx_phase = match (self.rate, self.draining_until) {
             (Some(_), Some(_)) => PathPhase::Draining,
             (Some(_), None) => PathPhase::Limited,
-            (None, _) if self.sampled < self.competing_until => PathPhase::Competing,
+            (None, _) if self.company.is_competing(self.credit.heard()) => PathPhase::Competing,
             (None, _) => PathPhase::Open,
         };
         status.tx_limit_bps = self.rate.map(|rate| (rate * 8.0) as u64);
@@ -306,53 +255,23 @@ impl Pace {
 
     /// Whether others fill its queue.
     pub(crate) fn is_contended(&self, now: Time) -> bool {
-        self.rate.is_none() && now < self.competing_until
-    }
-
-    fn burst(rate: f64) -> f64 {
-        (rate * BURST).max(LEAST_BURST)
+        self.rate.is_none() && self.company.is_competing(now)
     }
 
     /// How many bytes it takes now; none when it has to wait.
     #[inline]
     pub(crate) fn room(&mut self, now: Time) -> Option<usize> {
-        let Some(rate) = self.rate() else {
-            if now < self.competing_until {
-                return Some(usize::MAX);
-            }
-            let window = self.window;
-            return self.room_within(now, window);
-        };
-        let since = now.since(self.refilled).as_secs_f64();
-        // A report is handled as of when it came, which may be before the last packet: what was
-        // credited once is not credited again.
-        self.refilled = self.refilled.max(now);
-        self.tokens = (self.tokens + since * rate).min(Pace::burst(rate));
-        if self.tokens <= 0.0 {
-            self.refused = true;
-            return None;
+        match self.rate() {
+            Some(rate) => self.credit.paced(now, rate, self.rtt),
+            None if self.company.is_competing(now) => Some(usize::MAX),
+            None => self.credit.open(now),
         }
-        let most = FIRST_WINDOW + rate * (self.rtt.as_secs_f64() + SPARE_TIME);
-        let room = self.room_within(now, most)?;
-        Some(room.min(self.tokens as usize + 1))
-    }
-
-    /// How many bytes more may be under way, of `window`.
-    fn room_within(&mut self, now: Time, window: f64) -> Option<usize> {
-        if now.since(self.sampled) > FORGOTTEN {
-            self.answered = self.sent;
-            self.window = FIRST_WINDOW;
-            self.sampled = now;
-        }
-        let room = window - (self.sent - self.answered);
-        self.refused |= room <= 0.0;
-        (room > 0.0).then_some(room as usize + 1)
     }
 
     /// It took so many bytes with a number.
     #[inline]
     pub(crate) fn took(&mut self, bytes: usize) {
-        self.sent += bytes as f64;
+        self.credit.sent(bytes);
         self.took_unnumbered(bytes);
     }
 
@@ -360,31 +279,18 @@ impl Pace {
     #[inline]
     pub(crate) fn took_unnumbered(&mut self, bytes: usize) {
         if self.rate.is_some() {
-            self.tokens -= bytes as f64;
+            self.credit.spent(bytes);
         }
     }
 
     /// When it will have room for a few packets.
     pub(crate) fn ready_at(&self, now: Time) -> Time {
-        let Some(rate) = self.rate() else {
-            return now + LOOK_AGAIN;
-        };
-        if self.tokens > 0.0 {
-            return now + LOOK_AGAIN;
-        }
-        let wanted = Pace::burst(rate) / 2.0 - self.tokens;
-        let since = wanted.max(0.0) / rate;
-        (self.refilled + Duration::from_secs_f64(since.min(1.0))).max(now)
+        self.credit.ready_at(now, self.rate())
     }
 
     /// Takes a sample.
     pub(crate) fn sample(&mut self, now: Time, sample: Sample) {
-        self.sampled = now;
-        let answered = (sample.sent_bytes as f64).min(self.sent);
-        if answered > self.answered {
-            self.window += answered - self.answered;
-            self.answered = answered;
-        }
+        self.credit.answered(now, sample.sent_bytes);
         let known = self.epoch.map(|epoch| epoch.last.sent_packets);
         if known == Some(sample.sent_packets) {
             // Nothing came meanwhile.
@@ -392,21 +298,15 @@ impl Pace {
         }
         self.glimpse(now, sample.one_way);
         let longest_gap = self.longest_gap();
-        let Some(epoch) = &mut self.epoch else {
+        let Some(epoch) = self
+            .epoch
+            .as_mut()
+            .filter(|epoch| epoch.last.goes_on(&sample, longest_gap))
+        else {
             self.epoch = Some(Epoch::new(sample));
             return;
         };
         let last = epoch.last;
-        let goes_on = sample.arrived > last.arrived
-            && sample.arrived.since(last.arrived) <= longest_gap
-            && sample.sent >= last.sent
-            && sample.arrived_packets >= last.arrived_packets
-            && sample.arrived_bytes >= last.arrived_bytes
-            && sample.sent_packets > last.sent_packets;
-        if !goes_on {
-            self.epoch = Some(Epoch::new(sample));
-            return;
-        }
         epoch.add(sample, self.base.least().unwrap_or(f64::MAX));
         self.consider_train(now, last, sample);
         if self.epoch_is_over() {
@@ -414,30 +314,17 @@ impl Pace {
         }
     }
 
-    /// Packets that were sent together and arrived apart tell the path's capacity, long before a
-    /// queue stands: a short buffer would drop them by then.
+    /// An open path gets a limit when trains tell its capacity.
     fn consider_train(&mut self, now: Time, last: Sample, sample: Sample) {
-        let packets = sample.sent_packets - last.sent_packets;
-        let arrived_for = sample.arrived.since(last.arrived);
-        // Jitter takes trains apart, too.
-        let shows_rate = self.jitter < TRAIN_JITTER && packets >= TRAIN_PACKETS;
-        if !shows_rate || sample.sent.since(last.sent) * 2 > arrived_for {
+        if !self.doubt.is_steady() {
             return;
         }
-        let bytes = (sample.arrived_bytes - last.arrived_bytes) as f64;
-        let rate = bytes / arrived_for.as_secs_f64().max(1e-6);
-        let (known, agreed) = self.train;
-        self.train = if (rate - known).abs() <= TRAIN_AGREEMENT * known {
-            (known + (rate - known) / 4.0, agreed + 1)
-        } else {
-            (rate, 1)
+        let capacity = self.trains.observe(last, sample);
+        let Some(capacity) = capacity.filter(|&capacity| capacity < FASTEST) else {
+            return;
         };
-        if self.train.1 >= TRAINS
-            && self.rate.is_none()
-            && self.train.0 < FASTEST
-            && self.may_be_limited(now)
-        {
-            self.limit(now, self.train.0);
+        if self.rate.is_none() && self.may_be_limited(now) {
+            self.limit(now, capacity);
         }
     }
 
@@ -458,7 +345,7 @@ impl Pace {
         let enough = epoch.packets() >= EPOCH_PACKETS || epoch.span() >= EPOCH_SPAN * 4;
         let least = self.base.least().unwrap_or(f64::MAX);
         // A queue that grows fast is not watched for long.
-        let alarming = epoch.mean_one_way() - least > 3.0 * self.limit_above().max(self.noise);
+        let alarming = epoch.mean_one_way() - least > self.doubt.alarming();
         enough && (alarming || epoch.span() >= EPOCH_SPAN.max(self.rtt / 3))
     }
 
@@ -468,7 +355,7 @@ impl Pace {
         };
         self.epoch = Some(Epoch::new(epoch.last));
         let found = epoch.findings();
-        let is_jump = |least: f64| (found.one_way - least).abs() > CLOCK_JUMP;
+        let is_jump = |least: f64| (found.one_way - least).abs() > CLOCK_JUMP as f64;
         if self.base.least().is_some_and(is_jump) {
             self.base = Base::default();
         }
@@ -476,20 +363,23 @@ impl Pace {
         let least = self.base.least().unwrap_or(found.one_way);
         self.queue = found.one_way - least;
         (self.queue_told, self.queue_holds_until) = (now, now + SEEN);
-        self.late *= LATENESS_FADES;
-        self.noise += (found.noise - self.noise) / 4.0;
-        self.delivered = found.delivered;
+        self.doubt.epoch(found.noise);
+        self.delivered_before = std::mem::replace(&mut self.delivered, found.delivered);
         if found.delivered > FAST {
             self.fast_until = now + FAST_FOR;
             self.open();
         }
-        let refused = std::mem::take(&mut self.refused);
-        let capacity = self.capacity(&found, refused).unwrap_or(found.delivered);
-        self.peak = capacity.max(self.peak * PEAK_FADES);
-        self.judge_loss(now, &epoch, refused, &found);
+        // Who offers bursts with pauses between them is refused something now and then, too.
+        let offers_enough = |rate: f64| found.offered > BACKLOGGED * rate;
+        let refused = self.credit.take_refused() && self.rate.is_none_or(offers_enough);
+        let capacity = self.capacity(&found, refused);
+        self.peak = capacity
+            .unwrap_or(found.delivered)
+            .max(self.peak * PEAK_FADES);
+        self.judge_loss(now, refused, &found);
         match self.rate {
-            None => self.consider_limit(now, refused, &found),
-            Some(rate) => self.steer(now, rate, refused, &found),
+            None => self.consider_limit(now, capacity, &found),
+            Some(rate) => self.steer(now, rate, capacity, refused, &found),
         }
         if self.rate.is_some_and(|rate| rate > FASTEST) {
             self.open();
@@ -500,50 +390,25 @@ impl Pace {
         self.rate = None;
         self.draining_until = None;
         self.growing_since = None;
-        self.in_vain = 0;
-        self.above = None;
+        self.company.forget_queue();
         self.above_before = false;
     }
 
     fn limit(&mut self, now: Time, rate: f64) {
         if self.rate.is_none() {
-            self.refilled = now;
-            self.tokens = 0.0;
+            self.credit.begin(now);
             self.drain_at = now + DRAIN_INTERVAL;
         }
         self.rate = Some(rate.max(SLOWEST));
     }
 
     fn may_be_limited(&self, now: Time) -> bool {
-        now >= self.competing_until && now >= self.fast_until
-    }
-
-    /// How much the queue may vary by chance.
-    fn noise(&self) -> f64 {
-        self.noise.min(MOST_NOISE)
-    }
-
-    /// How much later packets come under load, all behind the latest, without any queue.
-    fn lateness(&self) -> f64 {
-        self.jitter_lateness().max(self.late)
-    }
-
-    fn jitter_lateness(&self) -> f64 {
-        (self.jitter * LATE_BY_JITTER).min(LATEST)
-    }
-
-    fn target(&self) -> f64 {
-        TARGET + self.noise().max(self.lateness())
-    }
-
-    /// What the queue has to exceed for the path to be limited.
-    fn limit_above(&self) -> f64 {
-        LIMIT_ABOVE + self.lateness().max(2.0 * self.noise())
+        !self.company.is_competing(now) && now >= self.fast_until
     }
 
     /// The share by which the rate should differ from what is delivered.
     fn correction(&self) -> f64 {
-        (self.target() - self.queue) / CORRECTION.max(2.0 * self.feedback())
+        (self.doubt.target() - self.queue) / CORRECTION.max(2.0 * self.feedback())
     }
 
     /// How long it takes until what is sent now shows in an epoch, were there no queue.
@@ -554,7 +419,7 @@ impl Pace {
 
     /// What the path delivers when it is busy all the time, as far as the epoch shows that.
     fn capacity(&self, found: &Findings, refused: bool) -> Option<f64> {
-        let is_steady = self.jitter < TRAIN_JITTER;
+        let is_steady = self.doubt.is_steady();
         match found.delivered_busy {
             Some(busy) if is_steady => Some(busy.max(found.delivered)),
             // Jitter makes packets come together, so that it only seems busy.
@@ -564,19 +429,28 @@ impl Pace {
     }
 
     /// An open path whose packets queue gets a limit.
-    fn consider_limit(&mut self, now: Time, refused: bool, found: &Findings) {
-        let above = self.queue > self.limit_above();
+    fn consider_limit(&mut self, now: Time, capacity: Option<f64>, found: &Findings) {
+        let above = self.queue > self.doubt.limit_above();
         let stands = std::mem::replace(&mut self.above_before, above);
         if !above || !(found.is_dispersed() || stands) || !self.may_be_limited(now) {
             return;
         }
-        if let Some(capacity) = self.capacity(found, refused) {
-            self.limit(now, capacity * (1.0 + self.correction()).clamp(0.5, 1.0));
+        if let Some(capacity) = capacity {
+            let fall = (-self.correction()).clamp(0.0, FASTEST_FALL);
+            self.company.lowered(now, fall);
+            self.limit(now, capacity * (1.0 - fall));
         }
     }
 
-    /// Adapts the rate of a limited path.
-    fn steer(&mut self, now: Time, rate: f64, refused: bool, found: &Findings) {
+    /// Adapts the rate of a limited path, of which so much is known.
+    fn steer(
+        &mut self,
+        now: Time,
+        rate: f64,
+        capacity: Option<f64>,
+        refused: bool,
+        found: &Findings,
+    ) {
         if let Some(until) = self.draining_until {
             if now < until {
                 return;
@@ -585,50 +459,21 @@ impl Pace {
             self.drain_at = now + DRAIN_INTERVAL;
         }
         // What arrives is less than what the path has carried by what it usually loses.
-        let carried = self
-            .capacity(found, refused)
-            .map(|capacity| capacity / (1.0 - self.loss.usual).max(0.5));
+        let arrives = 1.0 - self.loss.usual.min(MOST_USUAL_LOSS);
+        let carried = capacity.map(|capacity| capacity / arrives);
         let correction = self.correction();
         if correction < 0.0 {
             self.growing_since = None;
-            let is_ours = self.is_ours(now);
-            if self.is_others(found) || !is_ours {
-                if self.is_long() {
-                    self.competing_until = now + COMPETE;
-                    return self.open();
-                }
-                self.late = self.queue;
-                return;
+            if !self.yields_to_others(now, found)
+                && let Some(carried) = carried
+            {
+                self.lower(now, rate, carried, correction, refused, found);
             }
-            let Some(carried) = carried else {
-                return;
-            };
-            // What was lowered shows first in what was sent since.
-            if found.sent < self.lowered.0 {
-                return self.limit(now, carried.max(rate * 0.5).min(rate));
-            }
-            let correction = correction.max(-0.5);
-            self.lowered = (now, correction);
-            let slower = carried * (1.0 + correction);
-            let rate = if refused {
-                slower
-            } else {
-                slower.max(rate * 0.9).min(rate)
-            };
-            return self.limit(now, rate);
+            return;
         }
-        self.above = None;
-        self.in_vain = 0;
+        self.company.relieved();
         if let Some(carried) = carried.filter(|_| refused && now >= self.hold_until) {
-            let since = *self.growing_since.get_or_insert(now);
-            let trips = now.since(since).as_nanos() as f64 / self.feedback();
-            let correction = correction.min(TARGET / CORRECTION);
-            let growth = (correction * (1.0 + trips)).min(FASTEST_GROWTH);
-            // Beyond what it is known to deliver a path is led slowly, and farther the longer it shows no queue.
-            let beyond = BEYOND_PEAK * (1.0 + (trips - NEW_GROUND).max(0.0));
-            let known = (self.peak * (1.0 + beyond)).max(carried * (1.0 + correction));
-            let wanted = rate.max((carried * (1.0 + growth)).min(known));
-            self.limit(now, wanted);
+            self.raise(now, rate, carried, correction);
         }
         if refused && now >= self.drain_at {
             let empty_after = self.queue.max(TARGET) / (1.0 - DRAIN_RATE);
@@ -637,45 +482,72 @@ impl Pace {
         }
     }
 
-    /// Whether the queue, which is above its target, is of our making: it shrinks when less is sent.
-    fn is_ours(&mut self, now: Time) -> bool {
-        let (since, then) = match self.above {
-            Some((since, then)) if self.queue <= then => (since, then),
-            Some(_) | None => {
-                self.above = Some((now, self.queue));
-                return true;
-            }
+    /// Whether the queue, which is above its target, is not ours to shorten. A long one is of others, a short
+    /// one is none.
+    fn yields_to_others(&mut self, now: Time, found: &Findings) -> bool {
+        let stays = self.company.stays(now, self.queue, self.rtt);
+        let is_vain = self.company.is_vain(found);
+        let is_long = self.doubt.is_exceeded(self.queue);
+        let is_others = is_vain && is_long;
+        if !stays && !is_others {
+            return false;
+        }
+        if is_long {
+            self.company.compete(now);
+            self.open();
+        } else {
+            self.doubt.allow(self.queue);
+        }
+        true
+    }
+
+    /// Lowers the rate for a queue above its target.
+    fn lower(
+        &mut self,
+        now: Time,
+        rate: f64,
+        carried: f64,
+        correction: f64,
+        refused: bool,
+        found: &Findings,
+    ) {
+        // Where flows of others send bursts, what an epoch delivers is a matter of chance.
+        let carried = carried.max(self.delivered_before.min(rate));
+        // What was lowered shows first in what was sent since.
+        if !self.company.shows_in(found) {
+            return;
+        }
+        let fall = (-correction).min(FASTEST_FALL);
+        self.company.lowered(now, fall);
+        let slower = carried * (1.0 - fall);
+        let rate = if refused {
+            slower
+        } else {
+            slower.max(rate * (1.0 - UNASKED_FALL)).min(rate)
         };
-        let patience = (self.rtt * 6).max(Duration::from_millis(600));
-        if now.since(since) < patience {
-            return true;
-        }
-        self.above = Some((now, self.queue));
-        self.queue < 0.7 * then || self.queue < self.limit_above()
+        self.limit(now, rate);
     }
 
-    /// Whether others keep a long queue up though less is sent, several times.
-    fn is_others(&mut self, found: &Findings) -> bool {
-        let (since, share) = self.lowered;
-        if found.sent >= since && share <= LOWERED_MUCH {
-            let helped = found.trend < share / 2.0;
-            self.in_vain = if helped { 0 } else { self.in_vain + 1 };
-        }
-        self.in_vain >= IN_VAIN && self.is_long()
+    /// Raises the rate while the queue is shorter than its target.
+    fn raise(&mut self, now: Time, rate: f64, carried: f64, correction: f64) {
+        let since = *self.growing_since.get_or_insert(now);
+        let trips = now.since(since).as_nanos() as f64 / self.feedback();
+        let correction = correction.min(TARGET / CORRECTION);
+        let growth = (correction * (1.0 + trips)).min(FASTEST_GROWTH);
+        // Beyond what it is known to deliver a path is led slowly, and farther the longer it shows no queue.
+        let beyond = BEYOND_PEAK * (1.0 + (trips - NEW_GROUND).max(0.0));
+        let known = (self.peak * (1.0 + beyond)).max(carried * (1.0 + correction));
+        let wanted = rate.max((carried * (1.0 + growth)).min(known));
+        self.limit(now, wanted);
     }
 
-    /// Whether the queue is longer than jitter would make it seem.
-    fn is_long(&self) -> bool {
-        self.queue > self.jitter_lateness() + LATENESS
-    }
-
-    fn judge_loss(&mut self, now: Time, epoch: &Epoch, refused: bool, found: &Findings) {
-        if epoch.first.sent < self.held_since {
+    fn judge_loss(&mut self, now: Time, refused: bool, found: &Findings) {
+        if found.sent < self.held_since {
             return self.loss.start_again();
         }
         // What was overtaken is not lost, and may come in the next epoch.
         let mean_bytes = (found.sent_bytes / found.sent_packets.max(1) as f64).max(1.0);
-        let overtaken = found.delivered / mean_bytes * self.lateness() / 1e9;
+        let overtaken = found.delivered / mean_bytes * self.doubt.lateness() / 1e9;
         let Some(judged) = self.loss.judge(found, overtaken) else {
             return;
         };

@@ -139,31 +139,32 @@ impl Line {
         }
         key
     }
+
+    /// Whether it stays as it is, for one flow alone, and is the same both ways.
+    fn is_plain(&self) -> bool {
+        self.dip.is_none() && !self.shared && self.back == self.there
+    }
 }
 
 impl Profile {
-    /// The link to hold a lossy pair against: summed rate, mean delay, the mean loss by rate.
+    /// What one link in the place of both would be: summed rate, mean delay, the first one's jitter and
+    /// queue, the mean loss by rate. `None` where a link changes, is shared or has a way back of its own.
     #[must_use]
-    pub fn ideal(&self) -> Line {
+    pub fn ideal(&self) -> Option<Line> {
+        if !self.lines.iter().all(Line::is_plain) {
+            return None;
+        }
         let rates = [0, 1].map(|line: usize| self.lines[line].there.rate_mbps().unwrap_or(0.0));
         let sum = rates[0] + rates[1];
         let of = |line: usize| &self.lines[line].there;
         let loss = (rates[0] * of(0).loss_percent() + rates[1] * of(1).loss_percent()) / sum;
         let delay = (of(0).base_delay() + of(1).base_delay()) / 2;
         let ideal = of(0).clone().at_mbps(sum).delay(delay);
-        Line::new(if of(0).loss_percent() == of(1).loss_percent() {
+        Some(Line::new(if of(0).loss_percent() == of(1).loss_percent() {
             ideal // with its kind of loss
         } else {
             ideal.loss(loss)
-        })
-    }
-
-    /// Whether some bound asks for the ideal link.
-    #[must_use]
-    pub fn wants_ideal(&self) -> bool {
-        self.bounds
-            .iter()
-            .any(|bound| matches!(bound, Bound::Ideal(_)))
+        }))
     }
 
     /// What the links can carry at most in a run, in Mbit/s of one flow's payload.

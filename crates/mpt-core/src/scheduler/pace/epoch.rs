@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::TRAIN_PACKETS;
+use super::train::TRAIN_PACKETS;
 use crate::time::Time;
 
 /// The least delay is the least of the present and the former span of this length.
@@ -26,6 +26,18 @@ pub(crate) struct Sample {
     pub(crate) sent: Time,
     pub(crate) sent_packets: u64,
     pub(crate) sent_bytes: u64,
+}
+
+impl Sample {
+    /// Whether `next` follows, no more than `longest_gap` later.
+    pub(super) fn goes_on(&self, next: &Sample, longest_gap: Duration) -> bool {
+        next.arrived > self.arrived
+            && next.arrived.since(self.arrived) <= longest_gap
+            && next.sent >= self.sent
+            && next.arrived_packets >= self.arrived_packets
+            && next.arrived_bytes >= self.arrived_bytes
+            && next.sent_packets > self.sent_packets
+    }
 }
 
 /// What an epoch tells. Rates in bytes a second, delays in nanoseconds.

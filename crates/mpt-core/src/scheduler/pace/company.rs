@@ -1,0 +1,181 @@
+//! Whose a queue is: one of our making shrinks when less is sent.
+//!
+//! If it does not, others fill it, and yielding to them would leave them all. The path then *competes*: it
+//! is left open for some seconds. After that the rate is lowered once to see whether they are gone; if that
+//! is in vain they are not, and it competes for twice as long.
+
+use std::time::Duration;
+
+use super::epoch::Findings;
+use crate::time::Time;
+
+/// A queue is looked at again after so many round trips, and so long at the least.
+const PATIENCE_TRIPS: u32 = 6;
+const PATIENCE: Duration = Duration::from_millis(600);
+/// By then it has shrunk to this share, if it is ours.
+const SHRUNK: f64 = 0.7;
+/// Lowering the rate by this share has to show in a queue …
+const LOWERED_MUCH: f64 = 0.15;
+/// … which shrinks by no less than this share of what less is sent, if most of it is ours …
+const HELPED: f64 = 0.6;
+/// … and if it does not so often in a row, others fill it.
+const IN_VAIN: u32 = 3;
+/// For how long a path whose queue others fill is left open, at first and at last.
+const COMPETE: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(80);
+
+/// What became of a queue that is above its target since the rate was lowered for it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Company {
+    /// The longest that it was since it is above its target or was last looked at, in nanoseconds, and
+    /// when it was so long.
+    longest: Option<(Time, f64)>,
+    /// When the rate was lowered last, and by what share.
+    lowered_at: Time,
+    lowered_by: f64,
+    /// How often in a row that did not help.
+    in_vain: u32,
+    /// Until when it competes, or did, and for how long, if nothing has shown since that others are gone.
+    competes_until: Time,
+    competes_for: Duration,
+}
+
+impl Company {
+    /// Whether a queue above its target stays, `queue` nanoseconds long, though the rate was lowered for it
+    /// for long.
+    pub(super) fn stays(&mut self, now: Time, queue: f64, rtt: Duration) -> bool {
+        let (since, then) = match self.longest {
+            Some(longest) if queue <= longest.1 => longest,
+            Some(_) | None => {
+                self.longest = Some((now, queue));
+                return false;
+            }
+        };
+        if now.since(since) < (rtt * PATIENCE_TRIPS).max(PATIENCE) {
+            return false;
+        }
+        self.longest = Some((now, queue));
+        queue >= SHRUNK * then
+    }
+
+    /// Whether the rate was lowered in vain several times, as far as `found` tells; once, if others filled
+    /// the queue before.
+    pub(super) fn is_vain(&mut self, found: &Findings) -> bool {
+        if self.shows_in(found) && self.lowered_by >= LOWERED_MUCH {
+            let helped = found.trend < -self.lowered_by * HELPED;
+            self.in_vain = if helped { 0 } else { self.in_vain + 1 };
+        }
+        let enough = if self.competes_for.is_zero() {
+            IN_VAIN
+        } else {
+            1
+        };
+        self.in_vain >= enough
+    }
+
+    /// Whether `found` tells of what was sent since the rate was lowered last.
+    pub(super) fn shows_in(&self, found: &Findings) -> bool {
+        found.sent >= self.lowered_at
+    }
+
+    /// The rate is lowered by this share.
+    pub(super) fn lowered(&mut self, now: Time, by: f64) {
+        (self.lowered_at, self.lowered_by) = (now, by);
+    }
+
+    /// There is no queue above its target.
+    pub(super) fn relieved(&mut self) {
+        self.forget_queue();
+        self.competes_for = Duration::ZERO;
+    }
+
+    /// What became of the queue is not to be judged.
+    pub(super) fn forget_queue(&mut self) {
+        self.longest = None;
+        self.in_vain = 0;
+    }
+
+    /// Others fill the queue.
+    pub(super) fn compete(&mut self, now: Time) {
+        self.competes_for = (self.competes_for * 2).clamp(COMPETE, LONGEST);
+        self.competes_until = now + self.competes_for;
+    }
+
+    /// Whether it competes with others.
+    #[inline]
+    pub(super) fn is_competing(&self, now: Time) -> bool {
+        now < self.competes_until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::from_nanos(ms * 1_000_000)
+    }
+
+    /// What an epoch tells whose packets were sent since `sent` and whose delay grew by `trend`.
+    fn found(sent: Time, trend: f64) -> Findings {
+        Findings {
+            one_way: 0.0,
+            noise: 0.0,
+            delivered: 0.0,
+            delivered_busy: None,
+            offered: 0.0,
+            trend,
+            sent,
+            sent_bytes: 0.0,
+            sent_packets: 0,
+            lost_packets: 0,
+        }
+    }
+
+    #[test]
+    fn others_are_there_when_lowering_was_in_vain_three_times_in_a_row() {
+        let mut company = Company::default();
+        let mut verdicts = Vec::new();
+        for (step, trend) in [0.1, -0.1, -0.3, 0.1, -0.1, 0.0].into_iter().enumerate() {
+            let now = at(100 * step as u64);
+            company.lowered(now, 0.4);
+            // What was sent before says nothing.
+            assert!(!company.shows_in(&found(at(0), 0.0)) || step == 0);
+            verdicts.push(company.is_vain(&found(now, trend)));
+        }
+        assert_eq!(verdicts, [false, false, false, false, false, true]);
+    }
+
+    #[test]
+    fn after_competing_lowering_in_vain_once_is_enough_and_it_competes_for_longer() {
+        let mut company = Company::default();
+        company.compete(at(0));
+        assert!(company.is_competing(at(9_999)) && !company.is_competing(at(10_000)));
+        company.forget_queue();
+        company.lowered(at(10_000), 0.5);
+        assert!(company.is_vain(&found(at(10_000), -0.2)));
+        company.compete(at(10_500));
+        assert!(company.is_competing(at(30_499)) && !company.is_competing(at(30_500)));
+        for _ in 0..10 {
+            company.compete(at(40_000));
+        }
+        assert!(!company.is_competing(at(120_000)));
+        // They are gone: all begins anew.
+        company.relieved();
+        company.lowered(at(200_000), 0.5);
+        assert!(!company.is_vain(&found(at(200_000), 0.0)));
+        company.compete(at(200_000));
+        assert!(!company.is_competing(at(210_000)));
+    }
+
+    #[test]
+    fn a_queue_that_shrinks_is_ours_and_one_that_does_not_in_six_round_trips_stays() {
+        let rtt = Duration::from_millis(200);
+        for (after, stays) in [(60e6, false), (80e6, true)] {
+            let mut company = Company::default();
+            assert!(!company.stays(at(0), 100e6, rtt));
+            assert!(!company.stays(at(1_100), after, rtt));
+            assert_eq!(company.stays(at(1_200), after, rtt), stays);
+        }
+    }
+}
