@@ -10,26 +10,26 @@
 //! dupthresh; a quarter of the round trip or one packet, whichever is longer, for RACK. The lines
 //! cross at 12 packets a round trip.
 //!
+//! The same with the tunnel's own code: rack_tunnel.rs.
+//!
 //! Run `cargo bench -p mpt-sim --bench paper_rack_sctp [-- DIR]`; results go to `target/papers/rack_sctp`.
 
 mod plot;
 mod report;
+mod signaling;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::process::ExitCode;
 
-use mpt_sim::delay::{Delay, DelaySource, MS};
-use mpt_sim::loss::{Loss, LossSource};
-use mpt_sim::rng;
+use mpt_sim::delay::MS;
 use plot::{Chart, Mark, Series};
 use report::{Output, Table};
+use signaling::{
+    DUPTHRESH, EXTRA_MEAN_NS, REORDERED, RTT_NS, acknowledgements, dupthresh, extra_delays,
+};
 
 const MESSAGES: usize = 100_000;
-const RTT_NS: u64 = 50 * MS;
-const REORDERED: f64 = 0.05;
-const EXTRA_MEAN_NS: u64 = 10 * MS;
-const DUPTHRESH: usize = 3;
 /// Recoveries without a needless retransmission after which the window starts anew.
 const PERSIST: u32 = 16;
 const SEEDS: u64 = 3;
@@ -126,56 +126,11 @@ fn spurious(interval_ms: f64) -> (f64, f64) {
     let interval_ns = (interval_ms * MS as f64) as u64;
     let mut sum = (0.0, 0.0);
     for seed in 0..SEEDS {
-        let acks = acknowledgements(interval_ns, seed);
+        let acks = acknowledgements(interval_ns, &extra_delays(MESSAGES, REORDERED, seed));
         sum.0 += dupthresh(&acks) as f64 / SEEDS as f64;
         sum.1 += rack(&acks, interval_ns) as f64 / SEEDS as f64;
     }
     sum
-}
-
-/// When the acknowledgement of each message reaches the sender: (time, message), in order of time.
-fn acknowledgements(interval_ns: u64, seed: u64) -> Vec<(u64, usize)> {
-    let mut reordered = LossSource::new(rng::stream(seed, 1));
-    let mut delay = DelaySource::new(rng::stream(seed, 2));
-    let model = Loss::Independent {
-        probability: REORDERED,
-    };
-    let extra = Delay::Exponential {
-        least_ns: 0,
-        sd_ns: EXTRA_MEAN_NS,
-    };
-    let mut acks: Vec<(u64, usize)> = (0..MESSAGES)
-        .map(|message| {
-            let sent_ns = message as u64 * interval_ns;
-            let drawn_ns = delay.draw(&extra, sent_ns);
-            let extra_ns = if reordered.is_lost(&model) {
-                drawn_ns
-            } else {
-                0
-            };
-            (sent_ns + RTT_NS + extra_ns, message)
-        })
-        .collect();
-    acks.sort_unstable();
-    acks
-}
-
-/// Messages of which three later ones were acknowledged first.
-fn dupthresh(acks: &[(u64, usize)]) -> usize {
-    let mut missing: BTreeMap<usize, usize> = BTreeMap::new();
-    let mut highest = None;
-    let mut spurious = 0;
-    for &(_, message) in acks {
-        missing.remove(&message);
-        for (_, reports) in missing.range_mut(..message) {
-            *reports += 1;
-            spurious += usize::from(*reports == DUPTHRESH);
-        }
-        let first_new = highest.map_or(0, |highest| highest + 1);
-        missing.extend((first_new..message).map(|skipped| (skipped, 1)));
-        highest = highest.max(Some(message));
-    }
-    spurious
 }
 
 /// RACK's sender (RFC 8985 §6.2, in the paper's form: RTT / 4 a step, capped at the RTT).
