@@ -146,6 +146,9 @@ pub(crate) struct Recovery {
     /// What the last report called missing, and one past the highest number that had arrived.
     missing: ArrayVec<Missing, MAX_MISSING>,
     high: Seq,
+    /// The highest number that had arrived on any path. What is missing beyond it the receiver knows from
+    /// the edges that all paths' probes told it.
+    arrived: Option<Seq>,
     /// When what is missing is looked at again.
     recheck: Option<Time>,
     last_lost: Option<Time>,
@@ -174,6 +177,7 @@ impl Recovery {
             resent: VecDeque::with_capacity(REMEMBERED),
             missing: ArrayVec::new(),
             high: Seq::FIRST,
+            arrived: None,
             recheck: None,
             last_lost: None,
             last_sent: Time::ZERO,
@@ -391,6 +395,8 @@ impl Recovery {
         self.note_needless(now, report);
         self.missing.clone_from(&report.missing);
         self.high = report.high;
+        let edges = report.paths.iter().map(|entry| entry.edge);
+        self.arrived = edges.reduce(Seq::later);
         self.judge(now);
         self.burst.refill(now, self.quickest);
     }
@@ -446,6 +452,8 @@ impl Recovery {
         let lost_at = match overtaken {
             Some((.., took)) if path.quarters > 0 => kept.sent + took + path.window(),
             Some(_) => now,
+            // All paths have passed it, says the receiver, which has waited for its own window.
+            None if kept.tries == 0 && self.arrived.is_some_and(|edge| seq.is_after(edge)) => now,
             // Nothing that was sent later came. If nothing does, it is not the packet, but the path.
             None => kept.sent.max(path.progress) + path.rtt * 3 + REPORT_DELAY * 2,
         };

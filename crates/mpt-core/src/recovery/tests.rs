@@ -142,6 +142,18 @@ fn what_only_another_path_overtook_is_awaited() {
 }
 
 #[test]
+fn what_is_missing_beyond_all_that_arrived_is_lost() {
+    let mut sender = Sender::new();
+    let first = sender.send(at(0), path(0));
+    let second = sender.send(at(1), path(0));
+    sender.hears(at(40), &[(path(0), first)], &[(second, 1)], &[]);
+    assert_eq!(sender.resends(at(40), path(1)), [second]);
+    // The same report again says nothing of what was sent again.
+    sender.hears(at(50), &[(path(0), first)], &[(second, 1)], &[]);
+    assert_eq!(sender.resends(at(50), path(1)), []);
+}
+
+#[test]
 fn a_needless_resend_makes_the_path_wait_a_quarter_of_its_round_trip() {
     let mut sender = Sender::new();
     let first = sender.send(at(0), path(0));
