@@ -172,7 +172,7 @@ struct Goal {
 
 /// What the tunnel is to reach.
 fn all_goals() -> Vec<Goal> {
-    use Kind::{Offload, Plain, Raw, Relay, Sealed, Vxlan};
+    use Kind::{Fixed, Offload, Plain, Raw, Relay, Sealed, Vxlan};
     let goal = |name, wire, measure, pair, wanted| Goal {
         name,
         wire,
@@ -211,6 +211,13 @@ fn all_goals() -> Vec<Goal> {
             flow,
             [Offload(4), Offload(1)],
             0.8,
+        ),
+        goal(
+            "two paths / with nothing that sets itself",
+            Wire::Whole,
+            flow,
+            [two, Fixed(2)],
+            0.95,
         ),
         goal(
             "sealed / not, two paths",

@@ -20,12 +20,14 @@ pub(crate) enum Kind {
     Plain,
     /// The tunnel with offloads over so many paths.
     Offload(usize),
-    /// The same with keys: every packet is sealed.
+    /// The same with nothing that sets itself: shared by weight, a fixed window, nothing sent again.
+    Fixed(usize),
+    /// The same as [`Kind::Offload`] with keys: every packet is sealed.
     Sealed(usize),
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 9] = [
+    pub(crate) const ALL: [Kind; 10] = [
         Kind::Raw,
         Kind::RawGso,
         Kind::Vxlan,
@@ -34,6 +36,7 @@ impl Kind {
         Kind::Offload(1),
         Kind::Offload(2),
         Kind::Offload(4),
+        Kind::Fixed(2),
         Kind::Sealed(2),
     ];
 
@@ -41,7 +44,7 @@ impl Kind {
         match self {
             Kind::Raw | Kind::RawGso | Kind::Vxlan | Kind::Relay => 1,
             Kind::Plain => 2,
-            Kind::Offload(paths) | Kind::Sealed(paths) => paths,
+            Kind::Offload(paths) | Kind::Fixed(paths) | Kind::Sealed(paths) => paths,
         }
     }
 }
@@ -56,6 +59,7 @@ impl fmt::Display for Kind {
             Kind::Plain => f.write_str("MPT plain, 2 paths"),
             Kind::Offload(1) => f.write_str("MPT, 1 path"),
             Kind::Offload(paths) => write!(f, "MPT, {paths} paths"),
+            Kind::Fixed(paths) => write!(f, "MPT fixed, {paths} paths"),
             Kind::Sealed(paths) => write!(f, "MPT sealed, {paths} paths"),
         }
     }
@@ -119,9 +123,9 @@ impl System {
                 add_vxlan(&b, [2, 1]);
                 None
             }
-            Kind::Plain => Some(start_daemons(&a, &b, "off", kind.links(), false)),
-            Kind::Offload(paths) => Some(start_daemons(&a, &b, "on", paths, false)),
-            Kind::Sealed(paths) => Some(start_daemons(&a, &b, "on", paths, true)),
+            Kind::Plain | Kind::Offload(_) | Kind::Fixed(_) | Kind::Sealed(_) => {
+                Some(start_daemons(kind, &a, &b))
+            }
         };
         let system = System {
             kind,
@@ -138,9 +142,12 @@ impl System {
     pub(crate) const fn target(&self) -> &'static str {
         match self.kind {
             Kind::Raw | Kind::RawGso => "10.1.0.2",
-            Kind::Vxlan | Kind::Relay | Kind::Plain | Kind::Offload(_) | Kind::Sealed(_) => {
-                "10.99.0.2"
-            }
+            Kind::Vxlan
+            | Kind::Relay
+            | Kind::Plain
+            | Kind::Offload(_)
+            | Kind::Fixed(_)
+            | Kind::Sealed(_) => "10.99.0.2",
         }
     }
 
@@ -149,6 +156,7 @@ impl System {
         match self.kind {
             Kind::RawGso => wire == Wire::PerPacket,
             Kind::Relay => wire == Wire::Whole,
+            Kind::Fixed(_) => wire == Wire::Whole,
             Kind::Raw | Kind::Vxlan | Kind::Plain | Kind::Offload(_) | Kind::Sealed(_) => true,
         }
     }
@@ -206,23 +214,26 @@ fn start_relay(host: &Namespace, [own, peer]: [u8; 2]) -> Process {
     crate::measure::start_self(host, &["relay", "relay0", &local, &remote])
 }
 
-fn start_daemons(
-    a: &Namespace,
-    b: &Namespace,
-    offload: &str,
-    paths: usize,
-    is_sealed: bool,
-) -> (Daemon, Daemon) {
+fn start_daemons(kind: Kind, a: &Namespace, b: &Namespace) -> (Daemon, Daemon) {
+    let offload = if kind == Kind::Plain { "off" } else { "on" };
+    let (more, recovery) = if matches!(kind, Kind::Fixed(_)) {
+        (
+            "scheduler = \"weighted\"\n",
+            "[reorder]\nwindow = 1024\nmax_buffer_delay = \"50ms\"\n[recovery]\nmode = \"off\"\n",
+        )
+    } else {
+        ("", "")
+    };
     let start = |host: &Namespace, side: Side, [own, peer]: [u8; 2]| {
         Daemon::start(host, "mpt0", |socket| {
             let mut text = format!(
                 "[tunnel]\nname = \"mpt0\"\naddresses = [\"10.99.0.{own}/30\"]\noffload = \"{offload}\"\n\
-                 [control]\nsocket = \"{socket}\"\n"
+                 {more}[control]\nsocket = \"{socket}\"\n{recovery}"
             );
-            if is_sealed {
+            if matches!(kind, Kind::Sealed(_)) {
                 text.push_str(&keys(side, socket));
             }
-            for path in 0..paths {
+            for path in 0..kind.links() {
                 text.push_str(&format!(
                     "[[paths]]\nname = \"path{path}\"\nlocal = \"10.1.{path}.{own}\"\nremote = \"10.1.{path}.{peer}\"\n"
                 ));
