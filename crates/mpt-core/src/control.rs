@@ -242,7 +242,7 @@ pub struct PathStatus {
     pub receive_buffer_wanted_bytes: u64,
 }
 
-/// Recovery at the sender, in packets since start.
+/// Recovery, in packets since start: at the sender, but for the reports.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RecoveryStatus {
     /// Found lost by the peer's reports; one that is lost again counts again.
@@ -257,6 +257,9 @@ pub struct RecoveryStatus {
     pub probes: u64,
     /// Memory that sent packets are kept in.
     pub memory_bytes: u64,
+    /// Bytes of this end's reports to the peer, with all headers.
+    #[serde(default)]
+    pub report_bytes: u64,
 }
 
 /// How the adaptive scheduler treats a path.

@@ -71,6 +71,8 @@ pub(super) struct Reporting {
     /// Of them, those that were given up, as far as a report told or will tell.
     given_up: u64,
     budget: Budget,
+    /// Bytes of the reports that were sent, with all headers.
+    sent_bytes: u64,
     /// Number of the peer's newest report.
     heard: Option<u32>,
     /// The peer's reports for the other half of this end, with their time of arrival.
@@ -284,8 +286,9 @@ impl Reporting {
         report
     }
 
-    fn sent(&mut self, now: Time, number: u32) {
+    fn sent(&mut self, now: Time, number: u32, bytes: usize) {
         self.number = number;
+        self.sent_bytes += bytes as u64;
         self.last_sent = Some(now);
         for (_, told) in &mut self.duplicates {
             *told -= 1;
@@ -385,12 +388,17 @@ impl Inbound {
             return;
         }
         self.queue_control(path, report.buffer_len(), |out| report.emit(out));
-        self.reporting.sent(now, report.number);
+        self.reporting.sent(now, report.number, sent_len);
         self.reporting.urgent = false;
         // After the last data, one more.
         if std::mem::take(&mut self.reporting.news) {
             self.reporting.due = Some(now + REPORT_INTERVAL);
         }
+    }
+
+    /// Bytes of the reports that were sent.
+    pub(super) fn report_bytes(&self) -> u64 {
+        self.reporting.sent_bytes
     }
 
     /// The path that is up and answers first.
@@ -494,7 +502,7 @@ mod tests {
         assert_eq!(reporting.due(), Some(at(13)));
         reporting.hurry(at(11), LEAST_INTERVAL);
         assert_eq!(reporting.due(), Some(at(11)));
-        reporting.sent(at(11), 1);
+        reporting.sent(at(11), 1, 100);
         reporting.due = None;
         reporting.hurry(at(11), LEAST_INTERVAL);
         assert_eq!(reporting.due(), Some(at(12)));
@@ -512,9 +520,9 @@ mod tests {
         }
         assert_eq!(reporting.duplicates.len(), MAX_DUPLICATES);
         assert_eq!(reporting.duplicates[0].0, Seq::new(4));
-        reporting.sent(at(0), 1);
+        reporting.sent(at(0), 1, 100);
         assert_eq!(reporting.duplicates.len(), MAX_DUPLICATES);
-        reporting.sent(at(0), 2);
+        reporting.sent(at(0), 2, 100);
         assert!(reporting.duplicates.is_empty());
     }
 }

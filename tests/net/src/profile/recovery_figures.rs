@@ -15,10 +15,8 @@ use crate::stream::{Record, Stream, percentile};
 use crate::topology::Tunnel;
 use crate::traffic::Iperf;
 
-/// Bytes of a stream's datagram in these figures, and with all headers on a link.
+/// Bytes of a stream's datagram in these figures.
 const PAYLOAD: usize = 1000;
-/// IPv4 and UDP inside, GRE, UDP, IPv4 and Ethernet outside.
-const ON_LINK: f64 = (PAYLOAD + 28 + 8 + 28 + 14) as f64;
 
 /// What waits behind a lost packet.
 pub const RELEASE: Figure = Figure {
@@ -111,32 +109,25 @@ fn recovery_time(variant: &Variant) -> Vec<Row> {
         Row::maybe("median", time(0.5), "ms", Asked::Reported),
         Row::maybe("p95", time(0.95), "ms", Asked::AtMost(most)),
     ];
-    rows.extend(price(&sender, &receiver, Some(dropped as f64 * ON_LINK)));
+    rows.extend(price(&sender, &receiver, dropped));
     rows
 }
 
-/// What recovery cost, from the daemons' own counters: sent again, and reported back.
+/// What recovery cost, from the daemons' own counters: sent again, of packets nearly all of one size, and
+/// reported back.
 fn price(
     sender: &BTreeMap<String, f64>,
     receiver: &BTreeMap<String, f64>,
-    lost_bytes: Option<f64>,
+    dropped: u64,
 ) -> Vec<Row> {
-    let resent = counted(sender, &["recovery.resent_bytes", "paths.*.resent_bytes"]);
-    let lost = counted(sender, &["recovery.lost_bytes", "paths.*.lost_bytes"]).or(lost_bytes);
-    let reports = counted(
-        receiver,
-        &[
-            "recovery.report_bytes",
-            "reports.tx_bytes",
-            "tunnel.report_bytes",
-        ],
-    );
+    let resent = counted(sender, &["tunnel.recovery.resent"]);
+    let reports = counted(receiver, &["tunnel.recovery.report_bytes"]);
     let data = counted(receiver, &["paths.*.rx_bytes"]);
     let ratio = |part: Option<f64>, whole: Option<f64>| Some(part? / whole.filter(|w| *w > 0.0)?);
     vec![
         Row::maybe(
-            "resent bytes / lost bytes",
-            ratio(resent, lost),
+            "resent / dropped packets",
+            ratio(resent, Some(dropped as f64)),
             "",
             Asked::AtMost(1.2),
         ),
@@ -165,11 +156,8 @@ fn spurious(variant: &Variant) -> Vec<Row> {
             });
             let (record, tunnel) = stream(variant, shapes, 8);
             let [sender, receiver] = status(&tunnel);
-            let resent = counted(
-                &sender,
-                &["recovery.resent_packets", "paths.*.resent_packets"],
-            );
-            let needless = counted(&sender, &["recovery.spurious", "paths.*.spurious"]);
+            let resent = counted(&sender, &["tunnel.recovery.resent"]);
+            let needless = counted(&sender, &["tunnel.recovery.spurious"]);
             let what = format!("jitter {jitter} ms, {kind}, loss {loss} %");
             let share = needless.zip(resent).map(|(needless, resent)| {
                 // Without loss every resend is needless: counted against what was sent.
@@ -222,6 +210,6 @@ fn hidden_loss(variant: &Variant) -> Vec<Row> {
             Asked::AtMost(0.01),
         ),
     ];
-    rows.extend(price(&sender, &receiver, None));
+    rows.extend(price(&sender, &receiver, dropped));
     rows
 }
