@@ -361,3 +361,43 @@ fn what_links_lose_is_recovered_before_the_flow_misses_it() {
     assert!(recovery.spurious * 50 <= recovery.resent, "{recovery:?}");
     assert!(recovery.resent * 10 <= recovery.lost * 12, "{recovery:?}");
 }
+
+#[test]
+fn over_paths_that_reorder_hardly_a_resend_is_needless() {
+    // What netem makes of jitter without a rate: each packet arrives after its own delay.
+    for (sd_ms, loss, share) in [(5, 0.0, 50), (5, 0.01, 50), (25, 0.0, 10), (25, 0.01, 10)] {
+        let paths = [60, 70].map(|delay_ms| {
+            let mut path = path(1000, delay_ms, 1000);
+            for (link, loss) in path.links.iter_mut().zip([loss, 0.0]) {
+                link.delay = Delay::Normal {
+                    mean_ns: delay_ms * 1_000_000,
+                    sd_ns: sd_ms * 1_000_000,
+                };
+                link.order = Order::ByDelay;
+                link.loss = match loss {
+                    0.0 => Loss::None,
+                    probability => Loss::Independent { probability },
+                };
+            }
+            path
+        });
+        let mut pair = pair(paths, 1);
+        let mut send = |count: u64| {
+            for id in 0..count {
+                pair.send(Side::A, Inner::of_len(1000).packet(id));
+                pair.run_for(MS);
+            }
+            pair.end(Side::A).status().recovery
+        };
+        // That they reorder shows in the first round trips.
+        let first = send(2_000);
+        let last = send(20_000);
+        let needless = last.spurious - first.spurious;
+        let of = match loss {
+            0.0 => 20_000,
+            _ => last.resent - first.resent,
+        };
+        assert!(needless * share <= of, "{sd_ms} ms, {loss}: {last:?}");
+        assert!(first.spurious < 60, "{sd_ms} ms, {loss}: {first:?}");
+    }
+}

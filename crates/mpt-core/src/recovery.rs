@@ -4,10 +4,11 @@
 //! is done with it. Loss is told as RACK does it (RFC 8985; Weinrank, Tüxen and Rathgeb for SCTP),
 //! by time and for each path: paths deliver in order, so a number that is missing while one that was
 //! sent later *on the same path* has arrived is lost, once the path's *reordering window* has passed.
-//! That window is zero until the path has been seen to reorder, which shows when the original of
-//! what was sent again arrives as well; then it is a quarter of the round-trip time, a quarter more
-//! for each round trip with such an arrival, at most one round-trip time, and back at a quarter
-//! after 16 clean recoveries.
+//! That window is zero until the path has been seen to reorder, which shows when what was missing comes,
+//! or the original of what was sent again; then it is a quarter of the round-trip time, a quarter more
+//! for each round trip in which something was sent again needlessly, at most one round-trip time, and
+//! after 16 clean recoveries a quarter less (where RFC 8985 begins anew: each time that had cost a
+//! burst of needless ones). It runs from when a report of the packet is usual, and a report has to say so.
 //!
 //! What is lost goes out again on the path where it arrives first, with its number, at most twice; the
 //! second time on another one, as losses come in bursts. A few packets go at once, for each report
@@ -59,6 +60,8 @@ const SAVED_BYTES: u64 = 256 << 10;
 const REMEMBERED: usize = 256;
 /// RFC 8985 §6.2: for so many recoveries a widened window stays wide.
 const PERSISTENCE: u32 = 16;
+/// Of a range that was missing, so many packets are looked at to tell whether they come after all.
+const LOOKED_AT: usize = 16;
 /// Reports may come so late after what they tell of.
 const REPORT_DELAY: Duration = Duration::from_millis(15);
 /// A path that lost something so long ago may lose more.
@@ -95,6 +98,8 @@ struct PathRecovery {
     /// Quarters of the round-trip time in the reordering window.
     quarters: u32,
     widened: Time,
+    /// When the last recovery began, and how many there were since one was needless.
+    episode: Time,
     clean: u32,
 }
 
@@ -392,13 +397,78 @@ impl Recovery {
             self.kept.pop_front();
             self.first = self.first.next();
         }
+        self.note_overtaken(now, report);
         self.note_needless(now, report);
         self.missing.clone_from(&report.missing);
         self.high = report.high;
         let edges = report.paths.iter().map(|entry| entry.edge);
         self.arrived = edges.reduce(Seq::later);
+        self.reconsider_due(now);
         self.judge(now);
         self.burst.refill(now, self.quickest);
+    }
+
+    /// What the report before called missing, behind what its path had delivered, and this one does not, has
+    /// been overtaken, if nothing that was sent again can have arrived since: the path reorders (RFC 8985 §6.2
+    /// step 4). That shows a round trip before what is sent again proves needless.
+    fn note_overtaken(&mut self, now: Time, report: &Report) {
+        for range in &self.missing {
+            let first = range.first.later(self.first);
+            let Some(index) = self.index_of(first) else {
+                continue;
+            };
+            // A path that reorders shows it soon: of long ranges the first will do.
+            let count = usize::try_from(range.first.plus(range.count).distance_from(first));
+            for offset in 0..count.unwrap_or(0).min(LOOKED_AT) {
+                let seq = first.plus(offset as u32);
+                let Some(kept) = self.kept.get(index + offset) else {
+                    break;
+                };
+                let path = match kept.tries {
+                    0 => Some(kept.path),
+                    _ if now.since(kept.sent) < self.quickest / 2 => self.resent_from(seq),
+                    _ => None,
+                };
+                if let Some(path) = path
+                    && !is_missing(&report.missing, report.high, seq)
+                {
+                    let path = &mut self.paths[path.index()];
+                    if path.quarters == 0 {
+                        (path.quarters, path.widened) = (1, now);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The path on which it was sent at first, of what was sent again lately.
+    fn resent_from(&self, seq: Seq) -> Option<PathId> {
+        let of = |&&(resent, _): &&(Seq, PathId)| resent == seq;
+        self.resent.iter().find(of).map(|&(_, path)| path)
+    }
+
+    /// What was found lost and was not sent again yet is looked at once more: it may have arrived, or its path
+    /// was seen to reorder since.
+    fn reconsider_due(&mut self, now: Time) {
+        for _ in 0..self.due.len() {
+            let Some(seq) = self.due.pop_front() else {
+                return;
+            };
+            let Some(index) = self.index_of(seq) else {
+                continue;
+            };
+            let path = &self.paths[self.kept[index].path.index()];
+            if self.is_missing(seq) && path.widened != now {
+                self.due.push_back(seq);
+            } else {
+                self.kept[index].due = false;
+            }
+        }
+    }
+
+    /// Whether a number is among what the last report called missing, or beyond what it tells of.
+    fn is_missing(&self, seq: Seq) -> bool {
+        is_missing(&self.missing, self.high, seq)
     }
 
     /// The original of what was sent again has arrived: the path reorders.
@@ -450,7 +520,10 @@ impl Recovery {
             .edge
             .filter(|&(edge, sent, _)| sent > kept.sent || (kept.tries == 0 && edge.is_after(seq)));
         let lost_at = match overtaken {
-            Some((.., took)) if path.quarters > 0 => kept.sent + took + path.window(),
+            // Where packets overtake, the newest to arrive was a quick one.
+            Some((.., took)) if path.quarters > 0 => {
+                self.told_by(kept.sent + took.max(path.rtt) + path.window())
+            }
             Some(_) => now,
             // All paths have passed it, says the receiver, which has waited for its own window.
             None if kept.tries == 0 && self.arrived.is_some_and(|edge| seq.is_after(edge)) => now,
@@ -472,12 +545,26 @@ impl Recovery {
             self.burst.back_off(now, rtt);
         }
         let path = &mut self.paths[kept.path.index()];
-        path.clean += 1;
+        if now.since(path.episode) >= path.rtt {
+            path.episode = now;
+            path.clean += 1;
+        }
         if path.clean >= PERSISTENCE && path.quarters > 1 {
-            (path.clean, path.quarters) = (0, 1);
+            path.clean = 0;
+            path.quarters -= 1;
         }
         self.kept[index].due = true;
         self.due.push_back(seq);
+    }
+
+    /// When a report has come, or will not come, that would tell of what arrived so that its report were here
+    /// at this time: reports are some time apart.
+    fn told_by(&self, time: Time) -> Time {
+        if self.last_report >= time {
+            time
+        } else {
+            time + REPORT_DELAY * 2
+        }
     }
 
     /// The next packet to be sent again now, if there is one and the limits allow it. Its bytes:
@@ -567,6 +654,13 @@ impl Recovery {
             is_probe: true,
         })
     }
+}
+
+/// Whether a number is within the ranges, or not below `high`.
+fn is_missing(ranges: &[Missing], high: Seq, seq: Seq) -> bool {
+    let holds =
+        |range: &Missing| !range.first.is_after(seq) && range.first.plus(range.count).is_after(seq);
+    !high.is_after(seq) || ranges.iter().any(holds)
 }
 
 #[cfg(test)]

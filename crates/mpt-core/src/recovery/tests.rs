@@ -163,14 +163,41 @@ fn a_needless_resend_makes_the_path_wait_a_quarter_of_its_round_trip() {
     sender.hears(at(60), &[(path(0), second)], &[], &[first]);
     assert_eq!(sender.recovery.counters().spurious, 1);
 
-    let third = sender.send(at(100), path(0));
-    let fourth = sender.send(at(101), path(0));
-    sender.hears(at(121), &[(path(0), fourth)], &[(third, 1)], &[]);
-    assert_eq!(sender.resends(at(121), path(1)), []);
-    let due = sender.recovery.poll_timeout().unwrap();
-    assert_eq!(due, at(130), "sent at 100, 20 ms on the way, 10 ms more");
-    sender.recovery.handle_timeout(due);
-    assert_eq!(sender.resends(due, path(1)), [third]);
+    // Sent at 100, 40 ms to answer, 10 ms more: a report that comes then, or none for 30 ms.
+    for (begun, reported, due) in [(100, true, 150), (300, false, 380)] {
+        let third = sender.send(at(begun), path(0));
+        let fourth = sender.send(at(begun + 1), path(0));
+        let edges = [(path(0), fourth)];
+        sender.hears(at(begun + 21), &edges, &[(third, 1)], &[]);
+        for ms in begun + 21..due {
+            sender.recovery.handle_timeout(at(ms));
+            assert_eq!(sender.resends(at(ms), path(1)), [], "{ms} ms");
+        }
+        if reported {
+            sender.hears(at(due), &edges, &[(third, 1)], &[]);
+        }
+        sender.recovery.handle_timeout(at(due));
+        assert_eq!(sender.resends(at(due), path(1)), [third]);
+    }
+}
+
+#[test]
+fn what_was_missing_and_came_shows_that_the_path_reorders() {
+    let mut sender = Sender::new();
+    let first = sender.send(at(0), path(0));
+    let second = sender.send(at(0), path(0));
+    for _ in 0..10 {
+        sender.send(at(0), path(0));
+    }
+    let newest = sender.send(at(1), path(0));
+    let edges = [(path(0), newest)];
+    sender.hears(at(40), &edges, &[(first, 12)], &[]);
+    assert_eq!(sender.resends(at(40), path(1)).len(), 4, "a burst");
+    // The second came within 5 ms of that: not as a copy. The others are looked at again, and wait.
+    sender.hears(at(45), &edges, &[(first, 1), (second.next(), 10)], &[]);
+    assert_eq!(sender.resends(at(45), path(1)), []);
+    sender.hears(at(50), &edges, &[(second.next(), 10)], &[]);
+    assert_eq!(sender.resends(at(50), path(1)).len(), 4);
 }
 
 #[test]
