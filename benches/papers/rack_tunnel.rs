@@ -18,19 +18,17 @@ mod report;
 mod signaling;
 mod tail_model;
 mod tunnel_path;
+mod tunnel_tail;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use mpt_sim::delay::MS;
-use mpt_sim::link::{LinkConfig, QueueLimit};
-use mpt_sim::loss::Loss;
-use mpt_sim::pair::Side;
 use plot::{Chart, Mark, Series};
 use report::{Output, Table};
 use signaling::{REORDERED, RTT_NS, acknowledgements, dupthresh, extra_delays};
-use tail_model::{Limit, Reports, recover};
-use tunnel_path::{Fate, Outcome, TunnelPath, stream};
+use tunnel_path::{Fate, Outcome, stream};
+use tunnel_tail::tail;
 
 const MESSAGES: usize = 100_000;
 const SEEDS: u64 = 3;
@@ -47,13 +45,6 @@ const INTERVALS: [(f64, &str); 5] = [
 /// Losses of which the recovery time is taken, and the time between two of them.
 const LOSSES: usize = 40;
 const BETWEEN_LOSSES_NS: u64 = 3_000 * MS;
-/// The tail: of so many packets so many are lost.
-const TAIL_SENT: usize = 2000;
-const TAIL_LOST: usize = 100;
-const TAIL_PAYLOAD: usize = 1000;
-/// With the headers of outer and inner packet.
-const TAIL_BYTES: usize = TAIL_PAYLOAD + 28 + 8 + 28;
-const TAILS: usize = 5;
 
 fn main() -> ExitCode {
     let output = Output::new("rack_sctp");
@@ -177,9 +168,15 @@ fn needless(output: &Output) -> Vec<f64> {
     at_10_ms
 }
 
-/// Mean and 95th percentile of the time from sending to delivery of lone losses, in ms; how many of
-/// them never came.
-fn lone_losses(payload: usize, interval_ms: f64, reordered: f64) -> (f64, f64, usize) {
+/// From sending to delivery, of lone losses.
+struct LoneLosses {
+    median_ms: f64,
+    high_ms: f64,
+    /// They took a round trip more than the median, or did not come at all.
+    slow: usize,
+}
+
+fn lone_losses(payload: usize, interval_ms: f64, reordered: f64) -> LoneLosses {
     let interval_ns = nanos(interval_ms);
     let every = (BETWEEN_LOSSES_NS / interval_ns) as usize;
     let extra_ns = extra_delays(every * (LOSSES + 1), reordered, 1);
@@ -197,12 +194,16 @@ fn lone_losses(payload: usize, interval_ms: f64, reordered: f64) -> (f64, f64, u
     let lost = delays
         .filter(|&(id, _)| is_lost(id))
         .map(|(_, delay)| delay);
-    let mut times: Vec<f64> = lost.clone().flatten().map(|&delay| ms(delay)).collect();
+    let time = |delay: &Option<Duration>| delay.map_or(f64::INFINITY, ms);
+    let mut times: Vec<f64> = lost.map(time).collect();
     times.sort_by(f64::total_cmp);
-    let never = lost.count() - times.len();
-    let mean = times.iter().sum::<f64>() / times.len().max(1) as f64;
-    let high = times.get(times.len() * 95 / 100).or(times.last());
-    (mean, high.copied().unwrap_or(f64::NAN), never)
+    let median_ms = times[times.len() / 2];
+    let longest_ms = median_ms + RTT_NS as f64 / MS as f64;
+    LoneLosses {
+        median_ms,
+        high_ms: times[times.len() * 95 / 100],
+        slow: times.iter().filter(|&&time| time > longest_ms).count(),
+    }
 }
 
 /// Table and chart of recovery times beside the closed forms: what is noticed after RTT + 3 T, or
@@ -214,22 +215,27 @@ fn recovery_time(output: &Output) {
         "RACK ms",
         "tunnel, in order ms",
         "95 %",
+        "slow",
         "1 % reordered ms",
         "95 %",
-        "never",
+        "slow",
     ]);
     let mut points = Vec::new();
     for interval_ms in [1.0, 1.4, 2.0, 5.0, 10.0, 12.5, 20.0, 50.0] {
         let rtt_ms = RTT_NS as f64 / MS as f64;
         let dup = rtt_ms * 1.5 + 3.0 * interval_ms;
         let rack = rtt_ms * 1.5 + interval_ms.max(rtt_ms / 4.0);
-        let (in_order, in_order_95, never) = lone_losses(1000, interval_ms, 0.0);
-        let (reordered, reordered_95, never_reordered) = lone_losses(1000, interval_ms, 0.01);
-        points.push((interval_ms, [dup, rack, in_order, reordered]));
-        let mut row = vec![format!("{interval_ms}")];
-        let times = [dup, rack, in_order, in_order_95, reordered, reordered_95];
-        row.extend(times.map(|time| format!("{time:.1}")));
-        row.push((never + never_reordered).to_string());
+        let in_order = lone_losses(1000, interval_ms, 0.0);
+        let reordered = lone_losses(1000, interval_ms, 0.01);
+        let medians = [in_order.median_ms, reordered.median_ms];
+        points.push((interval_ms, [dup, rack, medians[0], medians[1]]));
+        let mut row: Vec<String> = vec![interval_ms.to_string()];
+        row.extend([dup, rack].map(|time| format!("{time:.1}")));
+        for losses in [in_order, reordered] {
+            row.push(format!("{:.1}", losses.median_ms));
+            row.push(format!("{:.1}", losses.high_ms));
+            row.push(format!("{} of {LOSSES}", losses.slow));
+        }
         table.row(row);
     }
     output.table("tunnel_recovery", &table);
@@ -251,154 +257,4 @@ fn recovery_time(output: &Output) {
         ],
     };
     output.write("tunnel_recovery.svg", &chart.svg());
-}
-
-fn bottleneck() -> LinkConfig {
-    LinkConfig {
-        rate_bps: Some(10_000_000),
-        queue: QueueLimit::Packets(10),
-        ..LinkConfig::default()
-    }
-}
-
-/// What came of one tail in the tunnel.
-#[derive(Debug, Clone, Copy, Default)]
-struct TunnelTail {
-    noticed_ms: f64,
-    /// From the first resend that was no probe until the last arrived.
-    recovered_ms: f64,
-    sent: usize,
-    dropped: u64,
-    rounds: [usize; 2],
-    never: usize,
-}
-
-/// Tails one after another over the same path.
-fn tunnel_tails() -> Vec<TunnelTail> {
-    let mut path = TunnelPath::new(bottleneck(), TAIL_PAYLOAD, 1);
-    let mut marks = Vec::new();
-    for _ in 0..TAILS {
-        let mut at = path.pair.now();
-        for index in 0..TAIL_SENT {
-            path.run_until(at);
-            if index == TAIL_SENT - TAIL_LOST {
-                path.pair.link(0, Side::A).config.loss = Loss::Independent { probability: 1.0 };
-            }
-            path.send();
-            at = at + Duration::from_millis(1);
-        }
-        // The last has left the bottleneck by then.
-        path.run_until(at + Duration::from_millis(20));
-        path.pair.link(0, Side::A).config.loss = Loss::None;
-        let before = *path.pair.link(0, Side::A).counters();
-        path.run_until(at + Duration::from_secs(4));
-        let after = *path.pair.link(0, Side::A).counters();
-        marks.push((at, after.dropped_queue_full - before.dropped_queue_full));
-    }
-    let (outcome, sent) = path.end();
-    let tails = marks.iter().enumerate();
-    tails
-        .map(|(tail, &(ended, dropped))| {
-            let ids = tail * TAIL_SENT..(tail + 1) * TAIL_SENT;
-            let lost = ids.end - TAIL_LOST..ids.end;
-            let last_sent = sent[ids.end - 1];
-            let of_tail = outcome.resent.iter().filter(|(id, _)| lost.contains(id));
-            let times: Vec<_> = of_tail.map(|&(id, after)| sent[id] + after).collect();
-            // The first is the probe.
-            let first = times.get(1).copied().unwrap_or(ended);
-            let arrived = lost
-                .clone()
-                .filter_map(|id| Some(sent[id] + outcome.delays[id]?));
-            let rtt = Duration::from_nanos(RTT_NS);
-            let in_round = |round: u32| {
-                let began = first + rtt * round;
-                let is_in = |at: &&mpt_core::time::Time| **at >= began && **at < began + rtt;
-                times.iter().filter(is_in).count()
-            };
-            TunnelTail {
-                noticed_ms: ms(first.since(last_sent)),
-                recovered_ms: arrived
-                    .clone()
-                    .max()
-                    .map_or(f64::NAN, |last| ms(last.since(first))),
-                sent: times.len(),
-                dropped,
-                rounds: [in_round(0), in_round(1)],
-                never: TAIL_LOST - arrived.count(),
-            }
-        })
-        .collect()
-}
-
-/// Table of tails; how many of the tunnel's resends the queue dropped.
-fn tail(output: &Output) -> u64 {
-    let mut table = Table::new(&[
-        "sender",
-        "reports",
-        "tail",
-        "noticed after ms",
-        "then recovered in ms",
-        "sent again",
-        "first round trip",
-        "second",
-        "dropped by the queue",
-        "never came",
-    ]);
-    let tunnel = tunnel_tails();
-    for (index, tail) in tunnel.iter().enumerate() {
-        table.row(vec![
-            "the tunnel".into(),
-            "paced".into(),
-            (index + 1).to_string(),
-            format!("{:.0}", tail.noticed_ms),
-            format!("{:.0}", tail.recovered_ms),
-            tail.sent.to_string(),
-            tail.rounds[0].to_string(),
-            tail.rounds[1].to_string(),
-            tail.dropped.to_string(),
-            tail.never.to_string(),
-        ]);
-    }
-    for (reports, how) in [
-        (Reports::Paced, "paced"),
-        (Reports::EachPacket, "each packet"),
-    ] {
-        for (name, limit) in [
-            ("model, adaptive", Limit::ADAPTIVE),
-            ("model, fixed 4", Limit::Fixed(4.0)),
-            ("model, fixed 3", Limit::Fixed(3.0)),
-            ("model, no limit", Limit::Unlimited),
-        ] {
-            let mut limit = limit;
-            for index in 0..TAILS {
-                // What the probe did not bring.
-                let tail = recover(
-                    TAIL_LOST - 1,
-                    TAIL_BYTES,
-                    &bottleneck(),
-                    &mut limit,
-                    reports,
-                );
-                if index > 0 && index + 1 < TAILS
-                    || index > 0 && !matches!(limit, Limit::Adaptive { .. })
-                {
-                    continue;
-                }
-                table.row(vec![
-                    name.into(),
-                    how.into(),
-                    (index + 1).to_string(),
-                    String::new(),
-                    format!("{:.0}", tail.took_ns as f64 / MS as f64),
-                    tail.sent.to_string(),
-                    tail.rounds[0].to_string(),
-                    tail.rounds[1].to_string(),
-                    tail.dropped.to_string(),
-                    String::new(),
-                ]);
-            }
-        }
-    }
-    output.table("tunnel_tail", &table);
-    tunnel.iter().map(|tail| tail.dropped).sum()
 }
