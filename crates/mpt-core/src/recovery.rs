@@ -288,6 +288,7 @@ impl Recovery {
             due: false,
         });
         self.earned = (self.earned + packet.len() as u64).min(SAVED_BYTES * EARNED);
+        self.burst.note_sent();
         self.last_sent = now;
         self.probes = 0;
         if self.probe_check.is_none() {

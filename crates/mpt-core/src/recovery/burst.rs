@@ -8,6 +8,9 @@
 //! Fractions are carried on: 1.25 is a packet for each report and two for every fourth. After
 //! [`RESTORED_AFTER`] episodes in a row in which nothing was lost again both are what they were.
 //!
+//! Where much is sent, a link that loses a little at any time loses more than that, and a queue that takes
+//! all of it takes a few more: a portion is no less than one packet for [`SENT_FOR_ONE`] sent since the last.
+//!
 //! A whole packet that was not used is not saved up. Where reports come seldom, [`REFILL`] stands in for
 //! them.
 
@@ -26,6 +29,8 @@ const LEAST_FIRST: f64 = 2.0;
 const LEAST_LATER: f64 = 1.25;
 /// Clean episodes in a row that restore them.
 const RESTORED_AFTER: u32 = 16;
+/// For so many packets that were sent, one more may go.
+const SENT_FOR_ONE: f64 = 8.0;
 /// Without reports more is allowed after so long.
 const REFILL: Duration = Duration::from_millis(5);
 
@@ -42,6 +47,8 @@ pub(super) struct BurstLimit {
     clean: u32,
     /// Packets that may go now.
     allowance: f64,
+    /// Packets that were sent for the first time since it was refilled.
+    sent: u32,
     refilled: Time,
 }
 
@@ -55,6 +62,7 @@ impl Default for BurstLimit {
             lost_again: false,
             clean: 0,
             allowance: 0.0,
+            sent: 0,
             refilled: Time::ZERO,
         }
     }
@@ -96,7 +104,14 @@ impl BurstLimit {
         } else {
             self.later
         };
-        self.allowance = self.allowance.fract() + limit;
+        let sent = f64::from(std::mem::take(&mut self.sent));
+        self.allowance = self.allowance.fract() + limit.max(sent / SENT_FOR_ONE);
+    }
+
+    /// A packet was sent for the first time.
+    #[inline]
+    pub(super) fn note_sent(&mut self) {
+        self.sent = self.sent.saturating_add(1);
     }
 
     /// Does what a report does, when none has come for [`REFILL`].
@@ -150,6 +165,16 @@ mod tests {
     /// Packets for eight reports that come now.
     fn portions(limit: &mut BurstLimit, now: Time) -> u32 {
         (0..8).map(|_| portion(limit, now)).sum()
+    }
+
+    #[test]
+    fn one_goes_for_each_eight_that_were_sent_where_that_is_more() {
+        let mut limit = BurstLimit::default();
+        limit.begin(at(1000), RTT);
+        for (sent, expected) in [(80, 10), (16, 2), (0, 2)] {
+            (0..sent).for_each(|_| limit.note_sent());
+            assert_eq!(portion(&mut limit, at(1050)), expected, "after {sent}");
+        }
     }
 
     #[test]
