@@ -67,6 +67,9 @@ where
     let mut connections = FuturesUnordered::new();
     loop {
         tokio::select! {
+            // In this order: a place that has become free is given to who comes at that moment.
+            biased;
+            Some(()) = connections.next() => {}
             stream = accept(&socket, &failing) => {
                 if connections.len() < MAX_CONNECTIONS {
                     connections.push(converse(stream, &answer));
@@ -74,7 +77,6 @@ where
                     turn_away(&stream);
                 }
             }
-            Some(()) = connections.next() => {}
         }
     }
 }
