@@ -19,15 +19,17 @@
 //! comes for two round trips although something is outstanding, the newest packet is sent once more,
 //! as a probe (RFC 8985 §7); the report that answers it tells the rest.
 //!
-//! Packets are kept in one ring of bytes that grows as it is needed, up to [`MAX_BYTES`]. At rates at
-//! which the ring holds less than a round trip it would be of no use, and is left empty.
+//! Packets are kept in one ring of bytes ([`kept`]). At rates at which the ring holds less than a round
+//! trip it would be of no use, and is left empty.
 
 mod burst;
+mod kept;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use burst::BurstLimit;
+use kept::{Kept, KeptPackets};
 
 use crate::path::{MAX_PATHS, PathId};
 use crate::report::{MAX_MISSING, Missing, Report};
@@ -37,17 +39,9 @@ use crate::time::{Time, earliest};
 
 use arrayvec::ArrayVec;
 
-/// Most bytes of packets that are kept: half a second at 270 Mbit/s.
-pub(crate) const MAX_BYTES: usize = 16 << 20;
-/// Most packets that are kept.
-const MAX_PACKETS: usize = 32_768;
-/// The ring's first size.
-const FIRST_BYTES: usize = 256 << 10;
 /// Packets are not kept while more than this is sent in [`FAST_SPAN`]: above 2 Gbit/s.
 const FAST_BYTES: u64 = 2_500_000;
 const FAST_SPAN: Duration = Duration::from_millis(10);
-/// Packets older than this are nobody's business any more.
-const MAX_AGE: Duration = Duration::from_secs(2);
 /// Most times that a packet is sent again.
 const MAX_TRIES: u8 = 2;
 /// Most lost packets that wait to be sent again.
@@ -68,22 +62,6 @@ const REPORT_DELAY: Duration = Duration::from_millis(15);
 const LATELY: Duration = Duration::from_secs(2);
 /// Probes of the tail in a row.
 const MAX_PROBES: u32 = 2;
-
-/// A packet that was sent.
-#[derive(Debug, Clone, Copy)]
-struct Kept {
-    /// When, at last.
-    sent: Time,
-    first_sent: Time,
-    path: PathId,
-    tos: u8,
-    len: u16,
-    /// Where its bytes begin in the ring.
-    start: u32,
-    tries: u8,
-    /// Waits to be sent again.
-    due: bool,
-}
 
 /// What is known of a path.
 #[derive(Debug, Clone, Copy, Default)]
@@ -134,13 +112,7 @@ pub(crate) struct Resend {
 #[derive(Debug)]
 pub(crate) struct Recovery {
     enabled: bool,
-    /// By number, without a break.
-    kept: VecDeque<Kept>,
-    /// Number of the first.
-    first: Seq,
-    ring: Vec<u8>,
-    /// Where the next packet goes.
-    head: usize,
+    kept: KeptPackets,
     paths: [PathRecovery; MAX_PATHS],
     quickest: Duration,
     due: VecDeque<Seq>,
@@ -170,10 +142,7 @@ impl Recovery {
     pub(crate) fn new(enabled: bool) -> Recovery {
         Recovery {
             enabled,
-            kept: VecDeque::new(),
-            first: Seq::FIRST,
-            ring: Vec::new(),
-            head: 0,
+            kept: KeptPackets::new(),
             paths: Default::default(),
             quickest: Duration::from_millis(100),
             due: VecDeque::new(),
@@ -219,7 +188,7 @@ impl Recovery {
 
     /// Bytes of memory that the ring has.
     pub(crate) fn memory(&self) -> usize {
-        self.ring.len()
+        self.kept.memory()
     }
 
     /// Forgets all that was sent.
@@ -262,31 +231,12 @@ impl Recovery {
 
     /// Keeps the inner packet that was sent with the number `seq`, the one after the last.
     pub(crate) fn keep(&mut self, now: Time, seq: Seq, path: PathId, tos: u8, packet: &[u8]) {
-        let next = self.first.plus(self.kept.len() as u32);
-        if self.kept.is_empty() || next != seq {
+        if !self.kept.is_next(seq) {
             self.forget();
-            self.first = seq;
-            self.head = 0;
         }
-        self.expire(now);
-        let Some(start) = self.room_for(packet.len()) else {
+        if !self.kept.push(now, seq, path, tos, packet) {
             return self.forget();
-        };
-        if self.kept.is_empty() {
-            self.first = seq;
         }
-        self.ring[start..start + packet.len()].copy_from_slice(packet);
-        self.head = start + packet.len();
-        self.kept.push_back(Kept {
-            sent: now,
-            first_sent: now,
-            path,
-            tos,
-            len: packet.len() as u16,
-            start: start as u32,
-            tries: 0,
-            due: false,
-        });
         self.earned = (self.earned + packet.len() as u64).min(SAVED_BYTES * EARNED);
         self.burst.note_sent();
         self.last_sent = now;
@@ -296,75 +246,9 @@ impl Recovery {
         }
     }
 
-    fn expire(&mut self, now: Time) {
-        while let Some(oldest) = self.kept.front() {
-            let is_old = now.since(oldest.first_sent) > MAX_AGE;
-            if !is_old && self.kept.len() < MAX_PACKETS {
-                break;
-            }
-            self.kept.pop_front();
-            self.first = self.first.next();
-        }
-    }
-
-    /// Where `len` bytes fit behind one another, at the cost of the oldest packets if need be.
-    fn room_for(&mut self, len: usize) -> Option<usize> {
-        loop {
-            if let Some(start) = self.free_at(len) {
-                return Some(start);
-            }
-            if self.ring.len() < MAX_BYTES {
-                self.grow(len);
-            } else {
-                self.kept.pop_front()?;
-                self.first = self.first.next();
-            }
-        }
-    }
-
-    /// Where `len` bytes are free.
-    fn free_at(&self, len: usize) -> Option<usize> {
-        let (Some(oldest), Some(newest)) = (self.kept.front(), self.kept.back()) else {
-            return (len <= self.ring.len()).then_some(0);
-        };
-        let (tail, head) = (oldest.start as usize, self.head);
-        if newest.start < oldest.start {
-            return (head + len <= tail).then_some(head);
-        }
-        if head + len <= self.ring.len() {
-            return Some(head);
-        }
-        (len <= tail).then_some(0)
-    }
-
-    /// A ring of twice the size, with the packets moved to its start.
-    fn grow(&mut self, len: usize) {
-        let size = (self.ring.len() * 2)
-            .max(FIRST_BYTES)
-            .max(len)
-            .min(MAX_BYTES);
-        let mut ring = vec![0; size];
-        let mut at = 0;
-        for kept in &mut self.kept {
-            let (start, len) = (kept.start as usize, usize::from(kept.len));
-            ring[at..at + len].copy_from_slice(&self.ring[start..start + len]);
-            kept.start = at as u32;
-            at += len;
-        }
-        self.ring = ring;
-        self.head = at;
-    }
-
-    fn index_of(&self, seq: Seq) -> Option<usize> {
-        let index = usize::try_from(seq.distance_from(self.first)).ok()?;
-        (index < self.kept.len()).then_some(index)
-    }
-
     /// The bytes of a packet that is kept.
     pub(crate) fn packet(&self, seq: Seq) -> Option<&[u8]> {
-        let kept = &self.kept[self.index_of(seq)?];
-        let start = kept.start as usize;
-        Some(&self.ring[start..start + usize::from(kept.len)])
+        self.kept.bytes(seq)
     }
 
     /// How long to wait for a report on what was sent last.
@@ -394,10 +278,7 @@ impl Recovery {
                 known.progress = now;
             }
         }
-        while !self.kept.is_empty() && report.next.is_after(self.first) {
-            self.kept.pop_front();
-            self.first = self.first.next();
-        }
+        self.kept.release_before(report.next);
         self.note_overtaken(now, report);
         self.note_needless(now, report);
         self.missing.clone_from(&report.missing);
@@ -414,15 +295,12 @@ impl Recovery {
     /// step 4). That shows a round trip before what is sent again proves needless.
     fn note_overtaken(&mut self, now: Time, report: &Report) {
         for range in &self.missing {
-            let first = range.first.later(self.first);
-            let Some(index) = self.index_of(first) else {
-                continue;
-            };
+            let first = range.first.later(self.kept.first());
             // A path that reorders shows it soon: of long ranges the first will do.
             let count = usize::try_from(range.first.plus(range.count).distance_from(first));
             for offset in 0..count.unwrap_or(0).min(LOOKED_AT) {
                 let seq = first.plus(offset as u32);
-                let Some(kept) = self.kept.get(index + offset) else {
+                let Some(kept) = self.kept.get(seq) else {
                     break;
                 };
                 let path = match kept.tries {
@@ -455,21 +333,16 @@ impl Recovery {
             let Some(seq) = self.due.pop_front() else {
                 return;
             };
-            let Some(index) = self.index_of(seq) else {
+            let Some(kept) = self.kept.get_mut(seq) else {
                 continue;
             };
-            let path = &self.paths[self.kept[index].path.index()];
-            if self.is_missing(seq) && path.widened != now {
+            let path = &self.paths[kept.path.index()];
+            if is_missing(&self.missing, self.high, seq) && path.widened != now {
                 self.due.push_back(seq);
             } else {
-                self.kept[index].due = false;
+                kept.due = false;
             }
         }
-    }
-
-    /// Whether a number is among what the last report called missing, or beyond what it tells of.
-    fn is_missing(&self, seq: Seq) -> bool {
-        is_missing(&self.missing, self.high, seq)
     }
 
     /// The original of what was sent again has arrived: the path reorders.
@@ -496,23 +369,22 @@ impl Recovery {
         self.recheck = None;
         let ranges = self.missing.clone();
         // Ranges ascend; of those that do not, nothing is looked at twice.
-        let mut judged = self.first;
+        let mut judged = self.kept.first();
         for range in ranges {
             let end = range.first.plus(range.count);
             let mut seq = range.first.later(judged);
             judged = judged.later(end);
             while end.is_after(seq) {
-                let Some(index) = self.index_of(seq) else {
+                let Some(&kept) = self.kept.get(seq) else {
                     break;
                 };
-                self.judge_one(now, seq, index);
+                self.judge_one(now, seq, kept);
                 seq = seq.next();
             }
         }
     }
 
-    fn judge_one(&mut self, now: Time, seq: Seq, index: usize) {
-        let kept = self.kept[index];
+    fn judge_one(&mut self, now: Time, seq: Seq, kept: Kept) {
         let path = self.paths[kept.path.index()];
         if kept.due || kept.tries >= MAX_TRIES || path.contended {
             return;
@@ -554,8 +426,10 @@ impl Recovery {
             path.clean = 0;
             path.quarters -= 1;
         }
-        self.kept[index].due = true;
-        self.due.push_back(seq);
+        if let Some(kept) = self.kept.get_mut(seq) {
+            kept.due = true;
+            self.due.push_back(seq);
+        }
     }
 
     /// When a report has come, or will not come, that would tell of what arrived so that its report were here
@@ -572,7 +446,7 @@ impl Recovery {
     /// [`Recovery::packet`]. Say with [`Recovery::resent`] where it went.
     pub(crate) fn next_resend(&mut self) -> Option<Resend> {
         while let Some(&seq) = self.due.front() {
-            let Some(kept) = self.index_of(seq).map(|index| self.kept[index]) else {
+            let Some(&kept) = self.kept.get(seq) else {
                 self.due.pop_front();
                 continue;
             };
@@ -595,10 +469,9 @@ impl Recovery {
 
     /// A packet was sent again, over `path`.
     pub(crate) fn resent(&mut self, now: Time, resend: Resend, path: PathId) {
-        let Some(index) = self.index_of(resend.seq) else {
+        let Some(kept) = self.kept.get_mut(resend.seq) else {
             return;
         };
-        let kept = &mut self.kept[index];
         if !resend.is_probe {
             if self.resent.len() >= REMEMBERED {
                 self.resent.pop_front();
@@ -630,7 +503,7 @@ impl Recovery {
             return None;
         }
         self.probe_check = None;
-        let newest = self.first.plus((self.kept.len() as u32).checked_sub(1)?);
+        let (newest, &kept) = self.kept.newest()?;
         if self.high.is_after(newest) && self.missing.is_empty() {
             return None;
         }
@@ -647,7 +520,6 @@ impl Recovery {
         self.last_sent = now;
         self.probe_check = Some(now + self.patience() * 2u32.pow(self.probes));
         self.counters.probes += 1;
-        let kept = self.kept.back()?;
         Some(Resend {
             seq: newest,
             tos: kept.tos,
