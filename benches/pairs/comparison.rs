@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use net::profile::measure::{Measured, recovers};
+use net::profile::measure::Measured;
 use net::profile::{Bound, Profile};
 use serde::de::DeserializeOwned;
 
@@ -65,9 +65,6 @@ impl<'a> Comparison<'a> {
     fn verdicts(&self) -> Vec<(Bound, Option<bool>)> {
         let judge = |bound: Bound| -> Option<bool> {
             let tunnel = self.tunnel.as_ref()?;
-            if bound.needs_recovery() && !recovers(&tunnel.sender) {
-                return None;
-            }
             let ideal = self.ideal.as_ref().map(|ideal| ideal.mbps);
             let least = bound.least_mbps(self.best()?, self.sum()?, ideal)?;
             Some(tunnel.mbps >= least)

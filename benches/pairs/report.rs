@@ -94,8 +94,7 @@ fn print_heading(options: &Options) {
         "Links: rate in Mbit/s / delay one way in ms. steady: the last third. voice: what 50 small \
          datagrams a second beside the flow take longer than the nearest link's delay, one way, \
          median and p99 in ms, from its third second on; in brackets over the nearest link alone. \
-         gaps: seen, filled, inferred lost, timed out, overflowed. *: only where lost packets are \
-         recovered.\n"
+         gaps: seen, filled, inferred lost, timed out, overflowed.\n"
     );
 }
 

@@ -82,15 +82,15 @@ impl Row {
         }
     }
 
-    /// Whether it is as asked; `None` when nothing is, or the number is absent.
+    /// Whether it is as asked, which an absent number is not; `None` when nothing is asked.
     #[must_use]
     pub fn is_met(&self) -> Option<bool> {
-        let value = self.value?;
+        let is_met = |met: &dyn Fn(f64) -> bool| Some(self.value.is_some_and(met));
         match self.asked {
             Asked::Reported => None,
-            Asked::AtMost(most) => Some(value <= most),
-            Asked::AtLeast(least) => Some(value >= least),
-            Asked::Within(least, most) => Some(value >= least && value <= most),
+            Asked::AtMost(most) => is_met(&|value| value <= most),
+            Asked::AtLeast(least) => is_met(&|value| value >= least),
+            Asked::Within(least, most) => is_met(&|value| value >= least && value <= most),
         }
     }
 
@@ -156,15 +156,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_is_neither_met_nor_missed() {
-        let row = Row::maybe("x", None, "ms", Asked::AtMost(1.0));
+    fn what_is_asked_and_absent_is_missed() {
+        let asked = [
+            Asked::AtMost(1.0),
+            Asked::AtLeast(1.0),
+            Asked::Within(0.0, 1.0),
+        ];
+        for asked in asked {
+            let row = |value| Row::maybe("x", value, "ms", asked);
+            assert_eq!(row(None).is_met(), Some(false), "{asked}");
+            assert_eq!(row(Some(f64::NAN)).is_met(), Some(false), "{asked}");
+            assert_eq!(row(Some(1.0)).is_met(), Some(true), "{asked}");
+        }
+        let told = Row::maybe("x", None, "ms", Asked::Reported);
         assert_eq!(
-            (row.is_met(), row.value_text()),
+            (told.is_met(), told.value_text()),
             (None, "absent".to_owned())
-        );
-        assert_eq!(
-            Row::new("x", 2.0, "", Asked::AtMost(1.0)).is_met(),
-            Some(false)
         );
     }
 }

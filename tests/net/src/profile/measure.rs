@@ -235,12 +235,6 @@ fn collect(value: &Value, place: String, all: &mut BTreeMap<String, f64>) {
     }
 }
 
-/// Whether a tunnel with this status sends lost packets again: it counts what it does.
-#[must_use]
-pub fn recovers(status: &BTreeMap<String, f64>) -> bool {
-    status.contains_key("tunnel.recovery.resent")
-}
-
 impl Measured {
     /// Share of the bytes that went over the first path, 0 to 1.
     #[must_use]

@@ -57,10 +57,6 @@ pub enum Bound {
     Sum(f64),
     /// Of one link of the summed rate, the mean delay and the same loss.
     Ideal(f64),
-    /// As [`Bound::Sum`], once lost packets are sent again inside the tunnel.
-    SumRecovered(f64),
-    /// As [`Bound::Best`], once lost packets are sent again inside the tunnel.
-    BestRecovered(f64),
 }
 
 /// A pair of links with the bounds that hold for it.
@@ -220,25 +216,17 @@ impl fmt::Display for Bound {
             Self::Best(share) => write!(to, "{share} best"),
             Self::Sum(share) => write!(to, "{share} sum"),
             Self::Ideal(share) => write!(to, "{share} ideal"),
-            Self::SumRecovered(share) => write!(to, "{share} sum*"),
-            Self::BestRecovered(share) => write!(to, "{share} best*"),
         }
     }
 }
 
 impl Bound {
-    /// Whether it is asked for of a tunnel without recovery, too.
-    #[must_use]
-    pub fn needs_recovery(self) -> bool {
-        matches!(self, Self::SumRecovered(_) | Self::BestRecovered(_))
-    }
-
     /// The least goodput that meets it, in Mbit/s; `None` without the measurement it refers to.
     #[must_use]
     pub fn least_mbps(self, best: f64, sum: f64, ideal: Option<f64>) -> Option<f64> {
         match self {
-            Self::Best(share) | Self::BestRecovered(share) => Some(share * best),
-            Self::Sum(share) | Self::SumRecovered(share) => Some(share * sum),
+            Self::Best(share) => Some(share * best),
+            Self::Sum(share) => Some(share * sum),
             Self::Ideal(share) => ideal.map(|mbps| share * mbps),
         }
     }

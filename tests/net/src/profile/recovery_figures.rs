@@ -1,7 +1,6 @@
 //! What becomes of lost packets: how long the others wait, how soon they come again, at what price.
 //!
-//! What only the daemon can know is read from its status by the names that `control.rs` gives it. A
-//! tunnel without recovery has no such numbers: they are shown as absent.
+//! What only the daemon can know is read from its status by the names that `control.rs` gives it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +8,7 @@ use std::time::Duration;
 use crate::link::Place;
 use crate::profile::Line;
 use crate::profile::figure::{Asked, Figure, Row, counted};
-use crate::profile::measure::{Variant, dropped, numbers, recovers};
+use crate::profile::measure::{Variant, dropped, numbers};
 use crate::settings::Side;
 use crate::shape::Shape;
 use crate::stream::{Record, Stream, percentile};
@@ -67,10 +66,10 @@ fn status(tunnel: &Tunnel) -> [BTreeMap<String, f64>; 2] {
 
 fn release(variant: &Variant) -> Vec<Row> {
     let shapes = [20, 45].map(|delay| Shape::mbps(30.0).delay_ms(delay).loss(1.0));
-    let mut without = variant.clone();
-    if knows_recovery(variant, &shapes) {
-        without.recovery = "mode = \"off\"".to_owned();
-    }
+    let without = Variant {
+        recovery: "mode = \"off\"".to_owned(),
+        ..variant.clone()
+    };
     let (record, _tunnel) = stream(&without, shapes, 15);
     // Counted from when it would have arrived over the nearer path.
     let waits: Vec<f64> = record.releases_ms().iter().map(|ms| ms - 20.0).collect();
@@ -87,12 +86,6 @@ fn release(variant: &Variant) -> Vec<Row> {
     ]
 }
 
-/// Whether the tunnel recovers at all: only then its configuration takes a word on it.
-fn knows_recovery(variant: &Variant, shapes: &[Shape; 2]) -> bool {
-    let tunnel = variant.tunnel(&shapes.clone().map(Line::new));
-    recovers(&numbers(&tunnel.a.ctl(&["status"])))
-}
-
 fn recovery_time(variant: &Variant) -> Vec<Row> {
     let shapes = [20, 30].map(|delay| Shape::mbps(30.0).delay_ms(delay).loss(1.0));
     let (record, tunnel) = stream(variant, shapes, 15);
@@ -102,13 +95,12 @@ fn recovery_time(variant: &Variant) -> Vec<Row> {
     // One way on the slower path, a report every 5 ms, the fastest round trip, 5 ms.
     let most = 30.0 + 5.0 + 40.0 + 5.0;
     let lost = record.lost() as f64;
-    let time = |share| recovers(&sender).then(|| percentile(&heads, share));
     let mut rows = vec![
         Row::told("dropped by the links", dropped as f64, "packets"),
         Row::told("lost for good", lost, "datagrams"),
         Row::told("came again", heads.len() as f64, "datagrams"),
-        Row::maybe("median", time(0.5), "ms", Asked::Reported),
-        Row::maybe("p95", time(0.95), "ms", Asked::AtMost(most)),
+        Row::told("median", percentile(&heads, 0.5), "ms"),
+        Row::new("p95", percentile(&heads, 0.95), "ms", Asked::AtMost(most)),
     ];
     rows.extend(price(&sender, &receiver, dropped));
     rows
@@ -209,12 +201,7 @@ fn hidden_loss(variant: &Variant) -> Vec<Row> {
         Row::told("goodput", report.steady_mbps(), "Mbit/s"),
         Row::told("dropped by the links", dropped as f64, "packets"),
         Row::told("TCP retransmissions", report.retransmits as f64, "segments"),
-        Row::maybe(
-            "TCP retransmissions / drops",
-            recovers(&sender).then_some(seen),
-            "",
-            Asked::AtMost(0.01),
-        ),
+        Row::new("TCP retransmissions / drops", seen, "", Asked::AtMost(0.01)),
     ];
     rows.extend(price(&sender, &receiver, dropped));
     rows

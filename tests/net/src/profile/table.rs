@@ -2,7 +2,7 @@
 //!
 //! Rates are low where nothing depends on them: the lab pays by the packet. Delays are one way.
 
-use crate::profile::Bound::{Best, BestRecovered, Ideal, Sum, SumRecovered};
+use crate::profile::Bound::{Best, Ideal, Sum};
 use crate::profile::{Bound, Dip, Line, Profile};
 use crate::shape::Shape;
 
@@ -77,12 +77,7 @@ fn jittery() -> Vec<Profile> {
 fn lossy() -> Vec<Profile> {
     let both = |name, percent| {
         let shape = link(50.0, 20).loss(percent);
-        pair(
-            name,
-            shape.clone(),
-            shape,
-            &[Ideal(0.95), SumRecovered(0.85)],
-        )
+        pair(name, shape.clone(), shape, &[Ideal(0.95), Sum(0.85)])
     };
     let apart = [20, 45].map(|delay| link(30.0, delay).loss(1.0));
     let bursts = link(50.0, 20).burst_loss(1.0, 5.0);
@@ -93,24 +88,14 @@ fn lossy() -> Vec<Profile> {
         both("loss-1", 1.0),
         both("loss-2", 2.0),
         both("loss-3", 3.0),
-        pair(
-            "loss-1-apart",
-            near,
-            far,
-            &[Ideal(0.95), SumRecovered(0.85)],
-        ),
+        pair("loss-1-apart", near, far, &[Ideal(0.95), Sum(0.85)]),
         pair(
             "loss-one",
             link(50.0, 15),
             link(30.0, 25).loss(1.0),
             &[Ideal(0.95)],
         ),
-        pair(
-            "bursts",
-            bursts.clone(),
-            bursts,
-            &[Ideal(0.95), SumRecovered(0.75)],
-        ),
+        pair("bursts", bursts.clone(), bursts, &[Ideal(0.95), Sum(0.75)]),
     ]
 }
 
@@ -126,14 +111,14 @@ fn mixed() -> Vec<Profile> {
         .map(|(rate, delay, jitter)| link(rate, delay).normal_jitter_ms(jitter).loss(0.5));
     let [first, second] = lte_like;
     vec![
-        pair("fibre-lte", fibre(), lte(), &[SumRecovered(0.9)]),
+        pair("fibre-lte", fibre(), lte(), &[Sum(0.9)]),
         pair(
             "fibre300-lte",
             link(300.0, 8),
             lte(),
-            &[BestRecovered(1.0), SumRecovered(0.9)],
+            &[Best(1.0), Sum(0.9)],
         ),
-        pair("two-lte", first, second, &[SumRecovered(0.8)]),
+        pair("two-lte", first, second, &[Sum(0.8)]),
         pair("lte-satellite", lte(), satellite, &[]),
         lines("dsl-wifi", dsl, Line::new(wifi), &[]),
     ]
