@@ -72,3 +72,8 @@ fn what_waits_behind_a_loss_is_released_soon() {
 fn a_lost_packet_comes_again_soon() {
     is_as_asked(recovery_figures::RECOVERY_TIME);
 }
+
+#[test]
+fn tcp_does_not_see_what_the_links_lose() {
+    is_as_asked(recovery_figures::HIDDEN_LOSS);
+}
