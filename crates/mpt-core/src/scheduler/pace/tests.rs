@@ -297,6 +297,47 @@ fn bursts_with_pauses_do_not_make_a_path_seem_slow() {
     }
 }
 
+/// What an epoch tells of 250 packets over a link of 10 Mbit/s, which takes 1.2 ms for each: so many at
+/// once, then a pause, one each 2 ms in the mean.
+fn found_of_bursts(of_packets: u64) -> Findings {
+    let mut model = Model::new(10.0);
+    for sent in 0..250 {
+        model.now += if sent % of_packets == 0 {
+            2 * MS * of_packets
+        } else {
+            0
+        };
+        model.send();
+    }
+    let mut samples = model.under_way.iter().map(|&(_, sample)| sample);
+    let first = samples.next().unwrap();
+    let mut epoch = Epoch::new(first);
+    for sample in samples {
+        epoch.add(sample, first.one_way as f64);
+    }
+    epoch.findings()
+}
+
+#[test]
+fn what_arrives_while_a_queue_stands_is_the_capacity_of_a_path_with_pauses() {
+    let bursts = found_of_bursts(10);
+    assert!(!bursts.is_dispersed());
+    assert!(bursts.delivered < 0.8e6, "{}", bursts.delivered);
+    let mut pace = Pace::default();
+    for refused in [false, true] {
+        let capacity = pace.capacity(&bursts, refused).unwrap();
+        assert!((capacity / 1.25e6 - 1.0).abs() < 0.01, "{capacity}");
+    }
+    // Of the same packets one by one none waits: they tell no more than what arrived.
+    let single = found_of_bursts(1);
+    assert_eq!(single.delivered_busy, None);
+    assert_eq!(pace.capacity(&single, false), None);
+    assert_eq!(pace.capacity(&single, true), Some(single.delivered));
+    // Packets that jitter brings together did not wait for each other.
+    pace.doubt.probed(5e6);
+    assert_eq!(pace.capacity(&bursts, false), Some(bursts.delivered));
+}
+
 #[test]
 fn a_probe_tells_of_the_queue_of_others_until_it_is_old() {
     let model = Model::new(50.0);
