@@ -365,6 +365,13 @@ fn what_links_lose_is_recovered_before_the_flow_misses_it() {
     let recovery = pair.end(Side::A).status().recovery;
     assert!(recovery.spurious * 50 <= recovery.resent, "{recovery:?}");
     assert!(recovery.resent * 10 <= recovery.lost * 12, "{recovery:?}");
+    let receiver = pair.end(Side::B);
+    let reports = receiver.status().recovery.report_bytes;
+    let received: u64 = (0..2).map(|index| receiver.path(index).rx_bytes).sum();
+    assert!(
+        reports > 0 && reports * 100 <= received,
+        "{reports} bytes of reports on {received}"
+    );
 }
 
 #[test]

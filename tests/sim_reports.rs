@@ -123,6 +123,8 @@ fn reports_are_a_hundredth_of_what_arrives_and_a_burst() {
             reports <= data / 125 + 14_000,
             "{gap:?}: {reports} bytes for {data} of data"
         );
+        let told = pair.end(Side::B).status().recovery.report_bytes;
+        assert_eq!(told, reports as u64, "{gap:?}");
     }
 }
 
