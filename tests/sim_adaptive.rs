@@ -376,8 +376,19 @@ fn what_links_lose_is_recovered_before_the_flow_misses_it() {
 
 #[test]
 fn over_paths_that_reorder_hardly_a_resend_is_needless() {
-    // What netem makes of jitter without a rate: each packet arrives after its own delay.
-    for (sd_ms, loss, share) in [(5, 0.0, 50), (5, 0.01, 20), (25, 0.0, 10)] {
+    const SEEDS: u64 = 8;
+    const SENT: u64 = 20_000;
+    // With much jitter and loss many are, which is no goal but must not become more.
+    let of_both = if is_sealed() { 0.5 } else { 0.25 };
+    // At most so many are needless: of all packets where nothing is lost, so that every resend is
+    // needless; else of the resends.
+    for (sd_ms, loss, most) in [
+        (5, 0.0, 0.02),
+        (5, 0.01, 0.05),
+        (25, 0.0, 0.1),
+        (25, 0.01, of_both),
+    ] {
+        // What netem makes of jitter without a rate: each packet arrives after its own delay.
         let paths = [60, 70].map(|delay_ms| {
             let mut path = path(1000, delay_ms, 1000);
             for (link, loss) in path.links.iter_mut().zip([loss, 0.0]) {
@@ -394,7 +405,7 @@ fn over_paths_that_reorder_hardly_a_resend_is_needless() {
             path
         });
         let (mut needless, mut resent) = (0, 0);
-        for seed in 1..=8 {
+        for seed in 1..=SEEDS {
             let mut pair = pair(paths.clone(), seed);
             let mut send = |count: u64| {
                 for id in 0..count {
@@ -405,16 +416,15 @@ fn over_paths_that_reorder_hardly_a_resend_is_needless() {
             };
             // That they reorder shows in the first round trips.
             let first = send(2_000);
-            let last = send(20_000);
-            assert!(first.spurious < 200, "{sd_ms} ms, {loss}: {first:?}");
+            let last = send(SENT);
+            assert!(first.spurious < 150, "{sd_ms} ms, {loss}: {first:?}");
             needless += last.spurious - first.spurious;
             resent += last.resent - first.resent;
         }
-        let of = if loss == 0.0 { 8 * 20_000 } else { resent };
-        println!("{sd_ms} ms, {loss}: {needless} of {of}");
+        let whole = if loss == 0.0 { SEEDS * SENT } else { resent };
         assert!(
-            needless * share <= of,
-            "{sd_ms} ms, {loss}: {needless} of {of}"
+            needless as f64 <= most * whole as f64,
+            "{sd_ms} ms, {loss}: {needless} of {whole}, asked {most}"
         );
     }
 }
