@@ -375,6 +375,29 @@ fn what_links_lose_is_recovered_before_the_flow_misses_it() {
 }
 
 #[test]
+fn where_both_ways_lose_packets_reports_and_resends_hardly_any_is_given_up() {
+    let paths = [path(50, 20, 1000), path(50, 20, 1000)].map(|mut path| {
+        for link in &mut path.links {
+            link.loss = Loss::Independent { probability: 0.03 };
+        }
+        path
+    });
+    for seed in 1..=4 {
+        let mut pair = pair(paths.clone(), seed);
+        let mut flow = Flow::new(Side::A, 1400);
+        flow.run_for(&mut pair, SECOND * 10);
+        for side in [Side::A, Side::B] {
+            let reorder = pair.end(side).reorder();
+            let given_up = reorder.gaps_inferred_lost + reorder.gaps_timed_out;
+            assert!(given_up <= 2, "{seed} {side:?} {reorder:?}");
+            assert!(reorder.gaps_recovered > 300, "{seed} {side:?} {reorder:?}");
+            let recovery = pair.end(side).status().recovery;
+            assert!(recovery.resent * 10 <= recovery.lost * 12, "{recovery:?}");
+        }
+    }
+}
+
+#[test]
 fn over_paths_that_reorder_hardly_a_resend_is_needless() {
     const SEEDS: u64 = 8;
     const SENT: u64 = 20_000;

@@ -74,7 +74,7 @@ impl<'a> Comparison<'a> {
     }
 
     pub(crate) fn is_met(&self) -> bool {
-        self.tunnel.is_some() && self.verdicts().iter().all(|(_, met)| *met != Some(false))
+        self.tunnel.is_some() && self.verdicts().iter().all(|(_, met)| *met == Some(true))
     }
 
     /// The tunnel's goodput as a share of `whole`.

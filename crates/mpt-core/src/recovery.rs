@@ -10,9 +10,10 @@
 //! after 16 clean recoveries a quarter less (where RFC 8985 begins anew: each time that had cost a
 //! burst of needless ones). It runs from when a report of the packet is usual, and a report has to say so.
 //!
-//! What is lost goes out again on the path where it arrives first, with its number, at most twice; the
-//! second time on another one, as losses come in bursts. A few packets go at once, for each report
-//! ([`burst`]). Over all, the bytes sent again are bounded by a share of the bytes sent ([`EARNED`]),
+//! What is lost goes out again on the path where it arrives first, with its number, at most twice. The
+//! second time is the last chance, and losses come in bursts: then it takes another path first, and a second
+//! copy goes over the next best. That it was lost again is told by time alone, too: reports came after the
+//! path's round trip, and do not have it. A few packets go at once, for each report ([`burst`]). Over all, the bytes sent again are bounded by a share of the bytes sent ([`EARNED`]),
 //! whatever a report claims.
 //!
 //! When the last packets of a burst are lost nothing is sent later that would tell. So if no report
@@ -104,6 +105,8 @@ pub(crate) struct Resend {
     pub(crate) tos: u8,
     /// It was sent again before, over this path, which may lose many in a row.
     pub(crate) lost_on: Option<PathId>,
+    /// This is the last time: two copies are to go, over two paths.
+    pub(crate) is_twofold: bool,
     /// Not known to be lost: the tail is probed with it.
     is_probe: bool,
 }
@@ -400,6 +403,10 @@ impl Recovery {
             Some(_) => now,
             // All paths have passed it, says the receiver, which has waited for its own window.
             None if kept.tries == 0 && self.arrived.is_some_and(|edge| seq.is_after(edge)) => now,
+            None if kept.tries > 0 => {
+                let took = path.edge.map_or(Duration::ZERO, |(.., took)| took);
+                self.told_by(kept.sent + took.max(path.rtt) + path.window() + REPORT_DELAY)
+            }
             // Nothing that was sent later came. If nothing does, it is not the packet, but the path.
             None => kept.sent.max(path.progress) + path.rtt * 3 + REPORT_DELAY * 2,
         };
@@ -454,13 +461,15 @@ impl Recovery {
             if !self.burst.allows() || self.earned < cost {
                 return None;
             }
+            let is_twofold = kept.tries > 0 && self.earned >= cost * 2;
             self.due.pop_front();
             self.burst.take();
-            self.earned -= cost;
+            self.earned -= if is_twofold { cost * 2 } else { cost };
             return Some(Resend {
                 seq,
                 tos: kept.tos,
                 lost_on: (kept.tries > 0).then_some(kept.path),
+                is_twofold,
                 is_probe: false,
             });
         }
@@ -484,6 +493,16 @@ impl Recovery {
         kept.due = false;
         self.counters.resent += 1;
         self.counters.resent_bytes += u64::from(kept.len);
+    }
+
+    /// The second copy of a twofold one went, too. That one of them arrives after the other says nothing of
+    /// a path.
+    pub(crate) fn resent_copy(&mut self, resend: Resend) {
+        self.resent.retain(|&(seq, _)| seq != resend.seq);
+        if let Some(kept) = self.kept.get(resend.seq) {
+            self.counters.resent += 1;
+            self.counters.resent_bytes += u64::from(kept.len);
+        }
     }
 
     /// When [`Recovery::handle_timeout`] is to be called.
@@ -524,6 +543,7 @@ impl Recovery {
             seq: newest,
             tos: kept.tos,
             lost_on: None,
+            is_twofold: false,
             is_probe: true,
         })
     }

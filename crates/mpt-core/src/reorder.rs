@@ -409,6 +409,12 @@ impl<T: Copy + Default> Reorder<T> {
         self.config
     }
 
+    /// Whether the number that is to be delivered next is lost, and stands open for what is sent again.
+    #[must_use]
+    pub fn awaits_lost(&self) -> bool {
+        self.high.is_after(self.next) && self.inference.is_lost(self.next)
+    }
+
     /// The number that is to be delivered next.
     #[must_use]
     pub fn next_expected(&self) -> Seq {

@@ -169,6 +169,42 @@ fn what_was_missing_and_came_shows_that_the_path_reorders() {
 }
 
 #[test]
+fn what_is_sent_again_for_the_last_time_goes_in_two_copies_of_which_one_is_needless() {
+    let mut sender = Sender::new();
+    let lost = sender.send(at(0), path(0));
+    let mut newest = sender.send(at(1), path(0));
+    for (ms, is_twofold) in [(40, false), (90, true)] {
+        sender.hears(at(ms), &[(path(0), newest)], &[(lost, 1)], &[]);
+        let resend = sender.recovery.next_resend().unwrap();
+        assert_eq!((resend.seq, resend.is_twofold), (lost, is_twofold));
+        sender.recovery.resent(at(ms), resend, path(0));
+        if is_twofold {
+            sender.recovery.resent_copy(resend);
+        }
+        newest = sender.send(at(ms + 5), path(0));
+    }
+    sender.hears(at(140), &[(path(0), newest)], &[], &[lost]);
+    let counters = sender.recovery.counters();
+    assert_eq!((counters.resent, counters.resent_bytes), (3, 3000));
+    assert_eq!(counters.spurious, 0);
+}
+
+#[test]
+fn what_is_sent_again_is_lost_when_reports_do_not_have_it_after_a_round_trip() {
+    let mut sender = Sender::new();
+    let lost = sender.send(at(0), path(0));
+    let newest = sender.send(at(1), path(0));
+    let edges = [(path(0), newest)];
+    sender.hears(at(40), &edges, &[(lost, 1)], &[]);
+    assert_eq!(sender.resends(at(40), path(1)), [lost]);
+    // Nothing is sent after it. Its report may be 15 ms late, and has to come.
+    sender.hears(at(94), &edges, &[(lost, 1)], &[]);
+    assert_eq!(sender.resends(at(94), path(0)), []);
+    sender.hears(at(95), &edges, &[(lost, 1)], &[]);
+    assert_eq!(sender.resends(at(95), path(0)), [lost]);
+}
+
+#[test]
 fn a_packet_is_sent_again_twice_at_most() {
     let mut sender = Sender::new();
     let lost = sender.send(at(0), path(0));

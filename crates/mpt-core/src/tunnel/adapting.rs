@@ -16,6 +16,7 @@ use std::time::Duration;
 use super::Outbound;
 use crate::drops::Drop;
 use crate::ecn;
+use crate::gre::Header;
 use crate::ip::{Packet, Version, protocol};
 use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::queue::{Losses, Queue};
@@ -311,9 +312,9 @@ impl Outbound {
         }
     }
 
-    /// Sends a packet again, where it arrives first.
+    /// Sends a packet again, where it arrives first, or over two paths.
     fn resend(&mut self, now: Time, resend: Resend) {
-        let usable = self.shared.usable();
+        let mut usable = self.shared.usable();
         let mut others = usable;
         if let Some(path) = resend.lost_on {
             others.remove(path);
@@ -323,6 +324,8 @@ impl Outbound {
         let Some((path, _)) = fastest.or_else(|| paths.fastest(now, usable)) else {
             return;
         };
+        usable.remove(path);
+        let second = paths.fastest(now, usable).filter(|_| resend.is_twofold);
         let Some(packet) = self
             .adapting
             .recovery
@@ -334,14 +337,22 @@ impl Outbound {
         let Ok(parsed) = Packet::parse(&packet) else {
             return;
         };
-        let header = crate::gre::Header {
+        let header = Header {
             sequence: Some(resend.seq),
             ..self.header(parsed.version())
         };
-        let (out, len) = self.append(path, &header, resend.tos, packet.len());
-        out.copy_from_slice(&packet);
-        self.adapting.paths.took_again(path, len);
+        self.append_again(path, &header, resend.tos, &packet);
         self.adapting.recovery.resent(now, resend, path);
+        if let Some((path, _)) = second {
+            self.append_again(path, &header, resend.tos, &packet);
+            self.adapting.recovery.resent_copy(resend);
+        }
+    }
+
+    fn append_again(&mut self, path: PathId, header: &Header, tos: u8, packet: &[u8]) {
+        let (out, len) = self.append(path, header, tos, packet.len());
+        out.copy_from_slice(packet);
+        self.adapting.paths.took_again(path, len);
     }
 
     /// Takes what the peer reports on what this end sent, which came at `now`.

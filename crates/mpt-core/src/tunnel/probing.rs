@@ -10,7 +10,7 @@ use super::sealing::{Opening, may_carry_handshakes};
 use super::session::Jump;
 use crate::drops::Drop;
 use crate::gre::{Header, Protocol};
-use crate::path::{MAX_PATHS, PathId, PathSet, PathState};
+use crate::path::{MAX_PATHS, Path, PathId, PathSet, PathState};
 use crate::probe::{Echo, MESSAGE_BYTES, Message};
 use crate::reorder::{MAX_DISTANCE, Recovery};
 use crate::seq::Seq;
@@ -20,8 +20,9 @@ use crate::time::{Time, earliest};
 pub(super) const MAX_MESSAGES_QUEUED: usize = 64;
 /// Least time between two answers on a path to a session that has not proved itself.
 const STRANGE_SESSION_INTERVAL: Duration = Duration::from_millis(20);
-/// How often a lost packet is waited for when it is sent again.
-const RESENDS: u32 = 3;
+/// A lost packet is waited for so many round trips: it is sent again, and once more when that is lost,
+/// too, which takes half a round trip longer to be told. The rest is for a report that is lost.
+const ROUND_TRIPS: u32 = 4;
 /// What resends may be delayed by besides, in queues and by clocks that tick.
 const RECOVERY_MARGIN: Duration = Duration::from_millis(5);
 /// More packets than this do not overtake a message of a session that has just begun.
@@ -321,25 +322,34 @@ impl Inbound {
     }
 
     /// How quickly the peer's resends can be here, if it sends any: a report and a packet, each over
-    /// the path that answers first. What is sent again may be lost again, once.
+    /// the path that answers first. What is sent again may be lost again, and so may a report.
     pub(super) fn recovery(&self) -> Option<Recovery> {
         if self.peer.session().is_none() || !self.reporting.peer_resends() {
             return None;
         }
-        let up = || {
-            let paths = self.paths.iter().flatten();
-            paths.filter(|path| path.state == PathState::Up)
-        };
-        let fastest = up().filter_map(|path| path.rtt.smoothed()).min()?;
-        let least = up().filter_map(|path| path.rtt.minimum()).min()?;
+        let fastest = self.fastest_rtt()?;
+        let least = self
+            .paths_up()
+            .filter_map(|path| path.rtt.minimum())
+            .min()?;
         let window = (0..MAX_PATHS)
             .filter_map(PathId::new)
             .map(|path| self.reorder.displacement(path))
             .max()?;
         Some(Recovery {
-            hold: (fastest + REPORT_INTERVAL) * RESENDS + window + RECOVERY_MARGIN,
+            hold: (fastest + REPORT_INTERVAL) * ROUND_TRIPS + window + RECOVERY_MARGIN,
             soonest: least / 2,
         })
+    }
+
+    fn paths_up(&self) -> impl Iterator<Item = &Path> {
+        let paths = self.paths.iter().flatten();
+        paths.filter(|path| path.state == PathState::Up)
+    }
+
+    /// The smoothed round-trip time of the path that answers first.
+    pub(super) fn fastest_rtt(&self) -> Option<Duration> {
+        self.paths_up().filter_map(|path| path.rtt.smoothed()).min()
     }
 
     /// With every probe and every answer: the end that only answers has no other occasion.

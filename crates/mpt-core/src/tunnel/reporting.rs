@@ -3,7 +3,7 @@
 //! A peer that asks for reports learns what arrives every few milliseconds while data come, and once
 //! more when they cease: a report is a state, and the last one has nothing behind it to make its
 //! loss good. A gap that has just opened brings the next report forward; one that every path has
-//! passed does so the more.
+//! passed does so the more, and again when what was sent for it should have come.
 //!
 //! Reports may cost a hundredth of what the tunnel carries: for a byte that arrives 0.8 hundredths of
 //! a byte of reports are earned, for one that is sent, 0.2 ([`Budget`]). The latter is for the
@@ -38,6 +38,8 @@ const ARRIVED_EARNS: u64 = 8;
 const SENT_EARNS: u64 = 2;
 /// Bytes of reports that may be saved up: a hundred reports on two paths with a few gaps.
 const BURST_BYTES: u64 = 100 * 140;
+/// What is sent again may come so much later than a round trip after it was told to be lost.
+const RESEND_DELAY: Duration = Duration::from_millis(20);
 /// A report on a few gaps takes no more than this.
 const USUAL_BYTES: usize = 200;
 /// In how many reports a duplicate stands, so that one may be lost.
@@ -66,6 +68,8 @@ pub(super) struct Reporting {
     last_arrived: Time,
     /// The next report tells of a loss.
     urgent: bool,
+    /// When what is lost is told once more, if it has not come by then.
+    told_again: Option<Time>,
     /// Numbers that every path had passed, of which the last report told or the next one will.
     lost: u64,
     /// Of them, those that were given up, as far as a report told or will tell.
@@ -166,6 +170,7 @@ impl Reporting {
         self.peer_index = Default::default();
         self.wanted = false;
         self.peer_resends = false;
+        self.told_again = None;
         self.due = None;
         self.heard = None;
         self.queue.clear();
@@ -184,6 +189,7 @@ impl Reporting {
         self.peer_resends = message.resends;
         if !self.wanted {
             self.due = None;
+            self.told_again = None;
         }
     }
 
@@ -253,7 +259,7 @@ impl Reporting {
     }
 
     pub(super) fn due(&self) -> Option<Time> {
-        self.due
+        earliest(self.due, self.told_again)
     }
 
     /// The report that would be sent now.
@@ -364,6 +370,13 @@ impl Inbound {
 
     /// Sends the report that is due.
     pub(super) fn report_if_due(&mut self, now: Time) {
+        if self.reporting.told_again.is_some_and(|at| at <= now) {
+            self.reporting.told_again = None;
+            if self.reorder.awaits_lost() {
+                self.reporting.hurry(now, LEAST_INTERVAL);
+                self.reporting.urgent = true;
+            }
+        }
         if self.reporting.due.is_none_or(|due| due > now) {
             return;
         }
@@ -390,6 +403,9 @@ impl Inbound {
         self.queue_control(path, report.buffer_len(), |out| report.emit(out));
         self.reporting.sent(now, report.number, sent_len);
         self.reporting.urgent = false;
+        if self.reporting.told_again.is_none() && self.reorder.awaits_lost() {
+            self.reporting.told_again = self.fastest_rtt().map(|rtt| now + rtt + RESEND_DELAY);
+        }
         // After the last data, one more.
         if std::mem::take(&mut self.reporting.news) {
             self.reporting.due = Some(now + REPORT_INTERVAL);
