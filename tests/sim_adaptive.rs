@@ -191,6 +191,16 @@ fn without_reports_weights_decide_and_with_them_again_the_paths() {
     assert_eq!(pair.end(Side::A).path(0).tx_phase, PathPhase::Open);
 }
 
+#[test]
+fn a_trickle_that_pays_for_a_report_in_seconds_is_not_taken_for_unreported() {
+    let mut pair = pair([20, 30, 40].map(|delay| path(20, delay, 1000)), 1);
+    for id in 0..60 * 20 {
+        pair.send(Side::A, Inner::of_len(50).packet(id));
+        pair.run_for(50 * MS);
+        assert!(!pair.end(Side::A).status().unreported, "after {id} packets");
+    }
+}
+
 /// A pair of links like those that people have, of few Mbit/s so that thousands can be tried.
 fn any_pair(rng: &mut SimRng) -> [PathSpec; 2] {
     let mut link = || {
