@@ -319,11 +319,13 @@ fn without_recovery_a_path_that_costs_more_than_it_adds_is_left_out() {
 
 #[test]
 fn jitter_is_not_taken_for_a_queue_nor_overtaking_for_loss() {
-    for (sd_ms, order, share) in [
-        (3, Order::Kept, 0.92),
-        (10, Order::Kept, 0.85),
-        (25, Order::Kept, 0.75),
-        (10, Order::ByDelay, 0.85),
+    // A source whose window was halved once, as where it fills its queue, gets four fifths for long.
+    // Where packets overtake, that happens to more seeds: two of eight are passed over there.
+    for (sd_ms, order, share, passed_over) in [
+        (3, Order::Kept, 0.92, 0),
+        (10, Order::Kept, 0.78, 0),
+        (25, Order::Kept, 0.75, 0),
+        (10, Order::ByDelay, 0.85, 2),
     ] {
         let mut paths = [path(30, 40, 1000), path(30, 60, 1000)];
         for (path, mean_ms) in paths.iter_mut().zip([40, 60]) {
@@ -334,16 +336,10 @@ fn jitter_is_not_taken_for_a_queue_nor_overtaking_for_loss() {
                     sd_ns: sd_ms * 1_000_000,
                 };
             }
+            // When a gap ends, what waited behind it is acknowledged at once, each packet by itself, as
+            // no TCP does. Were a thousand acknowledgements too many, that would be judged, not jitter.
+            path.links[1].queue = QueueLimit::Packets(5000);
         }
-        // A single one scatters by a tenth, and may be far off with much jitter: the second of four.
-        let mut of_seeds = [1, 2, 3, 4].map(|seed| {
-            let mut pair = pair(paths.clone(), seed);
-            let mut flow = Flow::new(Side::A, 1400);
-            flow.run_for(&mut pair, SECOND * 4);
-            flow.goodput_bps(&mut pair, SECOND * 6)
-        });
-        of_seeds.sort_by(f64::total_cmp);
-        let goodput = of_seeds[1];
         // A sealed packet is 22 bytes longer.
         let payload = if is_sealed() {
             1372.0 / 1458.0
@@ -351,9 +347,16 @@ fn jitter_is_not_taken_for_a_queue_nor_overtaking_for_loss() {
             PAYLOAD
         };
         let limit = 60e6 * payload;
+        let mut of_seeds = [1, 2, 3, 4, 5, 6, 7, 8].map(|seed| {
+            let mut pair = pair(paths.clone(), seed);
+            let mut flow = Flow::new(Side::A, 1400);
+            flow.run_for(&mut pair, SECOND * 4);
+            flow.goodput_bps(&mut pair, SECOND * 6)
+        });
+        of_seeds.sort_by(f64::total_cmp);
         assert!(
-            goodput > share * limit,
-            "{sd_ms} ms, {order:?}: {goodput} of {limit}"
+            of_seeds[passed_over] > share * limit,
+            "{sd_ms} ms, {order:?}: {of_seeds:?} of {limit}"
         );
     }
 }
