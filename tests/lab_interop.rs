@@ -14,6 +14,7 @@ fn kernel_peer(family: Family) {
     kernel_gre::set_up(&hosts.b, Side::B, link);
     let daemon = Daemon::start(&hosts.a, "mpt0", |socket| {
         Settings::new()
+            .plain()
             .reorder(1024, 300)
             .toml(Side::A, "mpt0", &[link], socket)
     });

@@ -31,13 +31,13 @@ fn unequal(delay_ms: u64) -> Tunnel {
         .tunnel(&Settings::new().weights(&[100, 50]).reorder(1024, 300))
 }
 
-/// 99 % of 139.9 Mbit/s.
+/// 99 % of 139.9 Mbit/s; sealed, of 137.7.
 fn unequal_reaches_the_sum(delay_ms: u64, seconds: u32) {
     let Some(_turn) = net::turn() else { return };
     let tunnel = unequal(delay_ms);
     let what = format!("100 + 50 Mbit/s, {delay_ms} ms");
-    let (steady, _, _) = flow(&what, &tunnel, Family::V4, seconds);
-    assert!(steady >= 138.5, "{:#?}", tunnel.b.status());
+    let (steady, limit, _) = flow(&what, &tunnel, Family::V4, seconds);
+    assert!(steady >= 0.99 * limit, "{:#?}", tunnel.b.status());
 }
 
 #[test]
@@ -71,8 +71,8 @@ fn two_equal_paths_add_up() {
     let shape = Shape::mbps(100.0).delay_ms(5);
     let tunnel = Hosts::new(&[shape.clone(), shape])
         .tunnel(&Settings::new().weights(&[1, 1]).reorder(1024, 300));
-    let (steady, _, _) = flow("2 x 100 Mbit/s", &tunnel, Family::V4, 11);
-    assert!(steady >= 183.0, "{:#?}", tunnel.b.status());
+    let (steady, limit, _) = flow("2 x 100 Mbit/s", &tunnel, Family::V4, 11);
+    assert!(steady >= 0.98 * limit, "{:#?}", tunnel.b.status());
 }
 
 #[test]

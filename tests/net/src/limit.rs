@@ -16,16 +16,30 @@ const UDP_GRE_BYTES: f64 = 8.0 + 8.0;
 /// TCP header with the timestamp option, as Linux sends it.
 const TCP_BYTES: f64 = 32.0;
 
-/// Greatest TCP goodput, in Mbit/s, of a tunnel with this MTU over links of these rates and outer
-/// families, for inner packets of the family `inner`.
+/// What sealing adds: the key in GRE's header, the inner packet's type, and the tag.
+const SEAL_BYTES: f64 = 4.0 + 2.0 + 16.0;
+
+/// Greatest TCP goodput, in Mbit/s, of a plain tunnel with this MTU over links of these rates and
+/// outer families, for inner packets of the family `inner`.
 #[must_use]
 pub fn goodput_limit_mbps(links: &[(f64, Family)], mtu: u32, inner: Family) -> f64 {
+    limit_mbps(links, mtu, inner, 0.0)
+}
+
+/// The same of a sealed tunnel.
+#[must_use]
+pub fn sealed_goodput_limit_mbps(links: &[(f64, Family)], mtu: u32, inner: Family) -> f64 {
+    limit_mbps(links, mtu, inner, SEAL_BYTES)
+}
+
+fn limit_mbps(links: &[(f64, Family)], mtu: u32, inner: Family, seal: f64) -> f64 {
     let mtu = f64::from(mtu);
     let payload = mtu - inner.header_bytes() - TCP_BYTES;
     links
         .iter()
         .map(|(rate, outer)| {
-            rate * payload / (mtu + outer.header_bytes() + UDP_GRE_BYTES + LINK_BYTES)
+            let around = seal + UDP_GRE_BYTES + outer.header_bytes() + LINK_BYTES;
+            rate * payload / (mtu + around)
         })
         .sum()
 }

@@ -64,6 +64,7 @@ pub struct Settings {
     reorder: String,
     recovery: String,
     sealed: Option<[KeyPair; 2]>,
+    plain: bool,
     weights: Vec<u32>,
     path: String,
 }
@@ -110,6 +111,13 @@ impl Settings {
     #[must_use]
     pub fn sealed(mut self) -> Self {
         self.sealed = Some(KEY_PAIRS);
+        self
+    }
+
+    /// No keys, where the other end or the wire is what is tested: also when all tests get some.
+    #[must_use]
+    pub fn plain(mut self) -> Self {
+        self.plain = true;
         self
     }
 
@@ -160,7 +168,7 @@ impl Settings {
             let _ = write!(text, "\n[recovery]\n{}", self.recovery);
         }
         let has_folder = Path::new(socket).parent().is_some_and(Path::exists);
-        let all_sealed = all_sealed() && has_folder;
+        let all_sealed = all_sealed() && has_folder && !self.plain;
         let pairs = self.sealed.or(all_sealed.then_some(KEY_PAIRS));
         if let Some(pairs) = pairs.filter(|_| !self.tunnel.contains("key =")) {
             text += &crypto_section(pairs[side as usize].0, side, socket);

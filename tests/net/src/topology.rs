@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use mpt_core::control::PathState;
+use mpt_core::control::{PathState, Protection};
 
 use crate::daemon::Daemon;
-use crate::limit::goodput_limit_mbps;
+use crate::limit::{goodput_limit_mbps, sealed_goodput_limit_mbps};
 use crate::link::{Family, Link, Place};
 use crate::namespace::Namespace;
 use crate::settings::{Settings, Side};
@@ -124,7 +124,13 @@ impl Tunnel {
     /// What one TCP flow over this tunnel can get at most, in Mbit/s, for inner packets of `inner`.
     #[must_use]
     pub fn limit_mbps(&self, inner: Family) -> f64 {
-        let mtu = self.a.status().tunnel.mtu;
-        goodput_limit_mbps(&self.hosts.rates(), mtu, inner)
+        let tunnel = self.a.status().tunnel;
+        let limit = match tunnel.protection {
+            Protection::None => goodput_limit_mbps,
+            Protection::Waiting | Protection::Aes256Gcm | Protection::ChaCha20Poly1305 => {
+                sealed_goodput_limit_mbps
+            }
+        };
+        limit(&self.hosts.rates(), tunnel.mtu, inner)
     }
 }

@@ -233,6 +233,10 @@ impl Reading {
             }
             return;
         }
+        if header.protocol == Protocol::Sealed && header.sequence.is_none() {
+            // A control message that is sealed.
+            return;
+        }
         let Some(sequence) = header.sequence else {
             self.unnumbered += 1;
             return;

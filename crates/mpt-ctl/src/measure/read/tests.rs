@@ -96,6 +96,20 @@ fn directions_and_keys_are_told_apart() {
 }
 
 #[test]
+fn a_sealed_control_message_is_none_of_the_packets_that_lack_a_number() {
+    let header = Header {
+        protocol: Protocol::Sealed,
+        key: Some(6),
+        sequence: None,
+    };
+    let mut message = vec![0; 80];
+    header.emit(&mut message);
+    let report = report(&[udp(0, (4754, 4754), &message)], wanted());
+    let unnumbered = |note: &String| note.contains("no sequence number");
+    assert!(!report.notes.iter().any(unnumbered), "{:?}", report.notes);
+}
+
+#[test]
 fn a_train_is_cut_into_its_packets() {
     let train: Vec<u8> = (0..10).flat_map(|n| gre_packet(n, None)).collect();
     let report = report(&[udp(0, (4754, 4754), &train)], wanted());
