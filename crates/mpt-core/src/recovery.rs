@@ -265,6 +265,8 @@ impl Recovery {
             return;
         }
         self.last_report = now;
+        self.kept.release_before(report.next);
+        self.note_overtaken(now, report);
         for entry in &report.paths {
             let Some(path) = PathId::new(usize::from(entry.path)) else {
                 continue;
@@ -281,8 +283,6 @@ impl Recovery {
                 known.progress = now;
             }
         }
-        self.kept.release_before(report.next);
-        self.note_overtaken(now, report);
         self.note_needless(now, report);
         self.missing.clone_from(&report.missing);
         self.high = report.high;
@@ -295,7 +295,8 @@ impl Recovery {
 
     /// What the report before called missing, behind what its path had delivered, and this one does not, has
     /// been overtaken, if nothing that was sent again can have arrived since: the path reorders (RFC 8985 §6.2
-    /// step 4). That shows a round trip before what is sent again proves needless.
+    /// step 4). That shows a round trip before what is sent again proves needless. To be called while edges
+    /// are those of the report before: what is missing ahead of them is under way.
     fn note_overtaken(&mut self, now: Time, report: &Report) {
         for range in &self.missing {
             let first = range.first.later(self.kept.first());
@@ -315,7 +316,8 @@ impl Recovery {
                     && !is_missing(&report.missing, report.high, seq)
                 {
                     let path = &mut self.paths[path.index()];
-                    if path.quarters == 0 {
+                    let passed = path.edge.is_some_and(|(edge, ..)| edge.is_after(seq));
+                    if passed && path.quarters == 0 {
                         (path.quarters, path.widened) = (1, now);
                     }
                 }

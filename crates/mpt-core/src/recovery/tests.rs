@@ -169,6 +169,23 @@ fn what_was_missing_and_came_shows_that_the_path_reorders() {
 }
 
 #[test]
+fn what_was_missing_since_another_path_is_quicker_shows_no_reordering() {
+    let mut sender = Sender::new();
+    let first = sender.send(at(0), path(0));
+    let slow = sender.send(at(0), path(0));
+    let quick = sender.send(at(0), path(1));
+    sender.hears(at(40), &[(path(1), quick)], &[(first, 2)], &[]);
+    let edges = [(path(0), slow), (path(1), quick)];
+    sender.hears(at(45), &edges, &[(first, 1)], &[]);
+    assert_eq!(sender.resends(at(45), path(1)), [first]);
+    // So what is lost on that path is sent again at once.
+    let lost = sender.send(at(100), path(0));
+    let newest = sender.send(at(101), path(0));
+    sender.hears(at(141), &[(path(0), newest)], &[(lost, 1)], &[]);
+    assert_eq!(sender.resends(at(141), path(1)), [lost]);
+}
+
+#[test]
 fn what_is_sent_again_for_the_last_time_goes_in_two_copies_of_which_one_is_needless() {
     let mut sender = Sender::new();
     let lost = sender.send(at(0), path(0));
