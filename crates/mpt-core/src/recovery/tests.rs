@@ -131,8 +131,8 @@ fn a_needless_resend_makes_the_path_wait_a_quarter_of_its_round_trip() {
     sender.hears(at(60), &[(path(0), second)], &[], &[first]);
     assert_eq!(sender.recovery.counters().spurious, 1);
 
-    // Sent at 100, 40 ms to answer, 10 ms more: a report that comes then, or none for 30 ms.
-    for (begun, reported, due) in [(100, true, 150), (300, false, 380)] {
+    // Sent at 100, 40 ms to answer, 10 ms more: a report that comes then, or none for a round trip.
+    for (begun, reported, due) in [(100, true, 150), (300, false, 390)] {
         let third = sender.send(at(begun), path(0));
         let fourth = sender.send(at(begun + 1), path(0));
         let edges = [(path(0), fourth)];
