@@ -9,6 +9,8 @@ use mpt_core::drops::Drop;
 use mpt_core::path::PathState;
 use mpt_core::scheduler::Policy;
 use mpt_core::tunnel::Event;
+use mpt_sim::delay::Delay;
+use mpt_sim::link::Order;
 use mpt_sim::packet::{Inner, id_of};
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side, Wire};
 
@@ -364,5 +366,44 @@ fn nothing_but_the_newest_message_of_the_peer_moves_a_path() {
             let address = pair.address(side.other(), path).to_string();
             assert_eq!(pair.end(side).path(path).remote, address);
         }
+    }
+}
+
+#[test]
+fn a_probe_counts_although_reports_overtake_it() {
+    let mut spec = PathSpec::symmetric(1000, 60);
+    for link in &mut spec.links {
+        link.delay = Delay::Normal {
+            mean_ns: 60_000_000,
+            sd_ns: 25_000_000,
+        };
+        link.order = Order::ByDelay;
+    }
+    for sealed in [false, true] {
+        let mut samples_ms = Vec::new();
+        for seed in 1..=6 {
+            let mut pair = Pair::running(
+                PairConfig {
+                    policy: Policy::Adaptive,
+                    recovery: true,
+                    sealed,
+                    seed,
+                    ..PairConfig::new([spec.clone(), spec.clone()])
+                },
+                SECOND,
+            );
+            for id in 0..20_000 {
+                pair.send(Side::A, Inner::of_len(1000).packet(id));
+                pair.run_for(MS);
+                if id % 1000 == 999 {
+                    let rtt_us = pair.end(Side::A).path(0).rtt_us.unwrap();
+                    samples_ms.push(rtt_us as f64 / 1000.0);
+                }
+            }
+            assert_eq!(pair.end(Side::A).dropped(Drop::NoPath), 0);
+        }
+        // If the quick ones alone counted, the round trip would seem to be 107 ms.
+        let mean_ms = samples_ms.iter().sum::<f64>() / samples_ms.len() as f64;
+        assert!((113.0..127.0).contains(&mean_ms), "{sealed}: {mean_ms} ms");
     }
 }

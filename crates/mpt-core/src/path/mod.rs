@@ -293,11 +293,17 @@ impl Path {
     }
 
     /// Whether a message without a fresh echo may be heard: only when it continues those before it, so
-    /// that one with an absurd number cannot make all that follow look old.
-    pub(crate) fn continues(&self, message: &Message) -> bool {
+    /// that one with an absurd number cannot make all that follow look old. A sealed one (`is_sealed`)
+    /// has the peer's number, and need only be newer.
+    pub(crate) fn continues(&self, message: &Message, is_sealed: bool) -> bool {
+        let ahead = if is_sealed {
+            i32::MAX
+        } else {
+            REMEMBERED as i32
+        };
         self.newest.is_none_or(|newest| {
-            let ahead = message.number.wrapping_sub(newest.number);
-            newest.session != message.session || (1..=REMEMBERED as u32).contains(&ahead)
+            let step = message.number.wrapping_sub(newest.number) as i32;
+            newest.session != message.session || (1..=ahead).contains(&step)
         })
     }
 
@@ -344,10 +350,10 @@ impl Path {
     }
 
     /// A sealed control message with this number came from `from`. The newest says where the peer is.
-    /// Returns whether it is newer than all before, and whether the peer is elsewhere now.
-    pub(crate) fn note_sealed(&mut self, now: Time, number: u64, from: SocketAddr) -> (bool, bool) {
+    /// Returns whether the peer is elsewhere now.
+    pub(crate) fn note_sealed(&mut self, now: Time, number: u64, from: SocketAddr) -> bool {
         if self.newest_sealed.is_some_and(|newest| number <= newest) {
-            return (false, false);
+            return false;
         }
         self.newest_sealed = Some(number);
         let moved = self.peer != Some(from);
@@ -356,7 +362,7 @@ impl Path {
             self.unreachable = None;
             self.next_probe = now;
         }
-        (true, moved)
+        moved
     }
 
     /// Forgets what belonged to the peer's former session.
@@ -485,20 +491,19 @@ mod tests {
     #[test]
     fn a_message_without_proof_must_continue_those_before_it() {
         let mut path = path();
-        assert!(path.continues(&message(1_000_000, None)));
+        assert!(path.continues(&message(1_000_000, None), false));
         path.hear(at(0), &message(10, None));
-        for (number, continues) in [
-            (9, false),
-            (10, false),
-            (11, true),
-            (266, true),
-            (267, false),
+        // A sealed one need only be newer.
+        for (number, continues, if_sealed) in [
+            (9, false, false),
+            (10, false, false),
+            (11, true, true),
+            (266, true, true),
+            (267, false, true),
         ] {
-            assert_eq!(
-                path.continues(&message(number, None)),
-                continues,
-                "{number}"
-            );
+            let message = message(number, None);
+            assert_eq!(path.continues(&message, false), continues, "{number}");
+            assert_eq!(path.continues(&message, true), if_sealed, "{number}");
         }
     }
 }

@@ -356,7 +356,7 @@ impl Inbound {
             Err(why) => self.drops.count(why, 1),
             Ok(Content::Control { offset }) => {
                 let message = start + offset..start + datagram_len;
-                self.handle_control(now, id, buffer, message, true);
+                self.handle_control(now, id, buffer, message);
             }
             Ok(Content::Packet {
                 sequence,

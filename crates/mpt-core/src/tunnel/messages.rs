@@ -12,15 +12,13 @@ use crate::report::{KIND_REPORT, Report};
 use crate::time::Time;
 
 impl Inbound {
-    /// Takes a control message of the path's peer, which stands at `place` in the buffer. One that is
-    /// not the path's newest probes nothing.
+    /// Takes a control message of the path's peer, which stands at `place` in the buffer.
     pub(super) fn handle_control(
         &mut self,
         now: Time,
         path: PathId,
         buffer: u32,
         place: Range<usize>,
-        is_newest: bool,
     ) {
         let message = &self.pool.bytes_mut(buffer)[place];
         let read = match message.first() {
@@ -34,10 +32,7 @@ impl Inbound {
             }
             Some(_) | None => {
                 let message = Message::parse(message).ok();
-                message.map(|message| match is_newest {
-                    true => self.handle_message(now, path, &message),
-                    false => self.drops.count(Drop::StaleControl, 1),
-                })
+                message.map(|message| self.handle_message(now, path, &message))
             }
         };
         if read.is_none() {

@@ -52,8 +52,7 @@ impl Inbound {
         let Some(known) = &mut self.paths[path.index()] else {
             return;
         };
-        // What is sealed is the path's newest: that has been seen to.
-        if echo_sent.is_none() && self.opening.is_none() && !known.continues(message) {
+        if echo_sent.is_none() && !known.continues(message, self.opening.is_some()) {
             self.drops.count(Drop::StaleControl, 1);
             return;
         }

@@ -230,9 +230,9 @@ impl Inbound {
             Opened::Control {
                 message, number, ..
             } => {
-                let is_newest = self.follow_peer(now, arrival.path, number, arrival.from);
+                self.follow_peer(now, arrival.path, number, arrival.from);
                 let place = start + message.start..start + message.end;
-                self.handle_control(now, arrival.path, arrival.buffer, place, is_newest);
+                self.handle_control(now, arrival.path, arrival.buffer, place);
             }
         }
     }
@@ -269,12 +269,12 @@ impl Inbound {
         }
     }
 
-    /// Believes where the path's newest control message came from. Returns whether it is the newest.
-    fn follow_peer(&mut self, now: Time, id: PathId, number: u64, from: SocketAddr) -> bool {
+    /// Believes where the path's newest control message came from.
+    fn follow_peer(&mut self, now: Time, id: PathId, number: u64, from: SocketAddr) {
         let Some(path) = &mut self.paths[id.index()] else {
-            return false;
+            return;
         };
-        let (is_newest, moved) = path.note_sealed(now, number, from);
+        let moved = path.note_sealed(now, number, from);
         if let Some(opening) = &mut self.opening
             && moved
         {
@@ -286,7 +286,6 @@ impl Inbound {
             });
             self.unsettled = true;
         }
-        is_newest
     }
 
     /// A packet came again: that tells of this path as much as another packet would.
