@@ -3,9 +3,9 @@
 //! ICMP tells of a packet that was too big, where it is let through, and anybody can send it. So a
 //! sealed tunnel asks the path itself: a probe that is padded to a size and answered proves that packets
 //! of that size arrive. One that is not answered may have been lost like any other packet. Therefore
-//! each is followed by a small companion, late enough not to overtake it, and only when that one comes
-//! back and the padded one does not, several times in a row, is the size taken for too big. How many
-//! times depends on what the path loses anyway.
+//! each is followed by a small companion, late enough not to overtake it as far as is known, and only when
+//! that one comes back and the padded one does not within another round trip, several times in a row, is the
+//! size taken for too big. How many times depends on what the path loses anyway.
 //!
 //! * *Confirm*: is the size that is in use still carried? Asked when a path comes up or moves, every
 //!   [`CONFIRM_INTERVAL`] after that, and when ICMP says otherwise. If not, the path is a black hole
@@ -80,6 +80,8 @@ struct Probe {
     size: u16,
     /// When it is sent again if neither it nor its companion came back.
     again_at: Time,
+    /// How long after its companion it may come back.
+    grace: Duration,
     companion: Companion,
 }
 
@@ -90,6 +92,9 @@ enum Companion {
     Due(Time),
     /// Sent, with this number.
     Sent(u32),
+    /// It came back. The padded one is lost if it does not come until then: the last of so many in a row
+    /// that are hardly lost by chance.
+    Answered(Time, u32),
 }
 
 impl MtuSearch {
@@ -152,7 +157,7 @@ impl MtuSearch {
         match self.probe {
             None => self.next,
             Some(Probe {
-                companion: Companion::Due(at),
+                companion: Companion::Due(at) | Companion::Answered(at, _),
                 ..
             }) => at,
             Some(probe) => probe.again_at,
@@ -164,6 +169,17 @@ impl MtuSearch {
     pub(crate) fn due(&mut self, now: Time) -> Option<u16> {
         if now < self.poll_timeout() || self.is_companion_due(now) {
             return None;
+        }
+        if let Some(probe) = self.probe
+            && let Companion::Answered(_, needed) = probe.companion
+        {
+            self.probe = None;
+            self.lost += 1;
+            self.next = now;
+            if self.lost >= needed {
+                self.not_carried(now, probe.size);
+            }
+            return self.due(now);
         }
         if self.step == Step::Rest && now >= self.raise_at && self.size < self.bounds.ceiling {
             self.too_big = self.bounds.ceiling.saturating_add(1);
@@ -189,8 +205,8 @@ impl MtuSearch {
         }
     }
 
-    /// A probe of `size` with this number was sent; a round trip takes hardly longer than `patience`,
-    /// and nothing that is sent `overtaking` later overtakes it.
+    /// A probe of `size` with this number was sent; a round trip takes a third of `patience` and hardly
+    /// longer than that, and nothing that is sent `overtaking` later overtakes it.
     pub(crate) fn sent(
         &mut self,
         now: Time,
@@ -206,28 +222,24 @@ impl MtuSearch {
             number,
             size,
             again_at: now + overtaking + patience.max(SPACING),
+            grace: (patience / 3).max(SPACING),
             companion: Companion::Due(now + overtaking),
         });
     }
 
     /// The message with this number came back, on a path that loses `loss` of its round trips, 0 to 1.
     pub(crate) fn answered(&mut self, now: Time, number: u32, loss: f64) {
-        let Some(probe) = self.probe else {
+        let Some(probe) = &mut self.probe else {
             return;
         };
         if number == probe.number {
+            let size = probe.size;
             self.probe = None;
-            return self.carried(now, probe.size);
+            return self.carried(now, size);
         }
         // What was sent in between may have overtaken it.
-        if !matches!(probe.companion, Companion::Sent(companion) if number >= companion) {
-            return;
-        }
-        self.probe = None;
-        self.lost += 1;
-        self.next = now + SPACING;
-        if self.lost >= needed(loss) {
-            self.not_carried(now, probe.size);
+        if matches!(probe.companion, Companion::Sent(companion) if number >= companion) {
+            probe.companion = Companion::Answered(now + probe.grace, needed(loss));
         }
     }
 
