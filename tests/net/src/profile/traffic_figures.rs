@@ -94,8 +94,8 @@ fn fairness(variant: &Variant) -> Vec<Row> {
     let mut rows = Vec::new();
     let tunnel = variant.tunnel(std::slice::from_ref(&line));
     let (a, b) = ends(&tunnel);
-    let raw = Iperf::tcp(&tunnel.hosts.links[0].address_b, 30).congestion("cubic");
-    let reports = together(a, b, &[cubic(30), raw]);
+    let raw = || Iperf::tcp(&tunnel.hosts.links[0].address_b, 30).congestion("cubic");
+    let reports = together(a, b, &[cubic(30), raw()]);
     let [inside, outside] = [&reports[0], &reports[1]].map(|report| late_mean(report, 10));
     let share = inside / (inside + outside);
     rows.push(Row::new(
@@ -105,6 +105,11 @@ fn fairness(variant: &Variant) -> Vec<Row> {
         Asked::Within(0.35, 0.65),
     ));
     rows.push(Row::told("both together", inside + outside, "Mbit/s"));
+    // In 20 s two flows without any tunnel come only so near to halves.
+    let reports = together(a, b, &[raw(), raw()]);
+    let [one, other] = [&reports[0], &reports[1]].map(|report| late_mean(report, 10));
+    let share = one.min(other) / (one + other);
+    rows.push(Row::told("two raw flows: the smaller share", share, ""));
     drop(tunnel);
 
     let tunnel = variant.tunnel(&[line.clone(), Line::new(Shape::mbps(20.0).delay_ms(40))]);
