@@ -10,7 +10,7 @@ use super::sealing::{Opening, may_carry_handshakes};
 use super::session::Jump;
 use crate::drops::Drop;
 use crate::gre::{Header, Protocol};
-use crate::path::{MAX_PATHS, Path, PathId, PathSet, PathState};
+use crate::path::{MAX_PATHS, PathId, PathSet, PathState};
 use crate::probe::{Echo, MESSAGE_BYTES, Message};
 use crate::reorder::{MAX_DISTANCE, Recovery};
 use crate::seq::Seq;
@@ -326,29 +326,18 @@ impl Inbound {
         if self.peer.session().is_none() || !self.reporting.peer_resends() {
             return None;
         }
-        let fastest = self.fastest_rtt()?;
-        let least = self
-            .paths_up()
-            .filter_map(|path| path.rtt.minimum())
-            .min()?;
+        let quickest = self.quickest_rtt()?;
+        let paths = self.paths.iter().flatten();
+        let up = paths.filter(|path| path.state == PathState::Up);
+        let least = up.filter_map(|path| path.rtt.minimum()).min()?;
         let window = (0..MAX_PATHS)
             .filter_map(PathId::new)
             .map(|path| self.reorder.displacement(path))
             .max()?;
         Some(Recovery {
-            hold: (fastest + REPORT_INTERVAL) * ROUND_TRIPS + window + RECOVERY_MARGIN,
+            hold: (quickest + REPORT_INTERVAL) * ROUND_TRIPS + window + RECOVERY_MARGIN,
             soonest: least / 2,
         })
-    }
-
-    fn paths_up(&self) -> impl Iterator<Item = &Path> {
-        let paths = self.paths.iter().flatten();
-        paths.filter(|path| path.state == PathState::Up)
-    }
-
-    /// The smoothed round-trip time of the path that answers first.
-    pub(super) fn fastest_rtt(&self) -> Option<Duration> {
-        self.paths_up().filter_map(|path| path.rtt.smoothed()).min()
     }
 
     /// With every probe and every answer: the end that only answers has no other occasion.

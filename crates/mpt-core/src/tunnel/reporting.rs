@@ -404,7 +404,7 @@ impl Inbound {
         self.reporting.sent(now, report.number, sent_len);
         self.reporting.urgent = false;
         if self.reporting.told_again.is_none() && self.reorder.awaits_lost() {
-            self.reporting.told_again = self.fastest_rtt().map(|rtt| now + rtt + RESEND_DELAY);
+            self.reporting.told_again = self.quickest_rtt().map(|rtt| now + rtt + RESEND_DELAY);
         }
         // After the last data, one more.
         if std::mem::take(&mut self.reporting.news) {
@@ -428,6 +428,12 @@ impl Inbound {
             })
             .min()
             .map(|(_, id)| id)
+    }
+
+    /// Its smoothed round-trip time.
+    pub(super) fn quickest_rtt(&self) -> Option<Duration> {
+        let quickest = self.paths[self.quickest_path()?.index()].as_ref()?;
+        quickest.rtt.smoothed()
     }
 
     /// Takes a report of the path's peer, for [`Inbound::poll_report`]. It is believed when it is of
