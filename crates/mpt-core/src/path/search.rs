@@ -27,6 +27,9 @@ const CONFIRM_INTERVAL: Duration = Duration::from_secs(10);
 const RAISE_INTERVAL: Duration = Duration::from_secs(600);
 /// Least time between two probes, so that one full queue does not swallow several.
 const SPACING: Duration = Duration::from_millis(100);
+/// An answer takes hardly longer than so many smoothed round trips, and than this.
+const PATIENCE: u32 = 3;
+const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 /// A hint that turned out to be false makes the next ones wait for so long.
 const HINT_INTERVAL: Duration = Duration::from_secs(1);
 /// Probes of one size that are lost before it is taken for too big: MAX_PROBES of RFC 8899 §5.1.2 ...
@@ -170,16 +173,9 @@ impl MtuSearch {
         if now < self.poll_timeout() || self.is_companion_due(now) {
             return None;
         }
-        if let Some(probe) = self.probe
-            && let Companion::Answered(_, needed) = probe.companion
-        {
-            self.probe = None;
-            self.lost += 1;
-            self.next = now;
-            if self.lost >= needed {
-                self.not_carried(now, probe.size);
-            }
-            return self.due(now);
+        self.give_up(now);
+        if now < self.poll_timeout() {
+            return None;
         }
         if self.step == Step::Rest && now >= self.raise_at && self.size < self.bounds.ceiling {
             self.too_big = self.bounds.ceiling.saturating_add(1);
@@ -190,6 +186,19 @@ impl MtuSearch {
             Step::Search => self.size + (self.too_big - self.size) / 2,
             Step::Confirm | Step::Rest => self.size,
         })
+    }
+
+    /// The probe that is under way does not come back: it was lost, if its companion did.
+    fn give_up(&mut self, now: Time) {
+        if let Some(probe) = self.probe.take()
+            && let Companion::Answered(_, needed) = probe.companion
+        {
+            self.lost += 1;
+            self.next = now;
+            if self.lost >= needed {
+                self.not_carried(now, probe.size);
+            }
+        }
     }
 
     /// Whether the small message behind the padded one is due: say by [`MtuSearch::companion_sent`] that
@@ -205,14 +214,14 @@ impl MtuSearch {
         }
     }
 
-    /// A probe of `size` with this number was sent; a round trip takes a third of `patience` and hardly
-    /// longer than that, and nothing that is sent `overtaking` later overtakes it.
+    /// A probe of `size` with this number was sent, on a path with this smoothed round-trip time, on which
+    /// nothing that is sent `overtaking` later overtakes it.
     pub(crate) fn sent(
         &mut self,
         now: Time,
         number: u32,
         size: u16,
-        patience: Duration,
+        rtt: Duration,
         overtaking: Duration,
     ) {
         if self.step == Step::Rest {
@@ -221,8 +230,8 @@ impl MtuSearch {
         self.probe = Some(Probe {
             number,
             size,
-            again_at: now + overtaking + patience.max(SPACING),
-            grace: (patience / 3).max(SPACING),
+            again_at: now + overtaking + (rtt * PATIENCE).max(LEAST_PATIENCE),
+            grace: rtt.max(SPACING),
             companion: Companion::Due(now + overtaking),
         });
     }
@@ -340,12 +349,11 @@ mod tests {
                 assert!(size <= BOUNDS.ceiling);
                 self.number += 2;
                 self.probes += 1;
-                let patience = Duration::from_millis(200);
                 self.search
-                    .sent(self.now, self.number, size, patience, Duration::ZERO);
+                    .sent(self.now, self.number, size, RTT, Duration::ZERO);
                 assert!(self.search.is_companion_due(self.now));
                 self.search.companion_sent(self.number + 1);
-                self.now = self.now + Duration::from_millis(40);
+                self.now = self.now + RTT;
                 let lost = self.probes % self.loses_every == self.loses_every - 1;
                 if size <= self.carries && !lost {
                     self.search.answered(self.now, self.number, 0.0);
@@ -357,6 +365,7 @@ mod tests {
     }
 
     const SECOND: Duration = Duration::from_secs(1);
+    const RTT: Duration = Duration::from_millis(40);
 
     #[test]
     fn a_path_that_carries_what_is_configured_is_asked_once_and_then_now_and_then() {
@@ -455,8 +464,8 @@ mod tests {
                 if let Some(due) = search.due(now) {
                     prop_assert!((BOUNDS.least..=BOUNDS.ceiling).contains(&due));
                     number += 2;
-                    let patience = Duration::from_millis(u64::from(size));
-                    search.sent(now, number, due, patience, Duration::from_millis(u64::from(size % 3)));
+                    let rtt = Duration::from_millis(u64::from(size) / 3);
+                    search.sent(now, number, due, rtt, Duration::from_millis(u64::from(size % 3)));
                 }
                 if search.is_companion_due(now) {
                     search.companion_sent(number + 1);

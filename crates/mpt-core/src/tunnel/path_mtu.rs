@@ -24,9 +24,6 @@ const LEAST_LINK_MTU_V4: u16 = 552;
 const LEAST_LINK_MTU_V6: u16 = 1280;
 /// A link MTU that nearly every path has: BASE_PLPMTU of RFC 8899 §5.1.2, and with IPv6 there is no less.
 const BASE_LINK_MTU: u16 = 1280;
-/// A probe's answer takes hardly longer than so many smoothed round trips, and than this.
-const PATIENCE: u32 = 3;
-const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 /// Packets do not overtake each other by more than so many times the jitter of probes …
 const OVERTAKING: u64 = 8;
 /// … nor by more than this.
@@ -160,12 +157,11 @@ impl Inbound {
         };
         let overtaking = Duration::from_nanos(path.idle.jitter() * OVERTAKING);
         let overtaking = overtaking.min(LONGEST_OVERTAKING);
-        let smoothed = path.rtt.smoothed().unwrap_or_default();
-        let (patience, echo) = ((smoothed * PATIENCE).max(LEAST_PATIENCE), path.newest());
+        let (rtt, echo) = (path.rtt.smoothed().unwrap_or_default(), path.newest());
         let datagram_len = usize::from(size) + DATA_OVERHEAD;
         let number = self.send_message(now, id, echo, true, datagram_len);
         if let (Some(search), Some(number)) = (&mut self.mtus.searches[id.index()], number) {
-            search.sent(now, number, size, patience, overtaking);
+            search.sent(now, number, size, rtt, overtaking);
             if search.is_companion_due(now) {
                 self.send_companion(now, id);
             }
