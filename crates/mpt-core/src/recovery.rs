@@ -8,14 +8,15 @@
 //! or the original of what was sent again; then it is a quarter of the round-trip time, a quarter more
 //! for each round trip in which something was sent again needlessly, at most one round-trip time, and
 //! after 16 clean recoveries a quarter less (where RFC 8985 begins anew: each time that had cost a
-//! burst of needless ones). It runs from when a report of the packet is usual, and a report has to say so:
-//! where packets overtake, reports tell of many gaps, are long, and so come seldom. Only one that does not come
-//! for a round trip is not waited for.
+//! burst of needless ones). It runs from when a report of the packet is usual, and a report has to say
+//! so: where packets overtake, reports tell of many gaps, are long, and so come seldom. Only one that
+//! does not come for a round trip is not waited for.
 //!
 //! What is lost goes out again on the path where it arrives first, with its number, at most twice. The
-//! second time is the last chance, and losses come in bursts: then it takes another path first, and a second
-//! copy goes over the next best. That it was lost again is told by time alone, too: reports came after the
-//! path's round trip, and do not have it. A few packets go at once, for each report ([`burst`]). Over all, the bytes sent again are bounded by a share of the bytes sent ([`EARNED`]),
+//! second time is the last chance, and losses come in bursts: then it takes another path first, and a
+//! second copy goes over the next best. That it was lost again is told by time alone, too: reports came
+//! after the path's round trip, and do not have it. A few packets go at once, for each report
+//! ([`burst`]). Over all, the bytes sent again are bounded by a share of the bytes sent ([`EARNED`]),
 //! whatever a report claims.
 //!
 //! When the last packets of a burst are lost nothing is sent later that would tell. So if no report
@@ -399,20 +400,15 @@ impl Recovery {
         let overtaken = path
             .edge
             .filter(|&(edge, sent, _)| sent > kept.sent || (kept.tries == 0 && edge.is_after(seq)));
+        // Where packets overtake, the newest to arrive was a quick one.
+        let took = path.edge.map_or(Duration::ZERO, |(.., took)| took);
+        let reported = kept.sent + took.max(path.rtt) + path.window();
         let lost_at = match overtaken {
-            // Where packets overtake, the newest to arrive was a quick one.
-            Some((.., took)) if path.quarters > 0 => {
-                let arrived = kept.sent + took.max(path.rtt) + path.window();
-                self.told_by(arrived, path.rtt)
-            }
+            Some(_) if path.quarters > 0 => self.told_by(reported, path.rtt),
             Some(_) => now,
             // All paths have passed it, says the receiver, which has waited for its own window.
             None if kept.tries == 0 && self.arrived.is_some_and(|edge| seq.is_after(edge)) => now,
-            None if kept.tries > 0 => {
-                let took = path.edge.map_or(Duration::ZERO, |(.., took)| took);
-                let arrived = kept.sent + took.max(path.rtt) + path.window() + REPORT_DELAY;
-                self.told_by(arrived, Duration::ZERO)
-            }
+            None if kept.tries > 0 => self.told_by(reported + REPORT_DELAY, Duration::ZERO),
             // Nothing that was sent later came. If nothing does, it is not the packet, but the path.
             None => kept.sent.max(path.progress) + path.rtt * 3 + REPORT_DELAY * 2,
         };
@@ -445,9 +441,8 @@ impl Recovery {
         }
     }
 
-    /// When a report has come, or will not come, that would tell of what arrived so that its report were here
-    /// at this time: reports are some time apart, and those that tell of much by more.
-    /// It is waited for with `patience`, at least.
+    /// When it is known whether a packet arrived of which a report would tell by `time`: then, if one has
+    /// come since. Else one is waited for, `patience` long and no less than reports are apart.
     fn told_by(&self, time: Time, patience: Duration) -> Time {
         if self.last_report >= time {
             time
