@@ -37,7 +37,7 @@ fn unequal_reaches_the_sum(delay_ms: u64, seconds: u32) {
     let tunnel = unequal(delay_ms);
     let what = format!("100 + 50 Mbit/s, {delay_ms} ms");
     let (steady, limit, _) = flow(&what, &tunnel, Family::V4, seconds);
-    assert!(steady >= 0.99 * limit, "{:#?}", tunnel.b.status());
+    assert!(steady >= 0.991 * limit, "{:#?}", tunnel.b.status());
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn two_equal_paths_add_up() {
     let tunnel = Hosts::new(&[shape.clone(), shape])
         .tunnel(&Settings::new().weights(&[1, 1]).reorder(1024, 300));
     let (steady, limit, _) = flow("2 x 100 Mbit/s", &tunnel, Family::V4, 11);
-    assert!(steady >= 0.98 * limit, "{:#?}", tunnel.b.status());
+    assert!(steady >= 0.985 * limit, "{:#?}", tunnel.b.status());
 }
 
 #[test]

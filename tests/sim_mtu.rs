@@ -6,8 +6,6 @@ use std::time::Duration;
 use mpt_core::drops::Drop;
 use mpt_core::scheduler::Policy;
 use mpt_core::tunnel::Event;
-use mpt_sim::delay::Delay;
-use mpt_sim::link::Order;
 use mpt_sim::loss::Loss;
 use mpt_sim::packet::{Inner, id_of};
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side};
@@ -178,21 +176,13 @@ fn nothing_larger_than_configured_is_tried() {
 #[test]
 fn overtaking_is_not_taken_for_a_packet_that_was_too_big() {
     for seed in 1..=8 {
-        let mut spec = PathSpec::symmetric(1000, 60);
-        for link in &mut spec.links {
-            link.delay = Delay::Normal {
-                mean_ns: 60_000_000,
-                sd_ns: 25_000_000,
-            };
-            link.order = Order::ByDelay;
-        }
         let mut pair = Pair::running(
             PairConfig {
                 policy: Policy::Adaptive,
                 recovery: true,
                 sealed: true,
                 seed,
-                ..PairConfig::new([spec])
+                ..PairConfig::new([PathSpec::overtaking(1000, 60, 25)])
             },
             SECOND,
         );

@@ -162,14 +162,10 @@ fn links_that_duplicate_and_jitter_never_make_a_packet_arrive_twice() {
 #[test]
 fn a_path_that_jitters_is_learnt_and_hardly_anything_comes_late() {
     for jitter_ms in [3, 10, 25] {
-        let mut paths = [PathSpec::symmetric(100, 20), PathSpec::symmetric(50, 40)];
-        for link in &mut paths[1].links {
-            link.order = Order::ByDelay;
-            link.delay = Delay::Normal {
-                mean_ns: 40 * MS,
-                sd_ns: jitter_ms * MS,
-            };
-        }
+        let mut paths = [
+            PathSpec::symmetric(100, 20),
+            PathSpec::overtaking(50, 40, jitter_ms),
+        ];
         paths[0].links[0].loss = Loss::Independent { probability: 0.005 };
         let mut pair = Pair::running(PairConfig::new(paths), SECOND);
         let ids = stream(&mut pair, 50_000, 1200, Duration::from_micros(100));

@@ -9,8 +9,6 @@ use mpt_core::drops::Drop;
 use mpt_core::path::PathState;
 use mpt_core::scheduler::Policy;
 use mpt_core::tunnel::Event;
-use mpt_sim::delay::Delay;
-use mpt_sim::link::Order;
 use mpt_sim::packet::{Inner, id_of};
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side, Wire};
 
@@ -371,14 +369,7 @@ fn nothing_but_the_newest_message_of_the_peer_moves_a_path() {
 
 #[test]
 fn a_probe_counts_although_reports_overtake_it() {
-    let mut spec = PathSpec::symmetric(1000, 60);
-    for link in &mut spec.links {
-        link.delay = Delay::Normal {
-            mean_ns: 60_000_000,
-            sd_ns: 25_000_000,
-        };
-        link.order = Order::ByDelay;
-    }
+    let spec = PathSpec::overtaking(1000, 60, 25);
     for sealed in [false, true] {
         let mut samples_ms = Vec::new();
         for seed in 1..=6 {

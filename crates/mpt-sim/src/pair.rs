@@ -28,7 +28,7 @@ use mpt_core::tunnel::{Event, Inbound, ReorderSettings, TunnelConfig};
 use rand::Rng as _;
 
 use crate::delay::{Delay, MS};
-use crate::link::{Link, LinkConfig};
+use crate::link::{Link, LinkConfig, Order};
 use crate::rng::stream;
 
 mod end;
@@ -90,6 +90,21 @@ impl PathSpec {
             v6: false,
             links: [link.clone(), link],
         }
+    }
+
+    /// The same, but each packet takes its own delay, normally distributed with this standard
+    /// deviation, and overtakes those that take longer.
+    #[must_use]
+    pub fn overtaking(mbps: u64, mean_ms: u64, sd_ms: u64) -> PathSpec {
+        let mut path = PathSpec::symmetric(mbps, mean_ms);
+        for link in &mut path.links {
+            link.delay = Delay::Normal {
+                mean_ns: mean_ms * MS,
+                sd_ns: sd_ms * MS,
+            };
+            link.order = Order::ByDelay;
+        }
+        path
     }
 }
 

@@ -28,6 +28,16 @@ const STRANGER: KeyPair = (
     "j0DFrbaPJWJK5bIU6nZ6bslNgp09e14a0bpvPiE4KF8=",
 );
 
+/// Which keys a test's two ends have.
+#[derive(Debug, Clone, Copy, Default)]
+enum Keys {
+    /// None, or those of RFC 7748 where `MPT_TEST_SEALED` asks for it.
+    #[default]
+    AsAllTests,
+    None,
+    Of([KeyPair; 2]),
+}
+
 /// Which of the two hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
@@ -63,8 +73,7 @@ pub struct Settings {
     tunnel: String,
     reorder: String,
     recovery: String,
-    sealed: Option<[KeyPair; 2]>,
-    plain: bool,
+    keys: Keys,
     weights: Vec<u32>,
     path: String,
 }
@@ -110,14 +119,14 @@ impl Settings {
     /// Keys for both ends, so that the tunnel is sealed.
     #[must_use]
     pub fn sealed(mut self) -> Self {
-        self.sealed = Some(KEY_PAIRS);
+        self.keys = Keys::Of(KEY_PAIRS);
         self
     }
 
     /// No keys, where the other end or the wire is what is tested: also when all tests get some.
     #[must_use]
     pub fn plain(mut self) -> Self {
-        self.plain = true;
+        self.keys = Keys::None;
         self
     }
 
@@ -126,7 +135,7 @@ impl Settings {
     pub fn strange_keys(mut self, side: Side) -> Self {
         let mut pairs = KEY_PAIRS;
         pairs[side as usize] = STRANGER;
-        self.sealed = Some(pairs);
+        self.keys = Keys::Of(pairs);
         self
     }
 
@@ -168,8 +177,11 @@ impl Settings {
             let _ = write!(text, "\n[recovery]\n{}", self.recovery);
         }
         let has_folder = Path::new(socket).parent().is_some_and(Path::exists);
-        let all_sealed = all_sealed() && has_folder && !self.plain;
-        let pairs = self.sealed.or(all_sealed.then_some(KEY_PAIRS));
+        let pairs = match self.keys {
+            Keys::AsAllTests => (all_sealed() && has_folder).then_some(KEY_PAIRS),
+            Keys::None => None,
+            Keys::Of(pairs) => Some(pairs),
+        };
         if let Some(pairs) = pairs.filter(|_| !self.tunnel.contains("key =")) {
             text += &crypto_section(pairs[side as usize].0, side, socket);
         }
