@@ -105,7 +105,7 @@ fn fairness(variant: &Variant) -> Vec<Row> {
         Asked::Within(0.35, 0.65),
     ));
     rows.push(Row::told("both together", inside + outside, "Mbit/s"));
-    // In 20 s two flows without any tunnel come only so near to halves.
+    // What CUBIC itself makes of such a link, with the tunnel taken away.
     let reports = together(a, b, &[raw(), raw()]);
     let [one, other] = [&reports[0], &reports[1]].map(|report| late_mean(report, 10));
     let share = one.min(other) / (one + other);
