@@ -42,6 +42,22 @@ fn a_link_delays_and_breaks() {
     assert_eq!(ping(&hosts.a, target(0), 3, 100, "").received, 3);
 }
 
+/// Not even jitter that would let packets arrive before they were sent makes netem forget a rate, which
+/// needs a clock that is not near zero.
+#[test]
+fn a_link_keeps_its_rate_after_wide_jitter() {
+    let Some(_turn) = net::turn() else { return };
+    let shape = Shape::mbps(20.0);
+    let hosts = Hosts::new(&[shape.clone().delay_ms(1).normal_jitter_ms(900)]);
+    let target = hosts.links[0].address_b.as_str();
+    let seen = ping(&hosts.a, target, 20, 10, "");
+    assert!(seen.received > 0, "{seen:?}");
+    hosts.reshape(0, &shape);
+    let report = Iperf::tcp(target, 8).run(&hosts.a, &hosts.b);
+    let (steady, limit) = (report.steady_mbps(), raw_limit_mbps(20.0, Family::V4));
+    assert!(steady > 0.97 * limit && steady < 1.01 * limit, "{report:?}");
+}
+
 /// Netem behind the wire delays and loses as netem on the sender's egress does, and counts it.
 #[test]
 fn a_link_can_be_shaped_at_either_place() {
