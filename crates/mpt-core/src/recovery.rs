@@ -252,6 +252,23 @@ impl Recovery {
         }
     }
 
+    /// What was kept last is bound to its path and not sent yet.
+    pub(crate) fn bind_newest(&mut self) {
+        if let Some(kept) = self.kept.newest_mut() {
+            kept.bound = true;
+        }
+    }
+
+    /// What was bound is sent now, over `path`.
+    pub(crate) fn unbind(&mut self, now: Time, seq: Seq, path: PathId) {
+        self.last_sent = now;
+        if let Some(kept) = self.kept.get_mut(seq) {
+            kept.sent = now;
+            kept.path = path;
+            kept.bound = false;
+        }
+    }
+
     /// The bytes of a packet that is kept.
     pub(crate) fn packet(&self, seq: Seq) -> Option<&[u8]> {
         self.kept.bytes(seq)
@@ -274,7 +291,7 @@ impl Recovery {
             let Some(path) = PathId::new(usize::from(entry.path)) else {
                 continue;
             };
-            let Some(sent) = log.find(entry.edge).filter(|sent| sent.path == path) else {
+            let Some(sent) = log.find(path, entry.edge) else {
                 continue;
             };
             let known = &mut self.paths[path.index()];
@@ -394,7 +411,7 @@ impl Recovery {
 
     fn judge_one(&mut self, now: Time, seq: Seq, kept: Kept) {
         let path = self.paths[kept.path.index()];
-        if kept.due || kept.tries >= MAX_TRIES || path.contended {
+        if kept.due || kept.bound || kept.tries >= MAX_TRIES || path.contended {
             return;
         }
         let overtaken = path
@@ -526,6 +543,10 @@ impl Recovery {
         self.probe_check = None;
         let (newest, &kept) = self.kept.newest()?;
         if self.high.is_after(newest) && self.missing.is_empty() {
+            return None;
+        }
+        if kept.bound {
+            self.probe_check = Some(now + self.patience());
             return None;
         }
         let quiet_since = self.last_sent.max(self.last_report);

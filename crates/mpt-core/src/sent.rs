@@ -9,8 +9,8 @@ use crate::path::{MAX_PATHS, PathId};
 use crate::seq::Seq;
 use crate::time::Time;
 
-/// Notes that are kept. At one packet a note and 1,400 bytes a packet they cover 22 MB, more than is
-/// ever under way at rates where packets go out one by one.
+/// Notes that are kept of a path. At one packet a note and 1,400 bytes a packet they cover 22 MB, more than
+/// is ever under way at rates where packets go out one by one.
 const RUNS: usize = 16_384;
 
 /// Running totals of the numbered datagrams sent on a path, up to and including one of them.
@@ -24,7 +24,6 @@ pub(crate) struct Totals {
 /// What is known of a number that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SentAt {
-    pub(crate) path: PathId,
     pub(crate) time: Time,
     /// Of its path, with itself.
     pub(crate) totals: Totals,
@@ -35,45 +34,69 @@ struct Run {
     first: Seq,
     packets: u32,
     bytes: u32,
-    path: PathId,
     time: Time,
     before: Totals,
 }
 
-/// The notes.
-#[derive(Debug)]
+/// The notes, by path.
+#[derive(Debug, Default)]
 pub(crate) struct SentLog {
+    paths: [PathLog; MAX_PATHS],
+}
+
+#[derive(Debug, Default)]
+struct PathLog {
     runs: Vec<Run>,
     /// Where the next note goes once the ring is full.
     next: usize,
-    totals: [Totals; MAX_PATHS],
+    totals: Totals,
 }
 
 impl SentLog {
-    pub(crate) fn new() -> SentLog {
-        SentLog {
-            runs: Vec::with_capacity(RUNS),
-            next: 0,
-            totals: Default::default(),
+    /// Notes that `path` took `packets` packets of `bytes` altogether, numbered from `first` on. Numbers
+    /// that are not higher than those before count, but are not to be found.
+    #[inline]
+    pub(crate) fn note(&mut self, time: Time, path: PathId, first: Seq, packets: u32, bytes: u32) {
+        let log = &mut self.paths[path.index()];
+        let before = log.totals;
+        log.totals.packets += u64::from(packets);
+        log.totals.bytes += u64::from(bytes);
+        if log.last().is_none_or(|last| first.is_after(last.first)) {
+            log.push(Run {
+                first,
+                packets,
+                bytes,
+                time,
+                before,
+            });
         }
     }
 
-    /// Notes that `path` took `packets` packets of `bytes` altogether, numbered from `first` on
-    /// without a break since the last note.
-    #[inline]
-    pub(crate) fn note(&mut self, time: Time, path: PathId, first: Seq, packets: u32, bytes: u32) {
-        let totals = &mut self.totals[path.index()];
-        let run = Run {
-            first,
-            packets,
-            bytes,
-            path,
-            time,
-            before: *totals,
-        };
-        totals.packets += u64::from(packets);
+    /// Notes that `path` took a packet of `bytes` that had been sent before.
+    pub(crate) fn note_again(&mut self, path: PathId, bytes: u32) {
+        let totals = &mut self.paths[path.index()].totals;
+        totals.packets += 1;
         totals.bytes += u64::from(bytes);
+    }
+
+    /// What is known of `seq` on `path`; `None` if it was not sent there, or too long ago.
+    pub(crate) fn find(&self, path: PathId, seq: Seq) -> Option<SentAt> {
+        self.paths[path.index()].find(seq)
+    }
+}
+
+impl PathLog {
+    fn last(&self) -> Option<&Run> {
+        let len = self.runs.len();
+        self.runs.get((self.next + len).checked_sub(1)? % len)
+    }
+
+    #[inline]
+    fn push(&mut self, run: Run) {
         if self.runs.len() < RUNS {
+            if self.runs.is_empty() {
+                self.runs.reserve_exact(RUNS);
+            }
             self.runs.push(run);
         } else {
             self.runs[self.next] = run;
@@ -81,15 +104,7 @@ impl SentLog {
         }
     }
 
-    /// Notes that `path` took a packet of `bytes` that had been sent before.
-    pub(crate) fn note_again(&mut self, path: PathId, bytes: u32) {
-        let totals = &mut self.totals[path.index()];
-        totals.packets += 1;
-        totals.bytes += u64::from(bytes);
-    }
-
-    /// What is known of `seq`; `None` if it was not sent, or too long ago.
-    pub(crate) fn find(&self, seq: Seq) -> Option<SentAt> {
+    fn find(&self, seq: Seq) -> Option<SentAt> {
         let at = |index: usize| &self.runs[(self.next + index) % self.runs.len()];
         let begins_by = |index: usize| !at(index).first.is_after(seq);
         let (mut low, mut high) = (0, self.runs.len());
@@ -108,7 +123,6 @@ impl SentLog {
         }
         let upto = u64::from(place) + 1;
         Some(SentAt {
-            path: run.path,
             time: run.time,
             totals: Totals {
                 packets: run.before.packets + upto,
@@ -133,8 +147,9 @@ mod tests {
             first: u32,
             runs in proptest::collection::vec((0..3usize, 1..45u32), 1..300),
         ) {
-            let mut log = SentLog::new();
-            prop_assert_eq!(log.find(Seq::new(first)), None);
+            let mut log = SentLog::default();
+            let find = |log: &SentLog, seq| (0..3).map(|path| log.find(PathId::new(path).unwrap(), seq)).collect::<Vec<_>>();
+            prop_assert_eq!(find(&log, Seq::new(first)), [None; 3]);
             let mut seq = Seq::new(first);
             let mut totals = [Totals::default(); 3];
             let mut expected = Vec::new();
@@ -144,34 +159,45 @@ mod tests {
                 for _ in 0..packets {
                     totals[path].packets += 1;
                     totals[path].bytes += 100;
-                    expected.push((seq, SentAt { path: id, time: at(us), totals: totals[path] }));
+                    let mut sent = [None; 3];
+                    sent[path] = Some(SentAt { time: at(us), totals: totals[path] });
+                    expected.push((seq, sent));
                     seq = seq.next();
                 }
             }
             for (seq, sent) in expected {
-                prop_assert_eq!(log.find(seq), Some(sent));
+                prop_assert_eq!(find(&log, seq), sent);
             }
-            prop_assert_eq!(log.find(seq), None);
-            prop_assert_eq!(log.find(Seq::new(first.wrapping_sub(1))), None);
+            prop_assert_eq!(find(&log, seq), [None; 3]);
+            prop_assert_eq!(find(&log, Seq::new(first.wrapping_sub(1))), [None; 3]);
         }
     }
 
     #[test]
     fn the_oldest_notes_are_overwritten() {
-        let mut log = SentLog::new();
+        let mut log = SentLog::default();
         let path = PathId::new(1).unwrap();
         for seq in 0..RUNS as u32 + 10 {
             log.note(at(seq.into()), path, Seq::new(seq), 1, 100);
         }
-        assert_eq!(log.find(Seq::new(9)), None);
+        assert_eq!(log.find(path, Seq::new(9)), None);
         let totals = |packets| Totals {
             packets,
             bytes: packets * 100,
         };
         assert_eq!(
-            log.find(Seq::new(10)).map(|sent| sent.totals),
+            log.find(path, Seq::new(10)).map(|sent| sent.totals),
             Some(totals(11))
         );
-        assert_eq!(log.find(Seq::new(RUNS as u32 + 10)), None);
+        assert_eq!(log.find(path, Seq::new(RUNS as u32 + 10)), None);
+        // What comes behind others counts, but is not found.
+        log.note(at(0), path, Seq::new(5), 1, 100);
+        assert_eq!(log.find(path, Seq::new(5)), None);
+        log.note(at(0), path, Seq::new(RUNS as u32 + 10), 1, 100);
+        assert_eq!(
+            log.find(path, Seq::new(RUNS as u32 + 10))
+                .map(|sent| sent.totals),
+            Some(totals(RUNS as u64 + 12))
+        );
     }
 }

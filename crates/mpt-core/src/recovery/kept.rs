@@ -32,6 +32,8 @@ pub(super) struct Kept {
     /// Where its bytes begin in the ring.
     start: u32,
     pub(super) tries: u8,
+    /// Bound to its path, and not sent yet.
+    pub(super) bound: bool,
     /// Waits to be sent again.
     pub(super) due: bool,
 }
@@ -77,6 +79,10 @@ impl KeptPackets {
         Some((self.first.plus(self.packets.len() as u32 - 1), newest))
     }
 
+    pub(super) fn newest_mut(&mut self) -> Option<&mut Kept> {
+        self.packets.back_mut()
+    }
+
     /// Bytes of memory that the ring has.
     pub(super) fn memory(&self) -> usize {
         self.ring.len()
@@ -119,6 +125,7 @@ impl KeptPackets {
             len: packet.len() as u16,
             start: start as u32,
             tries: 0,
+            bound: false,
             due: false,
         });
         true

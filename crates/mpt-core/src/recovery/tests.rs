@@ -22,7 +22,7 @@ impl Sender {
         }
         Sender {
             recovery,
-            log: SentLog::new(),
+            log: SentLog::default(),
             next: Seq::new(1000),
             reports: 0,
         }

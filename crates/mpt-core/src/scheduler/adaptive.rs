@@ -3,13 +3,16 @@
 //! [`Pace`] knows of each path how late a packet arrives there and how much the path takes. The path
 //! with the least delay takes everything as long as it can. When it is busy, packets wait for it, in
 //! the sender's own queue, until that lasts as long as a slower path adds in delay. From then on the
-//! slower path delivers them no later. Sooner would cost a lone flow its rate: all of it would arrive
+//! slower path delivers them no later: what the faster path delivers before is *bound* to it, and the
+//! next packet goes over the slower one. Sooner would cost a lone flow its rate: all of it would arrive
 //! as late as what the slower path carries, with no more under way than the faster path needed.
 //!
 //! All of it lives on the peer's reports. Until the first, and when they stay away although there is
 //! something to report, weights decide ([`Adaptive::is_informed`]).
 
 use std::time::Duration;
+
+use arrayvec::ArrayVec;
 
 use super::pace::{Pace, Sample};
 use super::worth::Worth;
@@ -35,10 +38,32 @@ const SILENCE_BYTES: u64 = 64 << 10;
 pub(crate) enum Choice {
     /// To this path, which takes so many bytes.
     Take(PathId, usize),
+    /// To this path, which is busy, and yet delivers it sooner than a slower one that is not.
+    Bind(PathId),
     /// Nowhere before this time.
     Wait(Time),
     /// No path is usable.
     Nowhere,
+}
+
+/// A path that takes nothing now.
+#[derive(Debug)]
+struct Busy {
+    path: PathId,
+    /// In bytes a second.
+    rate: f64,
+    /// By how much it is slower than the fastest, in nanoseconds.
+    added: f64,
+    /// The same for what is bound to it next.
+    late: f64,
+}
+
+impl Busy {
+    /// Bytes that it delivers before a path that adds so much, if that is known.
+    fn delivers_before(&self, added: Option<f64>) -> f64 {
+        let sooner = added.map_or(PATIENCE, |added| (added - self.added).max(0.0));
+        self.rate * sooner / 1e9
+    }
 }
 
 /// What the sender knows of the paths.
@@ -56,7 +81,7 @@ impl Adaptive {
     pub(crate) fn new() -> Adaptive {
         Adaptive {
             paces: Default::default(),
-            log: SentLog::new(),
+            log: SentLog::default(),
             unreported: None,
             silent: false,
             worth: Worth::default(),
@@ -101,31 +126,48 @@ impl Adaptive {
         }
     }
 
-    /// Where the next packet goes, when `waiting` bytes wait with it.
+    /// Where the next packet goes, when `waiting` bytes wait with it and so many are bound to paths.
     #[inline]
-    pub(crate) fn choose(&mut self, now: Time, usable: PathSet, waiting: usize) -> Choice {
+    pub(crate) fn choose(
+        &mut self,
+        now: Time,
+        usable: PathSet,
+        waiting: usize,
+        bound: &[usize; MAX_PATHS],
+    ) -> Choice {
         let mut left = self.worth.of(usable);
-        let (mut least, mut busy_rate) = (None, 0.0);
+        let (mut least, mut waiting) = (None, waiting);
         let mut wait: Option<Time> = None;
+        let mut busy = ArrayVec::<Busy, MAX_PATHS>::new();
         while let Some((path, delay)) = self.fastest(now, left) {
             left.remove(path);
-            let added = match delay {
-                Some(delay) => delay - *least.get_or_insert(delay),
-                None => PATIENCE,
-            };
-            let lasts = waiting as f64 / busy_rate * 1e9;
-            if wait.is_some() && lasts <= added && waiting < PATIENT_BYTES {
+            let added = delay.map(|delay| delay - *least.get_or_insert(delay));
+            let sooner: f64 = busy.iter().map(|busy| busy.delivers_before(added)).sum();
+            if !busy.is_empty() && waiting as f64 <= sooner && waiting < PATIENT_BYTES {
                 continue;
             }
-            let pace = &mut self.paces[path.index()];
-            match pace.room(now) {
-                Some(bytes) => return Choice::Take(path, bytes),
-                None => {
-                    let ready = pace.ready_at(now);
-                    wait = Some(wait.map_or(ready, |wait| wait.min(ready)));
-                    busy_rate += pace.rate().unwrap_or(pace.delivered());
-                }
+            let (pace, bound) = (&mut self.paces[path.index()], bound[path.index()]);
+            let room = if bound == 0 { pace.room(now) } else { None };
+            if let Some(bytes) = room {
+                let soonest = busy.iter().min_by(|a, b| a.late.total_cmp(&b.late));
+                return match (soonest, added) {
+                    (Some(busy), Some(added)) if busy.late < added && waiting < PATIENT_BYTES => {
+                        Choice::Bind(busy.path)
+                    }
+                    _ => Choice::Take(path, bytes),
+                };
             }
+            let ready = pace.ready_at(now);
+            wait = Some(wait.map_or(ready, |wait| wait.min(ready)));
+            let rate = pace.rate().unwrap_or(pace.delivered());
+            let added = added.unwrap_or(f64::MAX);
+            waiting += bound;
+            busy.push(Busy {
+                path,
+                rate,
+                added,
+                late: added + bound as f64 / rate * 1e9,
+            });
         }
         wait.map_or(Choice::Nowhere, Choice::Wait)
     }
@@ -154,6 +196,23 @@ impl Adaptive {
             (least.min(delay), most.max(delay))
         });
         Duration::from_nanos((most - least).max(0.0) as u64)
+    }
+
+    /// How many bytes the path takes now, if it does.
+    pub(crate) fn room(&mut self, now: Time, path: PathId) -> Option<usize> {
+        self.paces[path.index()].room(now)
+    }
+
+    /// When it does.
+    pub(crate) fn ready_at(&self, now: Time, path: PathId) -> Time {
+        self.paces[path.index()].ready_at(now)
+    }
+
+    /// How long the path takes for so many bytes.
+    pub(crate) fn lasts(&self, path: PathId, bytes: usize) -> Duration {
+        let pace = &self.paces[path.index()];
+        let rate = pace.rate().unwrap_or(pace.delivered());
+        Duration::try_from_secs_f64(bytes as f64 / rate).unwrap_or_default()
     }
 
     /// `path` took `packets` packets of `bytes` altogether, numbered from `first` on.
@@ -187,7 +246,7 @@ impl Adaptive {
             let Some(path) = PathId::new(usize::from(entry.path)) else {
                 continue;
             };
-            let Some(sent) = self.log.find(entry.edge).filter(|sent| sent.path == path) else {
+            let Some(sent) = self.log.find(path, entry.edge) else {
                 continue;
             };
             let one_way = entry

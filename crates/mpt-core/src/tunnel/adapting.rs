@@ -2,8 +2,8 @@
 //!
 //! While the path that answers first takes everything, packets go straight from the TUN into its
 //! trains, as with any other policy. When [`Adaptive`] says that they have to wait they are written
-//! into the [`Queue`], without numbers, and get their number and their path when a path has room: so a
-//! packet that the queue drops leaves no gap.
+//! into the [`Queue`], without numbers, and get their number and their path when a path has room, or
+//! when they are bound to one ([`Bound`]): so a packet that the queue drops leaves no gap.
 //!
 //! *Sparse flows.* With several paths in use, whatever has a number waits at the receiver for slower
 //! paths. A call or a game need not: datagrams of flows that send little go out at once, over the
@@ -14,6 +14,7 @@
 use std::time::Duration;
 
 use super::Outbound;
+use super::bound::{Bound, BoundPacket};
 use crate::drops::Drop;
 use crate::ecn;
 use crate::gre::Header;
@@ -44,6 +45,7 @@ const SPARSE_FLOWS: usize = 1024;
 pub(super) struct Adapting {
     pub(super) paths: Adaptive,
     pub(super) queue: Queue,
+    pub(super) bound: Bound,
     pub(super) recovery: Recovery,
     /// Losses of the queue that were counted as drops.
     counted: Losses,
@@ -63,6 +65,7 @@ impl Adapting {
         Adapting {
             paths: Adaptive::new(),
             queue: Queue::new(),
+            bound: Bound::default(),
             recovery: Recovery::new(recovery),
             counted: Losses::default(),
             answers: 0,
@@ -73,6 +76,7 @@ impl Adapting {
         }
     }
 
+    /// What is bound to it goes over another as soon as something is sent.
     pub(super) fn forget_path(&mut self, path: PathId) {
         self.paths.forget_path(path);
     }
@@ -142,7 +146,12 @@ impl Outbound {
         let slowest = rtts.max().unwrap_or_default();
         // What waits on a path or is held up at the receiver delays all that is behind it.
         let behind = adapting.paths.longest_queue(now, usable) + adapting.recovery.holds(now) * 2;
-        let added = adapting.paths.spread(usable);
+        let lasts = |path: PathId| {
+            let bytes = adapting.bound.bytes()[path.index()];
+            adapting.paths.lasts(path, bytes)
+        };
+        let bound = adapting.bound.paths().map(lasts).max().unwrap_or_default();
+        let added = adapting.paths.spread(usable).saturating_sub(bound);
         adapting.queue.set_round_trip(slowest + behind, added);
     }
 
@@ -170,9 +179,10 @@ impl Outbound {
             let first = segments.segments() - segments.remaining();
             let datagram = segments.segment_len(first) + self.overhead();
             let waiting = datagram * segments.remaining();
-            let (path, room) = match self.adapting.paths.choose(now, usable, waiting) {
+            let bound = self.adapting.bound.bytes();
+            let (path, room) = match self.adapting.paths.choose(now, usable, waiting, bound) {
                 Choice::Take(path, room) => (path, room),
-                Choice::Wait(_) | Choice::Nowhere => return,
+                Choice::Bind(_) | Choice::Wait(_) | Choice::Nowhere => return,
             };
             let run = (room / datagram).clamp(1, segments.remaining());
             let number = self.next_seq;
@@ -218,12 +228,14 @@ impl Outbound {
     fn drain_queue(&mut self, now: Time) {
         self.adapting.wake = None;
         let usable = self.shared.usable();
+        self.send_bound(now, usable);
         while !self.adapting.queue.is_empty() {
-            let waiting = self.adapting.queue.bytes();
-            let path = match self.adapting.paths.choose(now, usable, waiting) {
-                Choice::Take(path, _) => path,
+            let (waiting, bound) = (self.adapting.queue.bytes(), self.adapting.bound.bytes());
+            let (path, is_bound) = match self.adapting.paths.choose(now, usable, waiting, bound) {
+                Choice::Take(path, _) => (path, false),
+                Choice::Bind(path) => (path, true),
                 Choice::Wait(until) => {
-                    self.adapting.wake = Some(until);
+                    self.adapting.wake = earliest(self.adapting.wake, Some(until));
                     break;
                 }
                 Choice::Nowhere => {
@@ -232,31 +244,93 @@ impl Outbound {
                     break;
                 }
             };
-            let Some(packet) = self.adapting.queue.pop(now) else {
+            let Some(bytes) = self.adapting.queue.pop(now) else {
                 break;
             };
-            self.send_queued(now, usable, path, &packet);
-            self.adapting.queue.give_back(packet);
+            if let Some(packet) = self.number(now, path, bytes) {
+                if is_bound {
+                    self.adapting.bound.push(path, packet);
+                } else {
+                    self.send_numbered(now, path, packet);
+                    self.note_spread(now, usable, path);
+                }
+            }
+        }
+        for path in self.adapting.bound.paths() {
+            let ready = self.adapting.paths.ready_at(now, path);
+            self.adapting.wake = earliest(self.adapting.wake, Some(ready));
         }
         self.count_queue_losses();
     }
 
-    fn send_queued(&mut self, now: Time, usable: PathSet, path: PathId, bytes: &[u8]) {
-        let Ok(packet) = Packet::parse(bytes) else {
-            return self.drops.count(Drop::NotIp, 1);
+    /// Gives a packet from the queue its number, to be sent over `path`.
+    fn number(&mut self, now: Time, path: PathId, bytes: Vec<u8>) -> Option<BoundPacket> {
+        let Ok(packet) = Packet::parse(&bytes) else {
+            self.drops.count(Drop::NotIp, 1);
+            self.adapting.queue.give_back(bytes);
+            return None;
         };
         let (version, tos) = (packet.version(), ecn::outer_tos(packet.tos()));
-        let number = self.next_seq;
         let header = self.next_header(version, bytes.len());
-        let (out, len) = self.append(path, &header, tos, bytes.len());
-        out.copy_from_slice(bytes);
+        let seq = header.sequence?;
         let recovery = &mut self.adapting.recovery;
         if recovery.keeps(now, bytes.len()) {
-            recovery.keep(now, number, path, tos, bytes);
+            recovery.keep(now, seq, path, tos, &bytes);
+            recovery.bind_newest();
         }
+        Some(BoundPacket {
+            seq,
+            version,
+            tos,
+            len: bytes.len() + self.framing(&header).overhead(),
+            bytes,
+        })
+    }
+
+    fn send_numbered(&mut self, now: Time, path: PathId, packet: BoundPacket) {
+        let BoundPacket {
+            seq, tos, bytes, ..
+        } = packet;
+        let header = Header {
+            sequence: Some(seq),
+            ..self.header(packet.version)
+        };
+        let (out, len) = self.append(path, &header, tos, bytes.len());
+        out.copy_from_slice(&bytes);
+        self.adapting.recovery.unbind(now, seq, path);
         let paths = &mut self.adapting.paths;
-        paths.took(now, path, number, 1, len as u32);
-        self.note_spread(now, usable, path);
+        paths.took(now, path, seq, 1, len as u32);
+        self.adapting.queue.give_back(bytes);
+    }
+
+    /// Sends what is bound to paths that can take it. What is bound to one that is not usable any more goes
+    /// over another.
+    fn send_bound(&mut self, now: Time, usable: PathSet) {
+        for index in 0..MAX_PATHS {
+            let Some(path) = PathId::new(index).filter(|_| self.adapting.bound.bytes()[index] > 0)
+            else {
+                continue;
+            };
+            if !usable.contains(path) {
+                self.rebind(now, usable, path);
+                continue;
+            }
+            while self.adapting.paths.room(now, path).is_some()
+                && let Some(packet) = self.adapting.bound.pop(path)
+            {
+                self.send_numbered(now, path, packet);
+            }
+        }
+    }
+
+    fn rebind(&mut self, now: Time, usable: PathSet, path: PathId) {
+        match self.adapting.paths.fastest(now, usable) {
+            Some((other, _)) => self.adapting.bound.rebind(path, other),
+            None => {
+                let left = self.adapting.bound.clear(path);
+                self.drops.count(Drop::NoPath, left as u64);
+            }
+        }
     }
 
     fn count_queue_losses(&mut self) {
@@ -380,7 +454,7 @@ impl Outbound {
             self.resend(now, probe);
         }
         self.recover(now);
-        if self.adapting.queue.is_empty() {
+        if self.adapting.queue.is_empty() && self.adapting.bound.is_empty() {
             self.adapting.wake = None;
             return;
         }
@@ -393,6 +467,17 @@ impl Outbound {
 
     /// The paths' estimates are no longer to be followed: what waits goes as other packets do.
     fn release_queue(&mut self, now: Time) {
+        let usable = self.shared.usable();
+        for path in (0..MAX_PATHS).filter_map(PathId::new) {
+            if !usable.contains(path) {
+                self.rebind(now, usable, path);
+            }
+        }
+        for path in usable.iter() {
+            while let Some(packet) = self.adapting.bound.pop(path) {
+                self.send_numbered(now, path, packet);
+            }
+        }
         while let Some(mut packet) = self.adapting.queue.pop(now) {
             self.handle_tun(now, &VnetHeader::default(), &mut packet);
             self.adapting.queue.give_back(packet);

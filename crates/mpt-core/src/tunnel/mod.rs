@@ -15,6 +15,7 @@
 //! [`Outbound::follow`].
 
 mod adapting;
+mod bound;
 mod edging;
 mod inbound;
 mod look;

@@ -489,9 +489,9 @@ impl Outbound {
                 self.shared.set_last_on(path, last);
             }
         }
-        self.shared
-            .next_seq
-            .store(self.next_seq.value(), Ordering::Release);
+        // All before this has been sent.
+        let next = self.adapting.bound.first().unwrap_or(self.next_seq);
+        self.shared.next_seq.store(next.value(), Ordering::Release);
     }
 
     /// Says that `datagrams` of the train from the last [`Outbound::poll_transmit`], of `bytes`

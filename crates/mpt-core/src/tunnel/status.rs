@@ -24,8 +24,9 @@ impl Outbound {
         self.drops().add_to(&mut status.drops);
         status.unreported = self.is_unreported();
         let queue = &self.adapting.queue;
-        status.queue_packets = queue.packets() as u64;
-        status.queue_bytes = queue.bytes() as u64;
+        let bound = &self.adapting.bound;
+        status.queue_packets = (queue.packets() + bound.packets()) as u64;
+        status.queue_bytes = (queue.bytes() + bound.bytes().iter().sum::<usize>()) as u64;
         status.queue_marked = queue.losses().marked;
         let recovery = self.adapting.recovery.counters();
         status.recovery = RecoveryStatus {

@@ -31,6 +31,20 @@ fn fill(adaptive: &mut Adaptive, now: Time, index: usize) {
     assert_eq!(pace.room(now), None);
 }
 
+/// Where the next packet goes that is not bound to a path.
+fn choose(adaptive: &mut Adaptive, now: Time, usable: PathSet, mut waiting: usize) -> Choice {
+    const PACKET: usize = 1000;
+    let mut bound = [0; MAX_PATHS];
+    loop {
+        let choice = adaptive.choose(now, usable, waiting, &bound);
+        let Choice::Bind(path) = choice else {
+            return choice;
+        };
+        bound[path.index()] += PACKET;
+        waiting = waiting.saturating_sub(PACKET);
+    }
+}
+
 fn waits(choice: Choice) -> bool {
     matches!(choice, Choice::Wait(_))
 }
@@ -43,8 +57,39 @@ fn takes(choice: Choice, index: usize) -> bool {
 fn the_fastest_path_takes_everything_while_it_has_room() {
     let (mut adaptive, now) = paths(&[40, 10, 20]);
     for waiting in [0, 20 * MS, PATIENT_BYTES * 2] {
-        assert!(takes(adaptive.choose(now, first(3), waiting), 1));
+        assert!(takes(choose(&mut adaptive, now, first(3), waiting), 1));
     }
+}
+
+#[test]
+fn what_a_busy_path_delivers_sooner_is_bound_to_it() {
+    let (mut adaptive, now) = paths(&[10, 20, 40]);
+    fill(&mut adaptive, now, 0);
+    fill(&mut adaptive, now, 1);
+    // 30 ms of the first and 20 ms of the second path's packets arrive before those of the third.
+    let mut bound = [0; MAX_PATHS];
+    let mut order = Vec::new();
+    for _ in 0..49 {
+        let choice = adaptive.choose(now, first(3), 100 * MS, &bound);
+        let Choice::Bind(path) = choice else {
+            panic!("{choice:?} after {bound:?}");
+        };
+        bound[path.index()] += MS;
+        order.push(path.index());
+    }
+    assert!(order[..9].iter().all(|&path| path == 0), "{order:?}");
+    let to_first = order.iter().filter(|&&path| path == 0).count();
+    assert!((29..=30).contains(&to_first), "{order:?}");
+    bound[0] += MS;
+    bound[1] += MS;
+    assert!(takes(adaptive.choose(now, first(3), MS, &bound), 2));
+    // With less than that nothing is bound: it may yet be dropped, or come after another flow's.
+    assert!(waits(adaptive.choose(
+        now,
+        first(3),
+        25 * MS,
+        &[0; MAX_PATHS]
+    )));
 }
 
 #[test]
@@ -52,9 +97,12 @@ fn a_slower_path_is_used_once_the_queue_lasts_as_long_as_it_adds() {
     let (mut adaptive, now) = paths(&[10, 40]);
     fill(&mut adaptive, now, 0);
     for waiting in [1000, 15 * MS, 29 * MS] {
-        assert!(waits(adaptive.choose(now, first(2), waiting)), "{waiting}");
+        assert!(
+            waits(choose(&mut adaptive, now, first(2), waiting)),
+            "{waiting}"
+        );
     }
-    assert!(takes(adaptive.choose(now, first(2), 31 * MS), 1));
+    assert!(takes(choose(&mut adaptive, now, first(2), 31 * MS), 1));
 }
 
 #[test]
@@ -62,9 +110,9 @@ fn the_queue_lasts_as_long_as_all_faster_paths_need_for_it() {
     let (mut adaptive, now) = paths(&[10, 20, 60]);
     fill(&mut adaptive, now, 0);
     fill(&mut adaptive, now, 1);
-    // 50 ms at the rate of two.
-    assert!(waits(adaptive.choose(now, first(3), 98 * MS)));
-    assert!(takes(adaptive.choose(now, first(3), 102 * MS), 2));
+    // 50 ms of the one and 40 ms of the other.
+    assert!(waits(choose(&mut adaptive, now, first(3), 88 * MS)));
+    assert!(takes(choose(&mut adaptive, now, first(3), 92 * MS), 2));
 }
 
 #[test]
@@ -72,10 +120,10 @@ fn for_a_path_of_unknown_delay_packets_wait_ten_milliseconds() {
     // It comes last, however slow the others are.
     let (mut adaptive, now) = paths(&[10, 300]);
     fill(&mut adaptive, now, 0);
-    assert!(waits(adaptive.choose(now, first(3), 9 * MS)));
-    assert!(takes(adaptive.choose(now, first(3), 11 * MS), 2));
+    assert!(waits(choose(&mut adaptive, now, first(3), 9 * MS)));
+    assert!(takes(choose(&mut adaptive, now, first(3), 11 * MS), 2));
     fill(&mut adaptive, now, 2);
-    assert!(waits(adaptive.choose(now, first(3), 200 * MS)));
+    assert!(waits(choose(&mut adaptive, now, first(3), 200 * MS)));
 }
 
 #[test]
@@ -84,17 +132,20 @@ fn no_more_than_four_mebibytes_wait_for_a_faster_path() {
     fill(&mut adaptive, now, 0);
     let most = 4 << 20;
     assert!(most < 500 * MS);
-    assert!(waits(adaptive.choose(now, first(2), most - 1)));
-    assert!(takes(adaptive.choose(now, first(2), most), 1));
+    assert!(waits(choose(&mut adaptive, now, first(2), most - 1)));
+    assert!(takes(choose(&mut adaptive, now, first(2), most), 1));
 }
 
 #[test]
 fn what_every_path_refuses_waits_and_without_a_path_goes_nowhere() {
     let (mut adaptive, now) = paths(&[10, 40]);
-    assert_eq!(adaptive.choose(now, PathSet::EMPTY, 1000), Choice::Nowhere);
+    assert_eq!(
+        choose(&mut adaptive, now, PathSet::EMPTY, 1000),
+        Choice::Nowhere
+    );
     fill(&mut adaptive, now, 0);
     fill(&mut adaptive, now, 1);
-    let Choice::Wait(until) = adaptive.choose(now, first(2), 100 * MS) else {
+    let Choice::Wait(until) = choose(&mut adaptive, now, first(2), 100 * MS) else {
         panic!("two full paths");
     };
     assert!(until > now);
@@ -106,14 +157,17 @@ fn a_path_that_is_left_out_for_its_loss_is_not_chosen() {
     let (mut lossy, mut clean) = (Observed::new(10, 1), Observed::new(40, 0));
     lossy.run(&mut adaptive.paces[0], Time::ZERO, 2000);
     let now = clean.run(&mut adaptive.paces[1], Time::ZERO, 2000);
-    assert!(takes(adaptive.choose(now, first(2), 1000), 0));
+    assert!(takes(choose(&mut adaptive, now, first(2), 1000), 0));
     adaptive.weigh(now, first(2), false, 1);
-    assert!(takes(adaptive.choose(now, first(2), 1000), 1));
+    assert!(takes(choose(&mut adaptive, now, first(2), 1000), 1));
     fill(&mut adaptive, now, 1);
-    assert!(waits(adaptive.choose(now, first(2), PATIENT_BYTES)));
+    assert!(waits(choose(&mut adaptive, now, first(2), PATIENT_BYTES)));
     // Better a lossy path than none.
-    assert!(takes(adaptive.choose(now, PathSet::only(path(0)), 1000), 0));
+    assert!(takes(
+        choose(&mut adaptive, now, PathSet::only(path(0)), 1000),
+        0
+    ));
     // What is sent again when it is lost need not go elsewhere.
     adaptive.weigh(now, first(2), true, 1);
-    assert!(takes(adaptive.choose(now, first(2), 1000), 0));
+    assert!(takes(choose(&mut adaptive, now, first(2), 1000), 0));
 }

@@ -1,0 +1,145 @@
+//! Packets that have their number and their path, and wait until that path can take them.
+//!
+//! A slower path is worth using once the faster ones are busy for as long as it adds. A packet that goes
+//! over it then arrives no later than what was given to the faster ones before it. So those come first,
+//! in number too: they are *bound* to the faster paths, enough of them to last until the slower one
+//! delivers, and only the packet after them goes over it. All arrive nearly in order.
+
+use std::collections::VecDeque;
+
+use crate::ip::Version;
+use crate::path::{MAX_PATHS, PathId};
+use crate::seq::Seq;
+
+/// A packet that is bound.
+#[derive(Debug)]
+pub(super) struct BoundPacket {
+    pub(super) seq: Seq,
+    pub(super) version: Version,
+    /// The outer one.
+    pub(super) tos: u8,
+    /// The inner packet.
+    pub(super) bytes: Vec<u8>,
+    /// The datagram's length.
+    pub(super) len: usize,
+}
+
+/// What is bound, by path.
+#[derive(Debug, Default)]
+pub(super) struct Bound {
+    queues: [VecDeque<BoundPacket>; MAX_PATHS],
+    bytes: [usize; MAX_PATHS],
+}
+
+impl Bound {
+    pub(super) fn is_empty(&self) -> bool {
+        self.queues.iter().all(VecDeque::is_empty)
+    }
+
+    /// Bytes of datagrams, by path.
+    pub(super) fn bytes(&self) -> &[usize; MAX_PATHS] {
+        &self.bytes
+    }
+
+    pub(super) fn packets(&self) -> usize {
+        self.queues.iter().map(VecDeque::len).sum()
+    }
+
+    /// The lowest number.
+    pub(super) fn first(&self) -> Option<Seq> {
+        let fronts = self.queues.iter().filter_map(VecDeque::front);
+        fronts
+            .map(|packet| packet.seq)
+            .reduce(|a, b| if a.is_after(b) { b } else { a })
+    }
+
+    pub(super) fn paths(&self) -> impl Iterator<Item = PathId> {
+        (0..MAX_PATHS)
+            .filter(|&index| !self.queues[index].is_empty())
+            .filter_map(PathId::new)
+    }
+
+    /// Binds a packet whose number is the highest so far.
+    pub(super) fn push(&mut self, path: PathId, packet: BoundPacket) {
+        self.bytes[path.index()] += packet.len;
+        self.queues[path.index()].push_back(packet);
+    }
+
+    pub(super) fn pop(&mut self, path: PathId) -> Option<BoundPacket> {
+        let packet = self.queues[path.index()].pop_front()?;
+        self.bytes[path.index()] -= packet.len;
+        Some(packet)
+    }
+
+    /// Binds to `to` what is bound to `from`, in the order of numbers.
+    pub(super) fn rebind(&mut self, from: PathId, to: PathId) {
+        let moved = std::mem::take(&mut self.queues[from.index()]);
+        self.bytes[to.index()] += std::mem::take(&mut self.bytes[from.index()]);
+        let queue = &mut self.queues[to.index()];
+        queue.extend(moved);
+        let Some(base) = queue.front().map(|packet| packet.seq) else {
+            return;
+        };
+        let place = |packet: &BoundPacket| packet.seq.distance_from(base);
+        queue.make_contiguous().sort_by_key(place);
+    }
+
+    /// Forgets what is bound to a path; says how many packets that were.
+    pub(super) fn clear(&mut self, path: PathId) -> usize {
+        self.bytes[path.index()] = 0;
+        let queue = &mut self.queues[path.index()];
+        let count = queue.len();
+        queue.clear();
+        count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(seq: u32) -> BoundPacket {
+        BoundPacket {
+            seq: Seq::new(seq),
+            version: Version::V4,
+            tos: 0,
+            bytes: vec![0; 100],
+            len: 104,
+        }
+    }
+
+    fn numbers(bound: &mut Bound, path: PathId) -> Vec<u32> {
+        std::iter::from_fn(|| bound.pop(path))
+            .map(|packet| packet.seq.value())
+            .collect()
+    }
+
+    #[test]
+    fn packets_come_out_in_order_also_when_their_path_is_gone() {
+        let [a, b] = [0, 1].map(|index| PathId::new(index).unwrap());
+        let mut bound = Bound::default();
+        // Across the end of the numbers.
+        for (path, seq) in [(a, u32::MAX - 1), (b, u32::MAX), (a, 0), (b, 1), (a, 2)] {
+            bound.push(path, packet(seq));
+        }
+        assert_eq!(bound.first(), Some(Seq::new(u32::MAX - 1)));
+        assert_eq!((bound.packets(), bound.bytes()[0]), (5, 312));
+        assert_eq!(bound.paths().collect::<Vec<_>>(), [a, b]);
+        bound.rebind(a, b);
+        assert_eq!((bound.bytes()[0], bound.bytes()[1]), (0, 520));
+        assert_eq!(numbers(&mut bound, b), [u32::MAX - 1, u32::MAX, 0, 1, 2]);
+        assert!(bound.is_empty() && bound.first().is_none());
+        assert_eq!(*bound.bytes(), [0; MAX_PATHS]);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_counted() {
+        let a = PathId::new(0).unwrap();
+        let mut bound = Bound::default();
+        bound.push(a, packet(1));
+        bound.push(a, packet(2));
+        assert_eq!(bound.clear(a), 2);
+        assert!(bound.is_empty());
+        assert_eq!(bound.bytes()[0], 0);
+    }
+}
