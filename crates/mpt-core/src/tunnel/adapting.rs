@@ -76,7 +76,7 @@ impl Adapting {
         }
     }
 
-    /// What is bound to it goes over another as soon as something is sent.
+    /// What is bound to it goes over another when the queue is looked at next.
     pub(super) fn forget_path(&mut self, path: PathId) {
         self.paths.forget_path(path);
     }
@@ -271,8 +271,8 @@ impl Outbound {
             return None;
         };
         let (version, tos) = (packet.version(), ecn::outer_tos(packet.tos()));
+        let seq = self.next_seq;
         let header = self.next_header(version, bytes.len());
-        let seq = header.sequence?;
         let recovery = &mut self.adapting.recovery;
         if recovery.keeps(now, bytes.len()) {
             recovery.keep(now, seq, path, tos, &bytes);
@@ -303,16 +303,11 @@ impl Outbound {
         self.adapting.queue.give_back(bytes);
     }
 
-    /// Sends what is bound to paths that can take it. What is bound to one that is not usable any more goes
-    /// over another.
+    /// Sends what is bound to paths that can take it.
     fn send_bound(&mut self, now: Time, usable: PathSet) {
-        for index in 0..MAX_PATHS {
-            let Some(path) = PathId::new(index).filter(|_| self.adapting.bound.bytes()[index] > 0)
-            else {
-                continue;
-            };
-            if !usable.contains(path) {
-                self.rebind(now, usable, path);
+        self.rebind_unusable(now, usable);
+        for path in usable.iter() {
+            if self.adapting.bound.bytes()[path.index()] == 0 {
                 continue;
             }
             while self.adapting.paths.room(now, path).is_some()
@@ -323,12 +318,18 @@ impl Outbound {
         }
     }
 
-    fn rebind(&mut self, now: Time, usable: PathSet, path: PathId) {
-        match self.adapting.paths.fastest(now, usable) {
-            Some((other, _)) => self.adapting.bound.rebind(path, other),
-            None => {
-                let left = self.adapting.bound.clear(path);
-                self.drops.count(Drop::NoPath, left as u64);
+    /// What is bound to a path that is not usable any more goes over another.
+    fn rebind_unusable(&mut self, now: Time, usable: PathSet) {
+        for path in (0..MAX_PATHS).filter_map(PathId::new) {
+            if usable.contains(path) || self.adapting.bound.bytes()[path.index()] == 0 {
+                continue;
+            }
+            match self.adapting.paths.fastest(now, usable) {
+                Some((other, _)) => self.adapting.bound.rebind(path, other),
+                None => {
+                    let left = self.adapting.bound.clear(path);
+                    self.drops.count(Drop::NoPath, left as u64);
+                }
             }
         }
     }
@@ -468,11 +469,7 @@ impl Outbound {
     /// The paths' estimates are no longer to be followed: what waits goes as other packets do.
     fn release_queue(&mut self, now: Time) {
         let usable = self.shared.usable();
-        for path in (0..MAX_PATHS).filter_map(PathId::new) {
-            if !usable.contains(path) {
-                self.rebind(now, usable, path);
-            }
-        }
+        self.rebind_unusable(now, usable);
         for path in usable.iter() {
             while let Some(packet) = self.adapting.bound.pop(path) {
                 self.send_numbered(now, path, packet);
