@@ -84,7 +84,7 @@ impl Daemon {
         let mut ended = None;
         wait_for("an answer from mpt-tund", PATIENCE, || {
             ended = self.process.ended();
-            let answers = self.socket().exists() && self.ctl_output(&["status"]).status.success();
+            let answers = self.socket().exists() && self.answer().is_some();
             (answers || ended.is_some()).then_some(())
         });
         if let Some(status) = ended {
@@ -155,7 +155,16 @@ impl Daemon {
     /// When it does not answer.
     #[must_use]
     pub fn status(&self) -> Status {
-        serde_json::from_value(self.ctl(&["status"])).expect("a status as control.rs describes it")
+        let answer = self.answer();
+        let answer = answer.unwrap_or_else(|| panic!("no status from mpt-tund\n{}", self.log()));
+        serde_json::from_value(answer).expect("a status as control.rs describes it")
+    }
+
+    /// What `mpt-ctl --json status` prints, whether all is well or not; `None` when the daemon does not
+    /// answer.
+    #[must_use]
+    pub fn answer(&self) -> Option<Value> {
+        serde_json::from_slice(&self.ctl_output(&["status"]).stdout).ok()
     }
 
     /// The status as people see it.

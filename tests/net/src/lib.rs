@@ -32,6 +32,7 @@ pub mod shape;
 pub mod stream;
 pub mod topology;
 pub mod traffic;
+pub mod uplinks;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -46,6 +47,7 @@ pub use random::Random;
 pub use settings::Settings;
 pub use shape::Shape;
 pub use topology::{Hosts, Tunnel};
+pub use uplinks::{Files, Uplinked, Uplinks};
 
 static TURN: Mutex<()> = Mutex::new(());
 

@@ -1,0 +1,35 @@
+//! What a tunnel over two NAT routers does when something breaks, and what it says of it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
+use net::settings::Side;
+use net::traffic::ping;
+use net::uplinks::{By, has_nat};
+use net::{Files, Uplinks};
+
+/// A sealed tunnel and a plain one come up through two NAT routers, and carry packets.
+#[test]
+fn a_tunnel_comes_up_through_two_nat_routers() {
+    let Some(_turn) = net::turn() else { return };
+    if !has_nat() {
+        return net::skip("this kernel has no NAT by nftables");
+    }
+    for files in [
+        Files::sealed(),
+        Files::sealed().by(By::AddressAndInterface),
+        Files::plain(),
+    ] {
+        let net = Uplinks::new();
+        if !files.is_sealed() {
+            net.forward_port(0, 4754);
+            net.forward_port(1, 4754);
+        }
+        let tunnel = net.tunnel(&files);
+        let seen = ping(&tunnel.net.client, Side::B.inner_v4(), 10, 20, "");
+        assert_eq!(seen.received, 10, "{files:?}");
+        let remotes: Vec<String> = (tunnel.server.status().paths.iter())
+            .map(|path| path.remote.clone())
+            .collect();
+        println!("the server sees {}", remotes.join(" and "));
+    }
+}
