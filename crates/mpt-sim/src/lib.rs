@@ -4,6 +4,7 @@
 //! the caller moves, randomness comes from a seed, and so a run repeats to the last bit.
 #![forbid(unsafe_code)]
 
+pub mod campaign;
 pub mod delay;
 pub mod flow;
 pub mod link;

@@ -123,7 +123,8 @@ pub struct Link<T> {
 #[derive(Debug, Clone)]
 struct Queued<T> {
     bytes: usize,
-    item: T,
+    /// `None`: somebody else's, which leaves this link for elsewhere.
+    item: Option<T>,
 }
 
 /// A packet on the wire. Ordered so that the heap's top is the next to arrive; at the same time,
@@ -157,6 +158,16 @@ impl<T: Clone> Link<T> {
 
     /// Gives the link a packet of `bytes` bytes at `now_ns`. Times must not run backwards.
     pub fn send(&mut self, now_ns: u64, bytes: usize, item: T) {
+        self.enqueue(now_ns, bytes, Some(item));
+    }
+
+    /// Somebody else's packet of `bytes` bytes comes at `now_ns`: it takes its place in the queue and its
+    /// time on the transmitter, and goes elsewhere from there. [`LinkCounters::sent`] counts it.
+    pub fn occupy(&mut self, now_ns: u64, bytes: usize) {
+        self.enqueue(now_ns, bytes, None);
+    }
+
+    fn enqueue(&mut self, now_ns: u64, bytes: usize, item: Option<T>) {
         self.transmit(now_ns);
         self.counters.sent += 1;
         self.counters.sent_bytes += bytes as u64;
@@ -198,7 +209,7 @@ impl<T: Clone> Link<T> {
         let flying = self.under_way.pop()?;
         self.counters.delivered += 1;
         self.counters.delivered_bytes += flying.packet.bytes as u64;
-        Some(flying.packet.item)
+        flying.packet.item
     }
 
     /// What became of the packets so far.
@@ -243,6 +254,9 @@ impl<T: Clone> Link<T> {
     /// Loss, duplication and delay of a packet that left the transmitter at `left_ns`. Every packet
     /// draws from every stream, lost or not, so that changing one model leaves the others' draws.
     fn leave(&mut self, left_ns: u64, packet: Queued<T>) {
+        if packet.item.is_none() {
+            return;
+        }
         let lost = self.loss.is_lost(&self.config.loss);
         let delay_ns = self.delay.draw(&self.config.delay, left_ns);
         let copied = self.duplicate.random::<f64>() < self.config.duplicate;

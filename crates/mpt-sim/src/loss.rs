@@ -54,6 +54,28 @@ impl Loss {
             loss_bad: 1.0,
         }
     }
+
+    /// The share of packets that it loses in the long run.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        match *self {
+            Loss::None => 0.0,
+            Loss::Independent { probability } => probability,
+            Loss::GilbertElliott {
+                to_bad,
+                to_good,
+                loss_good,
+                loss_bad,
+            } => {
+                let bad = to_bad / (to_bad + to_good).max(f64::MIN_POSITIVE);
+                bad * loss_bad + (1.0 - bad) * loss_good
+            }
+            Loss::Bursts { start, packets } => {
+                let lost = start * f64::from(packets);
+                lost / (1.0 + lost)
+            }
+        }
+    }
 }
 
 /// Decides packet by packet, and keeps what the model must remember between packets.

@@ -117,6 +117,14 @@ const V6: [Ipv6Addr; 2] = [
     Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2),
 ];
 
+/// The source port of a packet that [`Inner::packet`] made: which flow it belongs to.
+#[must_use]
+pub fn source_port_of(packet: &[u8]) -> Option<u16> {
+    let parsed = Packet::parse(packet).ok()?;
+    let port = parsed.payload().first_chunk::<2>()?;
+    Some(u16::from_be_bytes(*port))
+}
+
 /// The number of a packet that [`Inner::packet`] made, if it came through intact to the last byte
 /// (the TOS byte aside).
 #[must_use]

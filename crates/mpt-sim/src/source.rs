@@ -1,55 +1,76 @@
 //! A greedy flow: as much of TCP as it takes to see what a tunnel does to TCP.
 //!
-//! The source keeps a window of segments under way, opens it as acknowledgements arrive (slow start,
-//! then one segment a round trip) and halves it once a round trip when it sees loss. Loss is what
-//! TCP takes for it: three segments that were sent later have been acknowledged (RFC 6675's rule,
-//! with the sink acknowledging each segment by itself), or nothing at all came for a second. So
-//! disorder that the reorder window lets through costs rate here as it does there, and what a test
-//! measures is [`Flow::received_bytes`], in order and without duplicates.
+//! The source keeps a window of segments under way, which a [`Sender`]'s law opens as acknowledgements
+//! arrive and lowers once a round trip when it sees loss. Loss is what TCP takes for it: three segments
+//! that were sent later have been acknowledged (RFC 6675's rule, with the sink acknowledging each segment
+//! by itself), or nothing at all came for a second. So disorder that the reorder window lets through costs
+//! rate here as it does there, and what a test measures is [`Flow::received_bytes`], in order and without
+//! duplicates.
 //!
-//! Not modelled: delayed acknowledgements, pacing, the early end of slow start when delay grows,
-//! the undoing of false halvings. The receiver's window is fixed; it keeps slow start from drowning
-//! the links' queues.
+//! Not modelled: delayed acknowledgements, the undoing of false halvings. The receiver's window is fixed;
+//! it keeps slow start from drowning the links' queues.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use mpt_core::time::Time;
 
-use crate::packet::{Inner, id_of};
+use crate::packet::{Inner, id_of, source_port_of};
 use crate::pair::{Pair, Side};
+
+mod law;
+
+pub use law::Sender;
+use law::{Acked, Law};
 
 /// Later segments that must be acknowledged before one counts as lost.
 const REORDERING: u64 = 3;
 /// Silence after which everything under way counts as lost.
 const SILENCE: Duration = Duration::from_secs(1);
-/// The window begins with as many segments (RFC 6928).
-const INITIAL_WINDOW: f64 = 10.0;
 /// The receiver takes so many segments: 2 MB, enough for 150 Mbit/s and 110 ms.
 const RECEIVER_WINDOW: f64 = 1500.0;
 /// Headers of IPv4 and UDP in front of a segment's data, in bytes.
 const HEADERS: usize = 28;
+/// Length of an acknowledgement, in bytes.
+const ACK_BYTES: usize = 60;
 
 /// One greedy flow from one side of a [`Pair`] to the other.
 pub struct Flow {
     from: Side,
     inner: Inner,
-    window: f64,
-    threshold: f64,
+    law: Law,
+    receiver_window: f64,
     /// The next new segment.
     next: u64,
     /// Transmissions so far; a segment's own is its place in the order of sending.
     sent: u64,
-    /// Under way: segment, and the place of its last transmission.
-    under_way: BTreeMap<u64, u64>,
+    under_way: BTreeMap<u64, UnderWay>,
     by_place: BTreeMap<u64, u64>,
     lost: VecDeque<u64>,
     /// The place beyond which a loss halves the window again.
     halved_at: u64,
+    /// The place whose acknowledgement ends the round trip.
+    round_at: u64,
     last_progress: Time,
+    /// When the next segment may leave, where the sender is paced.
+    paced_until: Time,
+    /// Segments that were acknowledged.
+    delivered: u64,
     halvings: u64,
     silences: u64,
     sink: Sink,
+}
+
+/// A segment that was sent and is neither acknowledged nor known to be lost.
+#[derive(Debug, Clone, Copy)]
+struct UnderWay {
+    /// The place of its last transmission.
+    place: u64,
+    sent_at: Time,
+    /// How much was acknowledged then, and when the last of that was.
+    delivered: u64,
+    delivered_at: Time,
+    is_repeated: bool,
 }
 
 /// The receiving end: what came, in order.
@@ -63,39 +84,68 @@ impl Flow {
     /// A flow of packets of `len` bytes that starts when first run.
     #[must_use]
     pub fn new(from: Side, len: usize) -> Flow {
+        Flow::of(Sender::default(), from, len)
+    }
+
+    /// The same with another sender.
+    #[must_use]
+    pub fn of(sender: Sender, from: Side, len: usize) -> Flow {
         Flow {
             from,
             inner: Inner {
                 lite: true,
                 ..Inner::of_len(len)
             },
-            window: INITIAL_WINDOW,
-            threshold: f64::INFINITY,
+            law: Law::of(sender),
+            receiver_window: RECEIVER_WINDOW,
             next: 0,
             sent: 0,
             under_way: BTreeMap::new(),
             by_place: BTreeMap::new(),
             lost: VecDeque::new(),
             halved_at: 0,
+            round_at: 0,
             last_progress: Time::ZERO,
+            paced_until: Time::ZERO,
+            delivered: 0,
             halvings: 0,
             silences: 0,
             sink: Sink::default(),
         }
     }
 
-    /// Runs the pair, and the flow over it, for `span`.
+    /// The same from this port, by which it is told from other flows.
+    #[must_use]
+    pub fn with_port(mut self, source_port: u16) -> Flow {
+        self.inner.source_port = source_port;
+        self
+    }
+
+    /// The same to a receiver that takes so many segments.
+    #[must_use]
+    pub fn with_receiver_window(mut self, segments: u32) -> Flow {
+        self.receiver_window = f64::from(segments);
+        self
+    }
+
+    /// The port that it comes from.
+    #[must_use]
+    pub fn source_port(&self) -> u16 {
+        self.inner.source_port
+    }
+
+    /// Runs the pair, and the flow over it, for `span`. Packets of others that come out are lost.
     pub fn run_for(&mut self, pair: &mut Pair, span: Duration) {
         let until = pair.now() + span;
         self.last_progress = self.last_progress.max(pair.now());
         loop {
             self.send(pair);
-            let silence = self.last_progress + SILENCE;
-            pair.step(until.min(silence));
-            self.receive(pair);
-            if pair.now() >= silence {
-                self.fall_silent(pair.now());
+            pair.step(until.min(self.deadline()));
+            for side in Side::BOTH {
+                let arrived = pair.delivered(side);
+                self.take(pair, side, &arrived);
             }
+            self.handle_timeout(pair.now());
             if pair.now() >= until {
                 return;
             }
@@ -127,14 +177,34 @@ impl Flow {
         self.silences
     }
 
-    fn send(&mut self, pair: &mut Pair) {
+    /// Sends what the window and the pace allow.
+    pub fn send(&mut self, pair: &mut Pair) {
+        let now = pair.now();
         let mut batch = Vec::new();
-        while (self.under_way.len() as f64) < self.window {
-            let segment = self.lost.pop_front().unwrap_or_else(|| {
-                self.next += 1;
-                self.next - 1
-            });
-            self.under_way.insert(segment, self.sent);
+        while self.has_room() {
+            if let Some(pace) = self.law.pace() {
+                if now < self.paced_until {
+                    break;
+                }
+                let gap = Duration::from_secs_f64(1.0 / pace.max(1.0));
+                self.paced_until = self.paced_until.max(now) + gap;
+            }
+            let repeated = self.lost.pop_front();
+            let segment = repeated.unwrap_or(self.next);
+            self.next += u64::from(repeated.is_none());
+            let delivered_at = match self.under_way.is_empty() {
+                // After a pause nothing was being delivered.
+                true => now,
+                false => self.last_progress,
+            };
+            let under_way = UnderWay {
+                place: self.sent,
+                sent_at: now,
+                delivered: self.delivered,
+                delivered_at,
+                is_repeated: repeated.is_some(),
+            };
+            self.under_way.insert(segment, under_way);
             self.by_place.insert(self.sent, segment);
             self.sent += 1;
             batch.push(self.inner.packet(segment));
@@ -144,43 +214,85 @@ impl Flow {
         }
     }
 
-    fn receive(&mut self, pair: &mut Pair) {
-        let arrived = pair.delivered(self.from.other());
-        let acks: Vec<_> = arrived
-            .iter()
-            .filter_map(|(_, packet)| id_of(packet))
-            .map(|segment| {
-                self.sink.take(segment);
-                let ack = Inner {
-                    len: 60,
-                    ..self.inner
-                };
-                ack.packet(segment)
-            })
-            .collect();
-        if !acks.is_empty() {
-            pair.send_batch(self.from.other(), acks);
+    fn has_room(&self) -> bool {
+        (self.under_way.len() as f64) < self.law.window().min(self.receiver_window)
+    }
+
+    /// When [`Flow::send`] or [`Flow::handle_timeout`] is to be called at the latest.
+    #[must_use]
+    pub fn deadline(&self) -> Time {
+        let silence = self.last_progress + SILENCE;
+        if self.law.pace().is_some() && self.has_room() {
+            return silence.min(self.paced_until);
         }
-        for (at, packet) in pair.delivered(self.from) {
-            if let Some(segment) = id_of(&packet) {
+        silence
+    }
+
+    /// Takes what came out at `side`; packets of others are passed over.
+    pub fn take(&mut self, pair: &mut Pair, side: Side, arrived: &[(Time, Vec<u8>)]) {
+        let is_ours =
+            |packet: &&(Time, Vec<u8>)| source_port_of(&packet.1) == Some(self.inner.source_port);
+        let ours: Vec<_> = arrived
+            .iter()
+            .filter(is_ours)
+            .filter_map(|(at, packet)| Some((*at, id_of(packet)?)))
+            .collect();
+        if side == self.from {
+            for (at, segment) in ours {
                 self.acknowledged(at, segment);
             }
+            return;
         }
+        let ack = Inner {
+            len: ACK_BYTES,
+            ..self.inner
+        };
+        let acks = ours.iter().map(|&(_, segment)| {
+            self.sink.take(segment);
+            ack.packet(segment)
+        });
+        let acks: Vec<_> = acks.collect();
+        if !acks.is_empty() {
+            pair.send_batch(side, acks);
+        }
+    }
+
+    /// Does what time alone has made due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if now >= self.last_progress + SILENCE {
+            self.fall_silent(now);
+        }
+    }
+
+    /// The flow begins now: nothing was to be heard before.
+    pub fn begin(&mut self, now: Time) {
+        self.last_progress = now;
+        self.paced_until = now;
     }
 
     fn acknowledged(&mut self, now: Time, segment: u64) {
         self.last_progress = now;
         self.lost.retain(|&lost| lost != segment);
-        let Some(place) = self.under_way.remove(&segment) else {
+        let Some(acked) = self.under_way.remove(&segment) else {
             return;
         };
+        let place = acked.place;
         self.by_place.remove(&place);
-        self.window += if self.window < self.threshold {
-            1.0
-        } else {
-            1.0 / self.window
-        };
-        self.window = self.window.min(RECEIVER_WINDOW);
+        self.delivered += 1;
+        let ends_round = place >= self.round_at;
+        if ends_round {
+            self.round_at = self.sent;
+        }
+        let span = now.since(acked.delivered_at).max(now.since(acked.sent_at));
+        let delivered = (self.delivered - acked.delivered) as f64;
+        self.law.acked(&Acked {
+            now,
+            rtt: (!acked.is_repeated).then(|| now.since(acked.sent_at)),
+            rate: (!span.is_zero()).then(|| delivered / span.as_secs_f64()),
+            ends_round,
+            under_way: self.under_way.len(),
+        });
+        self.law.bound(self.receiver_window);
         while let Some((&first, &segment)) = self.by_place.first_key_value()
             && first + REORDERING <= place
         {
@@ -190,8 +302,7 @@ impl Flow {
             if first >= self.halved_at {
                 self.halved_at = self.sent;
                 self.halvings += 1;
-                self.window = (self.window / 2.0).max(2.0);
-                self.threshold = self.window;
+                self.law.lost(now);
             }
         }
     }
@@ -206,8 +317,7 @@ impl Flow {
         self.under_way.clear();
         self.by_place.clear();
         self.halved_at = self.sent;
-        self.threshold = (self.window / 2.0).max(2.0);
-        self.window = INITIAL_WINDOW;
+        self.law.silent();
     }
 }
 
@@ -239,5 +349,45 @@ mod tests {
         // 1372 bytes of data in 1436 on the wire.
         let limit = 20e6 * 1372.0 / 1436.0;
         assert!((0.97 * limit..=limit).contains(&goodput), "{goodput}");
+    }
+
+    /// Goodput of each sender over one link of 20 Mbit/s, 20 ms and so much queue, and its halvings.
+    fn over_one_link(sender: Sender, queue_bytes: usize, loss: f64) -> (f64, u64) {
+        use crate::link::QueueLimit;
+        use crate::loss::Loss;
+        let mut path = PathSpec::symmetric(20, 20);
+        for link in &mut path.links {
+            link.queue = QueueLimit::Bytes(queue_bytes);
+        }
+        path.links[0].loss = Loss::Independent { probability: loss };
+        let mut pair = Pair::running(PairConfig::new([path]), Duration::from_secs(1));
+        let mut flow = Flow::of(sender, Side::A, 1400);
+        flow.run_for(&mut pair, Duration::from_secs(5));
+        let goodput = flow.goodput_bps(&mut pair, Duration::from_secs(10));
+        (goodput / (20e6 * 1372.0 / 1436.0), flow.halvings())
+    }
+
+    #[test]
+    fn all_senders_fill_a_link_with_a_queue() {
+        for sender in [Sender::Reno, Sender::Cubic, Sender::PacedCubic, Sender::Bbr] {
+            let (share, _) = over_one_link(sender, 100_000, 0.0);
+            assert!((0.93..=1.0).contains(&share), "{sender:?}: {share}");
+        }
+    }
+
+    #[test]
+    fn hystart_ends_slow_start_before_a_loss() {
+        let (_, reno) = over_one_link(Sender::Reno, 2_000_000, 0.0);
+        let (_, cubic) = over_one_link(Sender::Cubic, 2_000_000, 0.0);
+        assert!(cubic <= reno, "{cubic} {reno}");
+        let (share, _) = over_one_link(Sender::Cubic, 2_000_000, 0.0);
+        assert!(share > 0.95, "{share}");
+    }
+
+    #[test]
+    fn loss_slows_cubic_and_not_bbr() {
+        let (cubic, _) = over_one_link(Sender::Cubic, 100_000, 0.02);
+        let (bbr, _) = over_one_link(Sender::Bbr, 100_000, 0.02);
+        assert!(cubic < 0.5 && bbr > 0.85, "{cubic} {bbr}");
     }
 }

@@ -205,3 +205,20 @@ proptest! {
         prop_assert_eq!(link.queued_packets() + link.under_way(), 0);
     }
 }
+
+#[test]
+fn what_others_send_takes_room_and_time_and_never_arrives() {
+    let config = LinkConfig {
+        rate_bps: Some(8_000_000),
+        queue: QueueLimit::Packets(2),
+        ..LinkConfig::default()
+    };
+    let mut link = Link::new(config, 1);
+    link.occupy(0, 1000);
+    link.send(0, 1000, 'a');
+    link.send(0, 1000, 'b');
+    assert_eq!(link.counters().dropped_queue_full, 1);
+    assert_eq!(link.deliver(1_999_999), None);
+    assert_eq!(link.deliver(2_000_000), Some('a'));
+    assert_eq!(link.next(), None);
+}

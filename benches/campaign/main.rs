@@ -1,0 +1,306 @@
+//! The campaign over random links: is a bond ever worse than its best link?
+//!
+//! `cargo bench -p mpt-sim --bench campaign -- --pairs 500 --seed 1 [--family NAME] [--sender NAME]` draws so
+//! many cases of a family, runs each over the tunnel and over each link alone in virtual time
+//! ([`mpt_sim::campaign`]), and prints how many are below 0.95 and 0.98 of the best link, which share of the
+//! sum they reach, and the twenty worst. `--one SEED` runs one and prints it second by second. A CSV of all
+//! and a chart go to `target/campaign/`.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+use std::{fs, io, thread};
+
+use clap::{Parser, ValueEnum};
+use mpt_chart::{Chart, Mark, Series};
+use mpt_core::scheduler::Policy;
+use mpt_sim::campaign::{Case, Family, Outcome, Tally};
+use mpt_sim::delay::Delay;
+use mpt_sim::link::{LinkConfig, Order, QueueLimit};
+use mpt_sim::source::Sender;
+
+/// How many of the worst are printed.
+const WORST: usize = 20;
+
+/// Random links in virtual time: is a bond ever worse than its best link?
+#[derive(Debug, Parser)]
+struct Options {
+    /// How many cases
+    #[arg(long, default_value_t = 500)]
+    pairs: u64,
+    /// The first case's seed; those after it count up
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Which family
+    #[arg(long, default_value_t = Family::Pairs)]
+    family: Family,
+    /// Which sender
+    #[arg(long, value_enum, default_value_t = Named::Reno)]
+    sender: Named,
+    /// Only the case of this seed, second by second
+    #[arg(long)]
+    one: Option<u64>,
+    /// cargo bench says so
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// A sender's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Named {
+    Reno,
+    Cubic,
+    PacedCubic,
+    Bbr,
+}
+
+impl Named {
+    fn sender(self) -> Sender {
+        match self {
+            Named::Reno => Sender::Reno,
+            Named::Cubic => Sender::Cubic,
+            Named::PacedCubic => Sender::PacedCubic,
+            Named::Bbr => Sender::Bbr,
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    if let Some(seed) = options.one {
+        print!(
+            "{}",
+            one(Case::draw(options.family, seed), options.sender.sender())
+        );
+        return ExitCode::SUCCESS;
+    }
+    let began = Instant::now();
+    let tally = run_all(&options);
+    let family = options.family;
+    println!(
+        "{} cases of the family {family}, seeds {} to {}, {:?}, in {:.0} s",
+        options.pairs,
+        options.seed,
+        options.seed + options.pairs - 1,
+        options.sender,
+        began.elapsed().as_secs_f64()
+    );
+    print!("{}", table(&tally, family));
+    if let Some((median, p95)) = tally.call_later_ms() {
+        println!(
+            "call: p99 of its delay, beyond that over the best link alone: median {median:.1} ms, \
+             95th percentile {p95:.1} ms"
+        );
+    }
+    print!("{}", worst(&tally, family));
+    match write_files(&tally, family) {
+        Ok(folder) => println!("all cases and a chart: {}", folder.display()),
+        Err(error) => {
+            eprintln!("cannot write the results: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Runs all cases, one at a time on each processor.
+fn run_all(options: &Options) -> Tally {
+    let next = AtomicU64::new(0);
+    let tally = Mutex::new(Tally::default());
+    let lanes = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..lanes {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= options.pairs {
+                        return;
+                    }
+                    let case = Case::draw(options.family, options.seed + number);
+                    let outcome = case.run(options.sender.sender());
+                    if let Ok(mut tally) = tally.lock() {
+                        tally.add(outcome);
+                    }
+                }
+            });
+        }
+    });
+    tally.into_inner().unwrap_or_default().sorted()
+}
+
+fn table(tally: &Tally, family: Family) -> String {
+    let mut text = format!(
+        "{:<18} {:<7} {:>6} {:>7} {:>7} {:>7} {:>7} {:>6} {:>8} {:>10}\n",
+        "GROUP",
+        "PHASE",
+        "CASES",
+        "<0.70",
+        "<0.85",
+        "<0.95",
+        "<0.98",
+        "WORST",
+        "SUM P10",
+        "SUM MEDIAN"
+    );
+    for row in tally.rows(family) {
+        let percent = |share: f64| format!("{:.1} %", share * 100.0);
+        let _ = writeln!(
+            text,
+            "{:<18} {:<7} {:>6} {:>7} {:>7} {:>7} {:>7} {:>6.2} {:>8.2} {:>10.2}",
+            row.group,
+            row.phase,
+            row.cases,
+            percent(row.below_70),
+            percent(row.below_85),
+            percent(row.below_95),
+            percent(row.below_98),
+            row.worst,
+            row.sum_p10,
+            row.sum_median
+        );
+    }
+    text
+}
+
+fn worst(tally: &Tally, family: Family) -> String {
+    let mut text = String::new();
+    for (at, phase) in family.phases().iter().enumerate() {
+        let _ = writeln!(text, "the worst, {}:", phase.name);
+        for outcome in tally.worst(at, WORST) {
+            let measured = outcome.phases[at];
+            let _ = writeln!(
+                text,
+                "  {:.2} = {:5.1} of {:5.1} Mbit/s  --one {:<6} {}",
+                measured.of_best(),
+                measured.bond_bps / 1e6,
+                measured.best_bps / 1e6,
+                outcome.case.seed,
+                describe(&outcome.case)
+            );
+        }
+    }
+    text
+}
+
+/// A case in words.
+fn describe(case: &Case) -> String {
+    let paths = case.paths.iter().map(|path| link_in_words(&path.links[0]));
+    let mut text = paths.collect::<Vec<_>>().join(" + ");
+    if !case.changes.is_empty() {
+        let _ = write!(text, "; path {} {}", case.changes[0].path, case.group);
+        if case.changes.len() <= 2 {
+            let _ = write!(text, " {:?}", case.changes[0].what);
+        }
+    }
+    text
+}
+
+fn link_in_words(link: &LinkConfig) -> String {
+    let rate = link.rate_bps.unwrap_or(0) as f64 / 1e6;
+    let (mean_ns, sd_ns) = match link.delay {
+        Delay::Constant { ns } => (ns, 0),
+        Delay::Normal { mean_ns, sd_ns } => (mean_ns, sd_ns),
+        Delay::Uniform { .. }
+        | Delay::NetemUniform { .. }
+        | Delay::Exponential { .. }
+        | Delay::ExponentialCut { .. }
+        | Delay::Switching(_) => (0, 0),
+    };
+    let mut text = format!("{rate:.0} Mbit/s {:.0} ms", mean_ns as f64 / 1e6);
+    if sd_ns > 0 {
+        let order = if link.order == Order::Kept {
+            ""
+        } else {
+            " overtaking"
+        };
+        let _ = write!(text, " ±{:.1}{order}", sd_ns as f64 / 1e6);
+    }
+    if link.loss.mean() > 0.0 {
+        let _ = write!(text, " loss {:.2} %", link.loss.mean() * 100.0);
+    }
+    if let QueueLimit::Bytes(bytes) = link.queue {
+        let _ = write!(text, " queue {:.0} ms", bytes as f64 * 8.0 / rate / 1e3);
+    }
+    text
+}
+
+/// One case, second by second.
+fn one(case: Case, sender: Sender) -> String {
+    let mut text = describe(&case) + "\n";
+    for change in case.changes.iter().take(20) {
+        let _ = writeln!(
+            text,
+            "  {:?}: path {} {:?}",
+            change.at, change.path, change.what
+        );
+    }
+    let mbps = |bytes: &[u64]| -> String {
+        let each = bytes
+            .iter()
+            .map(|&bytes| format!("{:5.1}", bytes as f64 * 8e-6));
+        each.collect::<Vec<_>>().join(" ")
+    };
+    let bond = case.run_once(sender, Policy::Adaptive, true);
+    let _ = writeln!(
+        text,
+        "Mbit/s in each second\n  tunnel  {}",
+        mbps(&bond.bytes)
+    );
+    for path in 0..case.paths.len() {
+        let alone = case.alone(path).run_once(sender, Policy::Weighted, false);
+        let _ = writeln!(text, "  path {path}  {}", mbps(&alone.bytes));
+    }
+    text
+}
+
+fn write_files(tally: &Tally, family: Family) -> io::Result<PathBuf> {
+    let folder = PathBuf::from(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../target/campaign"
+    ));
+    fs::create_dir_all(&folder)?;
+    let mut csv = String::from("seed,group,phase,bond_mbps,best_mbps,sum_mbps,links\n");
+    for Outcome { case, phases, .. } in tally.outcomes() {
+        for (phase, measured) in family.phases().iter().zip(phases) {
+            let _ = writeln!(
+                csv,
+                "{},{},{},{:.3},{:.3},{:.3},\"{}\"",
+                case.seed,
+                case.group,
+                phase.name,
+                measured.bond_bps / 1e6,
+                measured.best_bps / 1e6,
+                measured.sum_bps / 1e6,
+                describe(case)
+            );
+        }
+    }
+    fs::write(folder.join(format!("{family}.csv")), csv)?;
+    let series = family.phases().iter().enumerate().map(|(at, phase)| {
+        let mut shares: Vec<f64> = tally
+            .outcomes()
+            .iter()
+            .map(|outcome| outcome.phases[at].of_best())
+            .collect();
+        shares.sort_by(f64::total_cmp);
+        let count = shares.len().max(1) as f64;
+        let place = |(rank, share): (usize, f64)| (share, (rank + 1) as f64 * 100.0 / count);
+        Series {
+            name: phase.name.to_owned(),
+            mark: Mark::Line,
+            points: shares.into_iter().enumerate().map(place).collect(),
+        }
+    });
+    let chart = Chart {
+        title: &format!("Tunnel against the best link alone, family {family}"),
+        x_label: "tunnel / best link alone",
+        y_label: "share of cases below (%)",
+        x_log: false,
+        series: series.collect(),
+    };
+    fs::write(folder.join(format!("{family}.svg")), chart.svg())?;
+    Ok(folder)
+}

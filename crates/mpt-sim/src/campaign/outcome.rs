@@ -1,0 +1,389 @@
+//! One case, run: over the tunnel, and over each of its links alone.
+
+use std::time::Duration;
+
+use mpt_core::scheduler::Policy;
+use mpt_core::time::Time;
+
+use super::family::{Case, Change, Phase};
+use crate::link::LinkConfig;
+use crate::packet::{Inner, id_of, source_port_of};
+use crate::pair::{Pair, PairConfig, Side};
+use crate::source::{Flow, Sender};
+
+/// The ends run for so long before the traffic begins: paths are up, and probes know their delays.
+const WARM_UP: Duration = Duration::from_secs(1);
+/// Bytes of a bulk flow's packets.
+const BULK_BYTES: usize = 1400;
+/// Data in one, and what of it is on the wire: 28 bytes of IPv4 and UDP, 8 of GRE.
+const PAYLOAD: f64 = 1372.0 / 1436.0;
+/// Ports: bulk flows count up from the first.
+const FIRST_PORT: u16 = 4000;
+const CALL_PORT: u16 = 3999;
+/// A call: a packet of so many bytes each 20 ms (G.711 with headers).
+const CALL_BYTES: usize = 200;
+const CALL_EVERY: Duration = Duration::from_millis(20);
+/// Others' packets, in bytes, and how long they come and pause.
+const CROSS_BYTES: usize = 1500;
+const CROSS_SPELL: Duration = Duration::from_secs(2);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What one run gave.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Run {
+    /// Bytes of bulk data that arrived in order in each second.
+    pub bytes: Vec<u64>,
+    /// One-way delay of the call's packets that were sent after the first second; `None` where one did
+    /// not arrive.
+    pub call: Vec<Option<Duration>>,
+}
+
+/// What was measured of one phase.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Measured {
+    /// The tunnel's goodput, in bits a second.
+    pub bond_bps: f64,
+    /// That of the best link alone.
+    pub best_bps: f64,
+    /// What all links together could carry, had each of them the rate that it has then and lost what it
+    /// loses.
+    pub sum_bps: f64,
+}
+
+impl Measured {
+    /// The tunnel's goodput in parts of the best link's.
+    #[must_use]
+    pub fn of_best(&self) -> f64 {
+        self.bond_bps / self.best_bps.max(1.0)
+    }
+
+    /// The tunnel's goodput in parts of the sum.
+    #[must_use]
+    pub fn of_sum(&self) -> f64 {
+        self.bond_bps / self.sum_bps.max(1.0)
+    }
+}
+
+/// A case with what it came to.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The case.
+    pub case: Case,
+    /// For each phase of its family.
+    pub phases: Vec<Measured>,
+    /// 99th percentile of the call's delay beyond that of the best link alone, in ms, where there is a call.
+    pub call_later_ms: Option<f64>,
+}
+
+impl Case {
+    /// Runs it over the tunnel and over each link alone.
+    #[must_use]
+    pub fn run(self, sender: Sender) -> Outcome {
+        let bond = self.run_once(sender, Policy::Adaptive, true);
+        let alone: Vec<Run> = (0..self.paths.len())
+            .map(|path| self.alone(path).run_once(sender, Policy::Weighted, false))
+            .collect();
+        let phases = self.family.phases().iter();
+        let phases = phases.map(|phase| Measured {
+            bond_bps: bond.goodput_bps(*phase),
+            best_bps: alone
+                .iter()
+                .map(|run| run.goodput_bps(*phase))
+                .fold(0.0, f64::max),
+            sum_bps: self.sum_bps(*phase),
+        });
+        let call_later_ms = bond.call_p99_ms().map(|bond| {
+            let best = alone.iter().filter_map(Run::call_p99_ms);
+            bond - best.fold(f64::INFINITY, f64::min)
+        });
+        Outcome {
+            phases: phases.collect(),
+            call_later_ms,
+            case: self,
+        }
+    }
+
+    /// Runs it once, over all links that it has.
+    #[must_use]
+    pub fn run_once(&self, sender: Sender, policy: Policy, recovery: bool) -> Run {
+        let config = PairConfig {
+            policy,
+            recovery,
+            seed: self.seed,
+            ..PairConfig::new(self.paths.clone())
+        };
+        let mut pair = Pair::running(config, WARM_UP);
+        World::new(self, sender, &pair).run(&mut pair)
+    }
+
+    /// What all links carry together in a phase, in bits of data a second.
+    fn sum_bps(&self, phase: Phase) -> f64 {
+        (0..self.paths.len())
+            .map(|path| {
+                let steps = (phase.to - phase.from) * 20;
+                let mean = (0..steps)
+                    .map(|step| {
+                        let at = SECOND * phase.from as u32 + SECOND * step as u32 / 20;
+                        self.link_at(path, at)
+                    })
+                    .map(|link| match link.up {
+                        true => link.rate_bps.unwrap_or(0) as f64 * (1.0 - link.loss.mean()),
+                        false => 0.0,
+                    })
+                    .sum::<f64>()
+                    / steps as f64;
+                let others = match path {
+                    0 => f64::from(self.traffic.cross_percent) / 200.0,
+                    _ => 0.0,
+                };
+                mean * (1.0 - others) * PAYLOAD
+            })
+            .sum()
+    }
+
+    /// The link there as it is at a time.
+    fn link_at(&self, path: usize, at: Duration) -> LinkConfig {
+        let first = &self.paths[path].links[0];
+        let mut link = first.clone();
+        let done = |change: &&Change| change.path == path && change.at <= at;
+        for change in self.changes.iter().filter(done) {
+            change.what.apply(&mut link, first);
+        }
+        link
+    }
+}
+
+impl Run {
+    /// Mean goodput of a phase, in bits a second.
+    #[must_use]
+    pub fn goodput_bps(&self, phase: Phase) -> f64 {
+        let bytes: u64 = self.bytes[phase.from..phase.to].iter().sum();
+        bytes as f64 * 8.0 / (phase.to - phase.from) as f64
+    }
+
+    /// 99th percentile of the call's delay; a packet that did not arrive took for ever.
+    fn call_p99_ms(&self) -> Option<f64> {
+        let ms = |delay: &Option<Duration>| delay.map_or(10_000.0, |d| d.as_secs_f64() * 1e3);
+        let mut delays: Vec<f64> = self.call.iter().map(ms).collect();
+        delays.sort_by(f64::total_cmp);
+        let at = (delays.len() * 99).div_ceil(100).checked_sub(1)?;
+        delays.get(at).copied()
+    }
+}
+
+/// The hosts at both ends, and what happens to the links.
+struct World<'a> {
+    case: &'a Case,
+    began: Time,
+    flows: Vec<Flow>,
+    next_change: usize,
+    next_call: Option<Time>,
+    call_sent: Vec<Time>,
+    next_cross: Option<Time>,
+    run: Run,
+}
+
+impl World<'_> {
+    fn new<'a>(case: &'a Case, sender: Sender, pair: &Pair) -> World<'a> {
+        let began = pair.now();
+        let flows = (0..case.traffic.bulk).map(|number| {
+            let port = FIRST_PORT + number as u16;
+            let mut flow = Flow::of(sender, Side::A, BULK_BYTES).with_port(port);
+            flow.begin(began);
+            flow
+        });
+        World {
+            case,
+            began,
+            flows: flows.collect(),
+            next_change: 0,
+            next_call: case.traffic.call.then_some(began),
+            call_sent: Vec::new(),
+            next_cross: (case.traffic.cross_percent > 0).then_some(began),
+            run: Run::default(),
+        }
+    }
+
+    fn run(mut self, pair: &mut Pair) -> Run {
+        let mut before = 0;
+        for second in 1..=self.case.seconds() as u32 {
+            let until = self.began + SECOND * second;
+            while pair.now() < until {
+                self.act(pair);
+                let next = self.next().min(until);
+                pair.step(next);
+                self.take(pair);
+            }
+            let received = self.flows.iter().map(Flow::received_bytes).sum();
+            self.run.bytes.push(received - before);
+            before = received;
+        }
+        self.run
+    }
+
+    /// When something is to be done at the latest.
+    fn next(&self) -> Time {
+        let change = self.case.changes.get(self.next_change);
+        let change = change.map(|change| self.began + change.at);
+        let flows = self.flows.iter().map(Flow::deadline);
+        let others = [change, self.next_call, self.next_cross];
+        flows
+            .chain(others.into_iter().flatten())
+            .min()
+            .unwrap_or(Time::ZERO)
+    }
+
+    fn act(&mut self, pair: &mut Pair) {
+        let now = pair.now();
+        while let Some(change) = self.case.changes.get(self.next_change)
+            && self.began + change.at <= now
+        {
+            self.next_change += 1;
+            for side in Side::BOTH {
+                let first = &self.case.paths[change.path].links[side as usize];
+                change
+                    .what
+                    .apply(&mut pair.link(change.path, side).config, first);
+            }
+        }
+        if let Some(at) = self.next_call.filter(|&at| at <= now) {
+            self.next_call = Some(at + CALL_EVERY);
+            let call = Inner {
+                source_port: CALL_PORT,
+                ..Inner::of_len(CALL_BYTES)
+            };
+            pair.send(Side::A, call.packet(self.call_sent.len() as u64));
+            self.call_sent.push(now);
+            if now >= self.began + SECOND {
+                self.run.call.push(None);
+            }
+        }
+        if let Some(at) = self.next_cross.filter(|&at| at <= now) {
+            self.cross(pair, at);
+        }
+        for flow in &mut self.flows {
+            flow.handle_timeout(now);
+            flow.send(pair);
+        }
+    }
+
+    /// Others send a packet over path 0.
+    fn cross(&mut self, pair: &mut Pair, at: Time) {
+        let spell = at.since(self.began).as_nanos() / CROSS_SPELL.as_nanos();
+        if spell % 2 == 1 {
+            self.next_cross = Some(self.began + CROSS_SPELL * (spell as u32 + 1));
+            return;
+        }
+        let rate = self.case.paths[0].links[0].rate_bps.unwrap_or(0);
+        let bps = rate as f64 * f64::from(self.case.traffic.cross_percent) / 100.0;
+        pair.link(0, Side::A).occupy(at.as_nanos(), CROSS_BYTES);
+        let gap = CROSS_BYTES as f64 * 8.0 / bps.max(1.0);
+        self.next_cross = Some(at + Duration::from_secs_f64(gap));
+    }
+
+    fn take(&mut self, pair: &mut Pair) {
+        for side in Side::BOTH {
+            let arrived = pair.delivered(side);
+            if arrived.is_empty() {
+                continue;
+            }
+            for flow in &mut self.flows {
+                flow.take(pair, side, &arrived);
+            }
+            if self.next_call.is_some() && side == Side::B {
+                self.take_call(&arrived);
+            }
+        }
+    }
+
+    fn take_call(&mut self, arrived: &[(Time, Vec<u8>)]) {
+        let skipped = self.call_sent.len() - self.run.call.len();
+        for (at, packet) in arrived {
+            if source_port_of(packet) == Some(CALL_PORT)
+                && let Some(number) = id_of(packet)
+                && let Some(sent) = self.call_sent.get(number as usize)
+                && let Some(place) = (number as usize).checked_sub(skipped)
+                && let Some(delay) = self.run.call.get_mut(place)
+            {
+                delay.get_or_insert(at.since(*sent));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::family::{Family, Traffic, What};
+    use super::*;
+    use crate::pair::PathSpec;
+
+    fn case(paths: Vec<PathSpec>, changes: Vec<Change>, traffic: Traffic) -> Case {
+        Case {
+            family: Family::Pairs,
+            seed: 1,
+            paths,
+            changes,
+            traffic,
+            group: "",
+        }
+    }
+
+    const BULK: Traffic = Traffic {
+        bulk: 1,
+        call: false,
+        cross_percent: 0,
+    };
+
+    #[test]
+    fn two_clean_links_are_worth_their_sum() {
+        let paths = vec![PathSpec::symmetric(20, 10), PathSpec::symmetric(10, 15)];
+        let outcome = case(paths, Vec::new(), BULK).run(Sender::Reno);
+        let late = outcome.phases[1];
+        assert!((1.4..1.51).contains(&late.of_best()), "{late:?}");
+        assert!((0.95..1.01).contains(&late.of_sum()), "{late:?}");
+    }
+
+    #[test]
+    fn a_link_that_dies_leaves_the_sum_with_it() {
+        let change = |seconds, what| Change {
+            at: SECOND * seconds,
+            path: 0,
+            what,
+        };
+        let changes = vec![change(6, What::Rate(0.5)), change(9, What::Up(false))];
+        let paths = vec![PathSpec::symmetric(20, 10)];
+        let case = case(paths, changes, BULK);
+        let late = case.sum_bps(Family::Pairs.phases()[1]);
+        assert!((late / PAYLOAD - 5e6).abs() < 1e5, "{late}");
+        let run = case.run_once(Sender::Reno, Policy::Weighted, false);
+        assert!(run.bytes[5] > 2_000_000 && run.bytes[8] > 1_000_000);
+        assert_eq!(run.bytes[11], 0);
+    }
+
+    #[test]
+    fn others_on_a_link_leave_less_of_it() {
+        let paths = vec![PathSpec::symmetric(20, 10)];
+        let crossed = Traffic {
+            cross_percent: 50,
+            ..BULK
+        };
+        let run = case(paths, Vec::new(), crossed).run_once(Sender::Reno, Policy::Weighted, false);
+        // On from 4 to 6 s, off from 6 to 8 s.
+        assert!(run.bytes[5] < 1_400_000, "{:?}", run.bytes);
+        assert!(run.bytes[7] > 2_000_000, "{:?}", run.bytes);
+    }
+
+    #[test]
+    fn a_call_has_its_delay_measured() {
+        let paths = vec![PathSpec::symmetric(20, 10)];
+        let call = Traffic {
+            bulk: 0,
+            call: true,
+            cross_percent: 0,
+        };
+        let run = case(paths, Vec::new(), call).run_once(Sender::Reno, Policy::Weighted, false);
+        assert_eq!(run.call.len(), 550);
+        let p99 = run.call_p99_ms().unwrap();
+        assert!((10.0..11.0).contains(&p99), "{p99}");
+    }
+}

@@ -1,0 +1,166 @@
+//! Many outcomes, summed up.
+
+use super::family::Family;
+use super::outcome::{Measured, Outcome};
+
+/// What a family's outcomes of one group came to in one phase.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// The group of the family, or `all`.
+    pub group: &'static str,
+    /// The phase.
+    pub phase: &'static str,
+    /// Cases.
+    pub cases: usize,
+    /// Shares of them below so much of the best link alone.
+    pub below_70: f64,
+    /// See above: 0.85.
+    pub below_85: f64,
+    /// See above: 0.95.
+    pub below_95: f64,
+    /// See above: 0.98.
+    pub below_98: f64,
+    /// The least of them, in parts of the best link alone.
+    pub worst: f64,
+    /// 10th percentile and median of the share of the sum.
+    pub sum_p10: f64,
+    /// See above.
+    pub sum_median: f64,
+}
+
+/// Outcomes of one family.
+#[derive(Debug, Clone, Default)]
+pub struct Tally {
+    outcomes: Vec<Outcome>,
+}
+
+impl Tally {
+    /// Takes one more.
+    pub fn add(&mut self, outcome: Outcome) {
+        self.outcomes.push(outcome);
+    }
+
+    /// The same by seed, whatever the order in which they came.
+    #[must_use]
+    pub fn sorted(mut self) -> Tally {
+        self.outcomes.sort_by_key(|outcome| outcome.case.seed);
+        self
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn outcomes(&self) -> &[Outcome] {
+        &self.outcomes
+    }
+
+    /// A row for each phase and group; those of all groups together come first.
+    #[must_use]
+    pub fn rows(&self, family: Family) -> Vec<Row> {
+        let mut groups: Vec<&'static str> = self.outcomes.iter().map(|o| o.case.group).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        let all = std::iter::once("all").chain(groups);
+        let of_group = |group: &'static str| {
+            family.phases().iter().enumerate().map(move |(at, phase)| {
+                let belongs = |outcome: &&Outcome| group == "all" || outcome.case.group == group;
+                let chosen = self.outcomes.iter().filter(belongs);
+                row(group, phase.name, chosen.map(|outcome| outcome.phases[at]))
+            })
+        };
+        all.flat_map(of_group).collect()
+    }
+
+    /// The `count` worst in a phase, by what they reach of the best link alone.
+    #[must_use]
+    pub fn worst(&self, phase: usize, count: usize) -> Vec<&Outcome> {
+        let mut sorted: Vec<&Outcome> = self.outcomes.iter().collect();
+        let key = |outcome: &Outcome| outcome.phases[phase].of_best();
+        sorted.sort_by(|a, b| key(a).total_cmp(&key(b)));
+        sorted.truncate(count);
+        sorted
+    }
+
+    /// Median and 95th percentile of how much later the call's packets are (99th percentile of each case)
+    /// than over the best link alone, in ms; `None` without calls.
+    #[must_use]
+    pub fn call_later_ms(&self) -> Option<(f64, f64)> {
+        let later = self
+            .outcomes
+            .iter()
+            .filter_map(|outcome| outcome.call_later_ms);
+        let mut later: Vec<f64> = later.collect();
+        later.sort_by(f64::total_cmp);
+        Some((percentile(&later, 50)?, percentile(&later, 95)?))
+    }
+}
+
+fn row(group: &'static str, phase: &'static str, measured: impl Iterator<Item = Measured>) -> Row {
+    let measured: Vec<Measured> = measured.collect();
+    let mut of_best: Vec<f64> = measured.iter().map(Measured::of_best).collect();
+    of_best.sort_by(f64::total_cmp);
+    let mut of_sum: Vec<f64> = measured.iter().map(Measured::of_sum).collect();
+    of_sum.sort_by(f64::total_cmp);
+    let below = |bound: f64| {
+        let count = of_best.partition_point(|&share| share < bound);
+        count as f64 / of_best.len().max(1) as f64
+    };
+    Row {
+        group,
+        phase,
+        cases: of_best.len(),
+        below_70: below(0.70),
+        below_85: below(0.85),
+        below_95: below(0.95),
+        below_98: below(0.98),
+        worst: of_best.first().copied().unwrap_or(0.0),
+        sum_p10: percentile(&of_sum, 10).unwrap_or(0.0),
+        sum_median: percentile(&of_sum, 50).unwrap_or(0.0),
+    }
+}
+
+/// Of sorted values, by the nearest rank.
+fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::family::Case;
+    use super::*;
+
+    #[test]
+    fn shares_and_percentiles_are_counted() {
+        let mut tally = Tally::default();
+        for seed in 1..=10 {
+            let measured = Measured {
+                bond_bps: seed as f64 / 10.0,
+                best_bps: 1.0,
+                sum_bps: 1.0,
+            };
+            let mut case = Case::draw(Family::Pairs, seed);
+            case.group = if seed <= 5 { "a" } else { "b" };
+            tally.add(Outcome {
+                case,
+                phases: vec![measured; 2],
+                call_later_ms: Some(seed as f64),
+            });
+        }
+        let rows = tally.rows(Family::Pairs);
+        let first = &rows[0];
+        // Against a best of one bit a second, which is the least that counts.
+        assert_eq!(
+            (first.group, first.phase, first.cases),
+            ("all", "early", 10)
+        );
+        assert!((first.below_95 - 0.9).abs() < 1e-9, "{first:?}");
+        assert!((first.below_70 - 0.6).abs() < 1e-9, "{first:?}");
+        assert_eq!(
+            (first.worst, first.sum_p10, first.sum_median),
+            (0.1, 0.1, 0.5)
+        );
+        assert_eq!(rows.len(), 6);
+        assert_eq!(tally.worst(0, 2)[1].case.seed, 2);
+        assert_eq!(tally.call_later_ms(), Some((5.0, 10.0)));
+    }
+}
