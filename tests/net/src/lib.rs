@@ -17,6 +17,8 @@
 //! both; under a plain `cargo test` they do nothing and say so, see [`turn`].
 
 pub mod daemon;
+pub mod echo;
+pub mod faults;
 pub mod inject;
 pub mod kernel_gre;
 pub mod limit;
@@ -33,11 +35,14 @@ pub mod stream;
 pub mod topology;
 pub mod traffic;
 pub mod uplinks;
+pub mod watch;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use daemon::Daemon;
+pub use echo::Echo;
+pub use faults::{Bench, Fault};
 pub use limit::goodput_limit_mbps;
 pub use link::{Family, Link, Place};
 pub use meter::Meter;

@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use crate::daemon::Daemon;
 use crate::link::Link;
 
 /// A private key and the public key that belongs to it.
@@ -211,6 +212,39 @@ impl Settings {
 #[must_use]
 pub fn keys(side: Side, socket: &str) -> String {
     crypto_section(KEY_PAIRS[side as usize].0, side, socket)
+}
+
+/// Gives a daemon somebody else's private key, from its next start on; its own comes back with
+/// [`return_key`].
+///
+/// # Panics
+/// When it cannot be written.
+pub fn take_key(daemon: &Daemon) {
+    write_secret(&private_key_file(daemon), STRANGER.0);
+}
+
+/// Gives a daemon its own private key back, from its next start on.
+///
+/// # Panics
+/// When it cannot be written.
+pub fn return_key(daemon: &Daemon, side: Side) {
+    write_secret(&private_key_file(daemon), KEY_PAIRS[side as usize].0);
+}
+
+/// The public key that nobody has told the other end.
+#[must_use]
+pub fn stranger() -> &'static str {
+    STRANGER.1
+}
+
+/// The public key of one end.
+#[must_use]
+pub fn public_key(side: Side) -> &'static str {
+    KEY_PAIRS[side as usize].1
+}
+
+fn private_key_file(daemon: &Daemon) -> PathBuf {
+    daemon.socket().with_file_name("private.key")
 }
 
 fn crypto_section(private: &str, side: Side, socket: &str) -> String {
