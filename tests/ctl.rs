@@ -12,6 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use mpt_core::control::order::{OrderFigures, OrderStatus, PointStatus};
+use mpt_core::control::verdict::judge;
 use mpt_core::control::{
     Answer, LatePolicy, PathState, PathStatus, ReorderStatus, Reply, Request, Status, TunnelStatus,
 };
@@ -86,7 +87,7 @@ fn status() -> Status {
         state,
         ..PathStatus::default()
     };
-    Status {
+    judged(Status {
         tunnel: TunnelStatus {
             name: "mpt0".into(),
             ..TunnelStatus::default()
@@ -99,7 +100,17 @@ fn status() -> Status {
             window: 1024,
             ..ReorderStatus::default()
         },
-    }
+        ..Status::default()
+    })
+}
+
+fn judged(mut status: Status) -> Status {
+    status.verdict = judge(&status);
+    status
+}
+
+fn answering(status: Status) -> Mock {
+    Mock::answering(&Reply::Ok(Answer::Status(Box::new(status))))
 }
 
 #[test]
@@ -114,6 +125,71 @@ fn status_is_text_without_colour_when_piped() {
     );
     assert!(!shown.contains('\x1b'));
     assert_eq!(daemon.requests(), [Request::Status]);
+}
+
+#[test]
+fn the_exit_code_of_status_tells_how_the_tunnel_does() {
+    let with = |first, second| {
+        let mut status = status();
+        (status.paths[0].state, status.paths[1].state) = (first, second);
+        judged(status)
+    };
+    for (status, code) in [
+        (with(PathState::Up, PathState::AdminDown), 0),
+        (with(PathState::Up, PathState::Down), 1),
+        (with(PathState::Probing, PathState::Down), 2),
+    ] {
+        for words in ["status", "status --json"] {
+            let daemon = answering(status.clone());
+            let output = run(&daemon.socket, words);
+            assert_eq!(output.status.code(), Some(code), "{words}: {output:?}");
+        }
+        let daemon = Mock::answering(&Reply::Ok(Answer::Paths(status.paths)));
+        assert!(run(&daemon.socket, "paths").status.success());
+    }
+    let daemon = Mock::answering(&Reply::Error("the tunnel is being closed".into()));
+    let refused = run(&daemon.socket, "status");
+    assert_eq!(
+        refused.status.code(),
+        Some(3),
+        "1 would say that it is degraded"
+    );
+}
+
+#[test]
+fn the_verdict_is_in_json_as_it_is_documented() {
+    let mut status = status();
+    status.paths[0].state = PathState::Down;
+    status.paths[0].reason = Some("its network interface is down".into());
+    let daemon = answering(judged(status));
+    let output = run(&daemon.socket, "status --json");
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(shown["verdict"]["level"], "down");
+    let messages = shown["verdict"]["messages"].as_array().unwrap();
+    let codes: Vec<_> = messages.iter().map(|message| &message["code"]).collect();
+    assert_eq!(codes, ["no-path-up", "path-down", "path-out-of-service"]);
+    assert_eq!(
+        messages[1]["text"],
+        "Path fibre is down: its network interface is down."
+    );
+    assert_eq!(
+        messages[2]["remedy"],
+        "`mpt-ctl path up lte` brings it back."
+    );
+}
+
+#[test]
+fn a_daemon_that_gives_no_verdict_is_not_said_to_be_well() {
+    let mut old = json!(status());
+    old.as_object_mut().unwrap().remove("verdict");
+    let daemon = Mock::start(vec![json!({ "ok": { "status": old } }).to_string() + "\n"]);
+    let output = run(&daemon.socket, "status");
+    assert_eq!(output.status.code(), Some(1));
+    let shown = text(&output.stdout);
+    assert!(
+        shown.contains("gives no verdict") && !shown.contains("All is well"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -247,7 +323,7 @@ fn a_refusal_is_text_on_standard_error_and_exit_code_1() {
 }
 
 #[test]
-fn a_wrong_command_line_is_exit_code_2_and_asks_nobody() {
+fn a_wrong_command_line_is_exit_code_64_and_asks_nobody() {
     let nobody = Path::new("/nonexistent/mpt0.sock");
     for words in [
         "",
@@ -256,7 +332,7 @@ fn a_wrong_command_line_is_exit_code_2_and_asks_nobody() {
         "status --watch=soon",
         "reorder 5",
     ] {
-        assert_eq!(run(nobody, words).status.code(), Some(2), "{words}");
+        assert_eq!(run(nobody, words).status.code(), Some(64), "{words}");
     }
 }
 
@@ -443,9 +519,10 @@ fn help_documents_the_exit_codes() {
     for code in [
         "0  done",
         "1  the daemon refused",
-        "2  the command line",
         "3  the daemon cannot",
         "4  the daemon's answer",
+        "64  the command line",
+        "0 well, 1 degraded, 2 down, 3 no answer",
     ] {
         assert!(help.contains(code), "{help}");
     }

@@ -8,6 +8,8 @@
 //! second, `_bytes` bytes; `loss` is a fraction from 0 to 1. Fields may be added, never removed.
 
 pub mod order;
+pub mod recent;
+pub mod verdict;
 
 use std::collections::BTreeMap;
 
@@ -15,6 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::setting::Setting;
 use order::OrderStatus;
+use recent::Recent;
+use verdict::Verdict;
 
 /// The longest line that either side accepts, in bytes.
 pub const MAX_LINE_BYTES: usize = 256 * 1024;
@@ -98,6 +102,12 @@ pub struct Status {
     pub paths: Vec<PathStatus>,
     /// The receiving side's reorder window.
     pub reorder: ReorderStatus,
+    /// What was counted in the last seconds.
+    #[serde(default)]
+    pub recent: Recent,
+    /// Whether all is well, and if not, why.
+    #[serde(default)]
+    pub verdict: Verdict,
 }
 
 /// The tunnel as such.
@@ -142,6 +152,9 @@ pub struct TunnelStatus {
     /// Packets marked "congestion experienced" since start because they had waited too long.
     #[serde(default)]
     pub queue_marked: u64,
+    /// What is lost is to be sent again.
+    #[serde(default)]
+    pub recovers: bool,
     /// What was sent again.
     #[serde(default)]
     pub recovery: RecoveryStatus,
@@ -196,6 +209,9 @@ pub struct PathStatus {
     pub rtt_min_us: Option<u64>,
     /// Share of our packets that the peer reports missing on this path, 0 to 1, recent.
     pub loss: f64,
+    /// Share of the peer's packets that are missing here on this path, 0 to 1, recent.
+    #[serde(default)]
+    pub rx_loss: f64,
     /// Datagrams sent on the path, probes included.
     pub tx_packets: u64,
     /// Their bytes, GRE header included.

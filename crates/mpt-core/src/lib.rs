@@ -48,4 +48,5 @@ pub mod time;
 pub mod train;
 mod transport;
 pub mod tunnel;
+pub mod units;
 pub mod vnet;

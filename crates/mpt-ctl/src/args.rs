@@ -13,6 +13,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use mpt_core::control::{LatePolicy, Request};
 use mpt_core::setting::Setting;
 
+use crate::client::USAGE;
 use crate::keys::KeyCommand;
 use crate::measure::{self, MeasureCommand};
 
@@ -29,11 +30,13 @@ const LONGEST_HOLD: Duration = Duration::from_secs(3600);
 
 const AFTER_HELP: &str = "\
 Exit codes:
-  0  done
-  1  the daemon refused; the text says why
-  2  the command line is wrong, or several tunnels run and none was chosen
-  3  the daemon cannot be reached: not running, no permission, no answer
-  4  the daemon's answer cannot be understood
+   0  done
+   1  the daemon refused; the text says why
+   3  the daemon cannot be reached: not running, no permission, no answer
+   4  the daemon's answer cannot be understood
+  64  the command line is wrong, or several tunnels run and none was chosen
+  `status` says by them how the tunnel does, also with --json, and with --watch
+  by the last answer: 0 well, 1 degraded, 2 down, 3 no answer
   `measure` asks no daemon: 0 something was measured, 1 nothing was; the text says why
 
 Examples:
@@ -166,9 +169,14 @@ enum ReorderCommand {
 }
 
 impl Cli {
-    /// Parses the program's arguments, or ends it with a text and exit code 2 (0 for `--help`).
+    /// Parses the program's arguments, or ends it with a text and exit code [`USAGE`] (0 for `--help`).
     pub(crate) fn from_arguments() -> (Self, Task) {
-        Self::parse_words(std::env::args_os()).unwrap_or_else(|error| error.exit())
+        Self::parse_words(std::env::args_os()).unwrap_or_else(|error| {
+            // Whoever does not take the text has the code.
+            let _ = error.print();
+            let code = if error.use_stderr() { USAGE } else { 0 };
+            std::process::exit(code.into())
+        })
     }
 
     fn parse_words(words: impl IntoIterator<Item = OsString>) -> Result<(Self, Task), clap::Error> {

@@ -14,6 +14,12 @@ use mpt_core::control::{Answer, MAX_LINE_BYTES, Reply, Request};
 /// Where daemons keep their control sockets.
 pub(crate) const RUN_DIR: &str = "/run/mpt";
 
+/// The exit code when nobody answers, that of monitoring plugins for "unknown".
+pub(crate) const NO_ANSWER: u8 = 3;
+/// The exit code when the command line is wrong: `EX_USAGE` of sysexits.h, since 2 says that a tunnel is
+/// down.
+pub(crate) const USAGE: u8 = 64;
+
 /// The longest wait for the daemon to take the request or to answer it. A reload may set up
 /// paths, which takes longer than a look.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -50,11 +56,11 @@ impl ClientError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Refused(_) => 1,
-            Self::SeveralTunnels { .. } => 2,
+            Self::SeveralTunnels { .. } => USAGE,
             Self::NotRunning { .. }
             | Self::Permission { .. }
             | Self::Unreachable { .. }
-            | Self::Silent { .. } => 3,
+            | Self::Silent { .. } => NO_ANSWER,
             Self::Protocol(_) => 4,
         }
     }
@@ -186,7 +192,7 @@ mod tests {
         let _listeners = ["mpt1", "mpt0"]
             .map(|name| UnixListener::bind(dir.path().join(format!("{name}.sock"))).unwrap());
         let error = locate(None, None, dir.path()).unwrap_err();
-        assert_eq!(error.exit_code(), 2);
+        assert_eq!(error.exit_code(), USAGE);
         assert_eq!(
             error.to_string(),
             "several tunnels run here; choose one with --tunnel NAME: mpt0, mpt1"

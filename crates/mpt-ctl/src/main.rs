@@ -1,20 +1,18 @@
 //! Inspect and steer a running MPT tunnel.
 //!
 //! One request, one answer: [`args`] turns the command line into a request, [`client`] finds the
-//! daemon and asks, [`render`] shows the answer to people, with [`diagnose`]'s sentence on what is
-//! wrong. `--json` prints the answer as it came.
+//! daemon and asks, [`render`] shows the answer to people, with the daemon's verdict on
+//! what is wrong. `--json` prints the answer as it came.
 //!
 //! [`mod@measure`] is a tool of its own, which asks no daemon; neither does [`keys`].
 
 mod args;
 mod client;
-mod diagnose;
 mod keys;
 mod measure;
 mod order;
 mod render;
 mod table;
-mod units;
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
@@ -23,13 +21,14 @@ use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
+use mpt_core::control::verdict::Level;
 use mpt_core::control::{Answer, Request};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use args::{Cli, Task};
-use client::ClientError;
+use client::{ClientError, NO_ANSWER};
 use keys::KeyFailure;
 use measure::{MeasureCommand, MeasureError};
 use table::Look;
@@ -40,22 +39,31 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 fn main() -> ExitCode {
     let (cli, task) = Cli::from_arguments();
     let done = match &task {
-        Task::Ask(request) => run(&cli, request).map(|()| true),
-        Task::Measure(command) => measure(&cli, command),
-        Task::Key(command) => keys::run(*command).map(|()| true).map_err(Failure::Key),
+        Task::Ask(request) => run(&cli, request).map(ExitCode::from),
+        Task::Measure(command) => measure(&cli, command).map(|found| match found {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        }),
+        Task::Key(command) => keys::run(*command)
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(Failure::Key),
     };
     match done {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+        Ok(code) => code,
         Err(Failure::Measure(error)) => {
             eprintln!("mpt-ctl: {error}");
             ExitCode::FAILURE
         }
         Err(Failure::Client(error)) => {
             eprintln!("mpt-ctl: {error}");
-            ExitCode::from(error.exit_code())
+            let code = match (&task, error) {
+                // 1 and 2 would say how the tunnel does, and that is not known.
+                (Task::Ask(Request::Status), ClientError::Refused(_)) => NO_ANSWER,
+                (_, error) => error.exit_code(),
+            };
+            ExitCode::from(code)
         }
-        // `mpt-ctl status | head -1` has got what it wanted.
+        // `mpt-ctl paths | head -1` has got what it wanted.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
         }
@@ -90,7 +98,8 @@ impl From<io::Error> for Failure {
     }
 }
 
-fn run(cli: &Cli, request: &Request) -> Result<(), Failure> {
+/// Asks and shows the answer. Returns the exit code.
+fn run(cli: &Cli, request: &Request) -> Result<u8, Failure> {
     let socket = client::locate(
         cli.socket.as_deref(),
         cli.tunnel.as_deref(),
@@ -106,8 +115,24 @@ fn run(cli: &Cli, request: &Request) -> Result<(), Failure> {
     } else {
         render::text(&answer, look)
     };
-    print(&text)?;
-    Ok(())
+    match print(&text) {
+        // `mpt-ctl status | head -1` has got what it wanted.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        other => other?,
+    }
+    Ok(exit_code(&answer))
+}
+
+/// What an answer says by the exit code: how the tunnel does, in the way of monitoring plugins.
+fn exit_code(answer: &Answer) -> u8 {
+    let Answer::Status(status) = answer else {
+        return 0;
+    };
+    match status.verdict.level {
+        Level::Ok => 0,
+        Level::Degraded => 1,
+        Level::Down => 2,
+    }
 }
 
 /// Measures and shows the report; `false` when nothing was measured.
@@ -128,23 +153,23 @@ fn look() -> Look {
 }
 
 /// Shows the answer again and again until Ctrl-C. A daemon that goes away ends it, unless someone
-/// is looking: a person wants to see it come back.
+/// is looking: a person wants to see it come back. Returns the exit code of the last answer.
 fn watch(
     socket: &Path,
     request: &Request,
     interval: Duration,
     json: bool,
     look: Look,
-) -> Result<(), Failure> {
+) -> Result<u8, Failure> {
     let stop = stop_signals()?;
     let screen = io::stdout().is_terminal() && !json;
     let mut seen = false;
     loop {
         let started = Instant::now();
-        let text = match client::ask(socket, request) {
-            Ok(answer) if json => as_json(&answer, false)?,
-            Ok(answer) => render::text(&answer, look),
-            Err(error) if screen && seen => format!("{error}\n"),
+        let (text, code) = match client::ask(socket, request) {
+            Ok(answer) if json => (as_json(&answer, false)?, exit_code(&answer)),
+            Ok(answer) => (render::text(&answer, look), exit_code(&answer)),
+            Err(error) if screen && seen => (format!("{error}\n"), error.exit_code()),
             Err(error) => return Err(error.into()),
         };
         match (screen, seen && !json) {
@@ -155,7 +180,7 @@ fn watch(
         seen = true;
         let pause = interval.saturating_sub(started.elapsed());
         if stop.recv_timeout(pause).is_ok() {
-            return Ok(());
+            return Ok(code);
         }
     }
 }

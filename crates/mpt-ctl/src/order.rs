@@ -3,7 +3,7 @@
 use mpt_core::metrics::OrderReport;
 
 use crate::table::{Look, Tone};
-use crate::units;
+use mpt_core::units;
 
 /// Width of the column of names.
 const NAMES: usize = 18;

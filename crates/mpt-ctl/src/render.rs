@@ -13,7 +13,7 @@ mod status;
 use mpt_core::control::{Answer, PathState, PathStatus};
 
 use crate::table::{Cell, Look, Tone, WIDTH, truncated};
-use crate::units::{percent, time_us};
+use mpt_core::units::{percent, time_us};
 
 /// Stands where nothing has been measured yet.
 const UNKNOWN: &str = "–";
@@ -70,6 +70,7 @@ fn endpoints(path: &PathStatus) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mpt_core::control::verdict::judge;
     use mpt_core::control::{HoldTimes, ReorderStatus, Status, TunnelStatus};
 
     pub(super) const PLAIN: Look = Look {
@@ -117,7 +118,7 @@ mod tests {
             socket_drops: 17,
             ..path.clone()
         };
-        Status {
+        let mut status = Status {
             tunnel: TunnelStatus {
                 name: "mpt0".into(),
                 mtu: 1464,
@@ -168,7 +169,10 @@ mod tests {
                 window_needed: Some(742),
                 ..ReorderStatus::default()
             },
-        }
+            ..Status::default()
+        };
+        status.verdict = judge(&status);
+        status
     }
 
     #[test]

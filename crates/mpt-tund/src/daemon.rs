@@ -12,6 +12,7 @@ use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, LocalSet};
+use tokio::time::MissedTickBehavior;
 
 use crate::config::{self, Config};
 use crate::control;
@@ -24,8 +25,8 @@ use crate::tunnel::{Ended, Finds, Found, Mtus, Tunnel};
 const MAX_REQUESTS: usize = 16;
 /// Names that were looked up, and interfaces' MTUs, that may wait.
 const MAX_NEWS: usize = 16;
-/// How often names are looked at that may have to be looked up.
-const NAMES_INTERVAL: Duration = Duration::from_secs(1);
+/// How often names are looked at that may have to be looked up, and counters noted.
+const CARE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs all tunnels until a signal ends them. `arguments` are read again on SIGHUP.
 ///
@@ -122,7 +123,8 @@ impl Daemon {
             ),
             Err(error) => tracing::warn!("privileges cannot be given up: {error}"),
         }
-        let mut names = tokio::time::interval(NAMES_INTERVAL);
+        let mut care = tokio::time::interval(CARE_INTERVAL);
+        care.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 wanted = signals.next() => match wanted {
@@ -138,7 +140,10 @@ impl Daemon {
                     self.links_changed().await;
                 }
                 Some(asked) = news.requests.recv() => self.answer(asked).await,
-                _ = names.tick() => self.look_up().await,
+                _ = care.tick() => {
+                    self.look_up().await;
+                    self.note_counters().await;
+                }
                 Some(found) = news.found.recv() => self.found(found).await,
                 Some((name, mtu)) = news.interface_mtus.recv() => self.mtu_found(&name, mtu).await,
             }
@@ -202,6 +207,18 @@ impl Daemon {
         for served in &mut self.tunnels {
             if let Err(error) = served.tunnel.look_up(&self.finds).await {
                 tracing::error!("tunnel {}: {error:#}", served.name);
+            }
+        }
+    }
+
+    async fn note_counters(&mut self) {
+        for served in &mut self.tunnels {
+            if let Err(error) = served.tunnel.note_counters(&self.host.netlink).await {
+                // A line has ended, and says so itself.
+                tracing::debug!(
+                    "tunnel {}: its counters are not known: {error:#}",
+                    served.name
+                );
             }
         }
     }

@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context as _, bail};
+use mpt_core::control::recent::History;
+use mpt_core::control::verdict::judge;
 use mpt_core::control::{PathStatus, ReorderStatus, Status, TunnelStatus};
 use mpt_core::drops::Drop;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
@@ -51,6 +53,7 @@ pub(crate) struct Tunnel {
     /// The TUN's back end, in words.
     offload: String,
     started: Time,
+    history: History,
     uplink: mpsc::Sender<uplink::Command>,
     downlink: mpsc::Sender<downlink::Command>,
     threads: Vec<JoinHandle<()>>,
@@ -145,6 +148,7 @@ impl Tunnel {
             index,
             offload,
             started: clock::now(),
+            history: History::new(clock::now()),
             uplink,
             downlink,
             threads,
@@ -204,6 +208,22 @@ impl Tunnel {
 
     /// Everything, as `mpt-ctl status` shows it.
     pub(crate) async fn status(&self, netlink: &Netlink) -> anyhow::Result<Status> {
+        let mut status = self.counted(netlink).await?;
+        status.recent = self.history.recent(clock::now(), &status);
+        status.verdict = judge(&status);
+        Ok(status)
+    }
+
+    /// Keeps the counters of this moment. Called once a second, it lets a status tell what is so now
+    /// from what once was.
+    pub(crate) async fn note_counters(&mut self, netlink: &Netlink) -> anyhow::Result<()> {
+        let status = self.counted(netlink).await?;
+        self.history.note(clock::now(), &status);
+        Ok(())
+    }
+
+    /// What the two threads and the kernel have counted.
+    async fn counted(&self, netlink: &Netlink) -> anyhow::Result<Status> {
         let mut status = self.report().await?;
         if let Some(dropped) = netlink.tx_dropped(self.index).await {
             let name = Drop::TunQueue.name().to_owned();
@@ -235,6 +255,7 @@ impl Tunnel {
             uptime_s: clock::now().since(self.started).as_secs(),
             config: self.config.file.display().to_string(),
             scheduler: self.config.tunnel.scheduler.name().to_owned(),
+            recovers: self.config.recovers(),
             offload: self.offload.clone(),
             ..TunnelStatus::default()
         };
@@ -257,6 +278,7 @@ impl Tunnel {
             tunnel: report.tunnel,
             paths: report.paths.into_iter().map(|(_, path)| path).collect(),
             reorder: report.reorder,
+            ..Status::default()
         })
     }
 

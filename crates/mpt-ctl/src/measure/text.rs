@@ -2,7 +2,7 @@
 
 use crate::order;
 use crate::table::{Look, Tone};
-use crate::units;
+use mpt_core::units;
 
 use super::report::{Report, StreamReport};
 

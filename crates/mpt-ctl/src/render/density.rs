@@ -6,7 +6,7 @@
 use mpt_core::metrics::density::DensityReport;
 
 use crate::table::{Look, Side, Table, Tone};
-use crate::units::percent;
+use mpt_core::units::percent;
 
 /// Displacements are shown up to here; no threshold is larger.
 const FARTHEST: i32 = 1 << 16;

@@ -1,11 +1,11 @@
 //! `mpt-ctl status`: the tunnel as a whole.
 
-use mpt_core::control::{PathStatus, Protection, RecoveryStatus, Status, TunnelStatus};
+use mpt_core::control::verdict::Level;
+use mpt_core::control::{PathState, PathStatus, Protection, RecoveryStatus, Status, TunnelStatus};
 
 use super::{endpoints, loss, measured, reorder, state};
-use crate::diagnose::diagnose;
 use crate::table::{Cell, Look, Side, Table, Tone};
-use crate::units::{bits_per_second, bytes, long_time_s};
+use mpt_core::units::{bits_per_second, bytes, long_time_s};
 
 /// The tunnel as a whole.
 pub(super) fn show(status: &Status, look: Look) -> String {
@@ -15,14 +15,8 @@ pub(super) fn show(status: &Status, look: Look) -> String {
         tunnel.name,
         long_time_s(tunnel.uptime_s)
     );
-    let findings = diagnose(status);
     let mut text = look.paint(Tone::Heading, &title) + "\n";
-    for finding in &findings.wrong {
-        text += &look.sentence(Tone::Bad, "! ", finding);
-    }
-    if findings.wrong.is_empty() {
-        text += &look.sentence(Tone::Good, "", &findings.verdict);
-    }
+    text += &verdict(status, look);
     text += "\n";
     text += &path_overview(&status.paths).show(look);
     text += "\n";
@@ -34,6 +28,31 @@ pub(super) fn show(status: &Status, look: Look) -> String {
     }
     text += "\n";
     text + &settings(status, look)
+}
+
+/// What is wrong, each in a line that begins with `!`; or that nothing is. Then what there is to note.
+fn verdict(status: &Status, look: Look) -> String {
+    let mut text = String::new();
+    let up = status
+        .paths
+        .iter()
+        .filter(|path| path.state == PathState::Up);
+    match (status.verdict.level, up.count()) {
+        // What carries packets without being up has a note of its own.
+        (Level::Degraded | Level::Down, _) | (Level::Ok, 0) => {}
+        (Level::Ok, 1) => text += &look.sentence(Tone::Good, "", "All is well: 1 path up."),
+        (Level::Ok, count) => {
+            text += &look.sentence(Tone::Good, "", &format!("All is well: {count} paths up."));
+        }
+    }
+    for finding in &status.verdict.messages {
+        let (tone, mark) = match finding.level {
+            Level::Ok => (Tone::Plain, "- "),
+            Level::Degraded | Level::Down => (Tone::Bad, "! "),
+        };
+        text += &look.sentence(tone, mark, &finding.sentence());
+    }
+    text
 }
 
 fn path_overview(paths: &[PathStatus]) -> Table<7> {
@@ -222,14 +241,13 @@ fn recovery(recovery: &RecoveryStatus) -> String {
 mod tests {
     use super::*;
     use crate::render::tests::{PLAIN, example};
+    use mpt_core::control::verdict::judge;
 
     #[test]
     fn status_reads() {
         insta::assert_snapshot!(show(&example(), PLAIN), @r"
         tunnel mpt0, running for 2 h 13 min
         ! Path satellite-behind-the-barn-at-the-far-end is down: no answer for 1.2 s.
-        ! 17 datagrams were lost because receive buffers overflowed, although all that
-          was wanted is granted: this machine is too slow for what arrives.
 
         PATH                      STATE  WEIGHT      RTT   LOSS          OUT          IN
         fibre                     up        100  10.3 ms    0 %  95.3 Mbit/s  2.1 Mbit/s
@@ -262,9 +280,14 @@ mod tests {
         healthy.paths.pop();
         healthy.tunnel.drops.clear();
         healthy.tunnel.peer_session = None;
+        healthy.paths[0].receive_buffer_bytes = 425_984;
+        healthy.verdict = judge(&healthy);
         insta::assert_snapshot!(show(&healthy, PLAIN), @r"
         tunnel mpt0, running for 2 h 13 min
         All is well: 1 path up.
+        - The receive buffer of path fibre is 426 kB where 4.2 MB are wanted: bursts may
+          be lost. `sysctl -w net.core.rmem_max=4194304` and a restart of mpt-tund give
+          it.
 
         PATH   STATE  WEIGHT      RTT  LOSS          OUT          IN
         fibre  up        100  10.3 ms   0 %  95.3 Mbit/s  2.1 Mbit/s

@@ -6,12 +6,14 @@
 const STEPS: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
 
 /// A number of bytes, such as "4.5 GB".
-pub(crate) fn bytes(count: u64) -> String {
+#[must_use]
+pub fn bytes(count: u64) -> String {
     prefixed(count, "B")
 }
 
 /// A rate in bits a second, such as "12.3 Mbit/s".
-pub(crate) fn bits_per_second(rate_bps: u64) -> String {
+#[must_use]
+pub fn bits_per_second(rate_bps: u64) -> String {
     prefixed(rate_bps, "bit/s")
 }
 
@@ -30,7 +32,8 @@ fn prefixed(count: u64, unit: &str) -> String {
 }
 
 /// A time in microseconds, such as "340 µs", "23.4 ms" or "1.2 s".
-pub(crate) fn time_us(time_us: u64) -> String {
+#[must_use]
+pub fn time_us(time_us: u64) -> String {
     match time_us {
         0..1000 => format!("{time_us} µs"),
         1000..999_500 => format!("{} ms", three_digits(time_us as f64 / 1e3)),
@@ -39,7 +42,8 @@ pub(crate) fn time_us(time_us: u64) -> String {
 }
 
 /// A long time in seconds by its two greatest units, such as "2 h 13 min".
-pub(crate) fn long_time_s(seconds: u64) -> String {
+#[must_use]
+pub fn long_time_s(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match () {
         () if days > 0 => format!("{days} d {} h", hours % 24),
@@ -50,7 +54,8 @@ pub(crate) fn long_time_s(seconds: u64) -> String {
 }
 
 /// A share from 0 to 1 in percent, such as "0.05 %" or "12.3 %"; never "0 %" unless it is none.
-pub(crate) fn percent(share: f64) -> String {
+#[must_use]
+pub fn percent(share: f64) -> String {
     let share = if share.is_nan() { 0.0 } else { share };
     match share.clamp(0.0, 1.0) * 100.0 {
         0.0 => "0 %".into(),

@@ -1,0 +1,115 @@
+//! The codes of findings: names that scripts may rely on.
+
+macro_rules! codes {
+    ($($(#[doc = $doc:literal])* $variant:ident = $name:literal,)*) => {
+        /// What a [`Finding`](super::Finding) is about. `docs/status.md` explains each.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Code {
+            $($(#[doc = $doc])* $variant,)*
+        }
+
+        impl Code {
+            /// Every code.
+            pub const ALL: &[Code] = &[$(Code::$variant),*];
+
+            /// The code as `mpt-ctl status --json` prints it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Code::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The daemon is older than verdicts.
+    NotJudged = "not-judged",
+    /// The configuration has no paths.
+    NoPaths = "no-paths",
+    /// No path is up.
+    NoPathUp = "no-path-up",
+    /// A path is down.
+    PathDown = "path-down",
+    /// A path has not come up yet.
+    PathProbing = "path-probing",
+    /// A path was taken out of service here.
+    PathOutOfService = "path-out-of-service",
+    /// The peer is no mpt-tund, or an old one: it does not probe.
+    PeerSendsNoProbes = "peer-sends-no-probes",
+    /// The adaptive scheduler has nothing to go by.
+    NoReports = "no-reports",
+    /// A path loses packets.
+    PathLoses = "path-loses",
+    /// A path is not used, for what it loses.
+    PathLeftOut = "path-left-out",
+    /// Packets from the peer are lost for good.
+    PacketsLost = "packets-lost",
+    /// Paths differ, and nothing puts packets in order.
+    ReorderingOff = "reordering-off",
+    /// The window cannot hold what the paths' difference asks for.
+    WindowTooSmall = "window-too-small",
+    /// Gaps end because the window is full.
+    WindowFull = "window-full",
+    /// `max_buffer_delay` is shorter than packets need.
+    HoldTooShort = "hold-too-short",
+    /// Packets come after they were given up.
+    PacketsLate = "packets-late",
+    /// What was sent again was not lost.
+    NeedlessResends = "needless-resends",
+    /// Packets arrive twice.
+    Duplicates = "duplicates",
+    /// A receive buffer is smaller than wanted.
+    ReceiveBufferSmall = "receive-buffer-small",
+    /// A receive buffer overflows.
+    ReceiveBufferFull = "receive-buffer-full",
+    /// A path carries less than the tunnel's MTU.
+    PathMtuSmall = "path-mtu-small",
+    /// Packets are longer than the paths carry.
+    TooBig = "too-big",
+    /// The paths carry less than is offered.
+    Saturated = "saturated",
+    /// The daemon cannot keep up with the host.
+    HostTooFast = "host-too-fast",
+    /// The host's own queues or buffers drop what is sent.
+    SendDrops = "send-drops",
+    /// The kernel refuses to send.
+    SendRefused = "send-refused",
+    /// Packets were dropped when no path was up.
+    NoPathLately = "no-path-lately",
+    /// Packets were dropped for want of keys.
+    NoKeys = "no-keys",
+    /// What the host sent into the tunnel is not IP, or damaged.
+    BadPackets = "bad-packets",
+    /// Datagrams from elsewhere than the peer's addresses.
+    Strangers = "strangers",
+    /// Another GRE key.
+    WrongKey = "wrong-key",
+    /// Something else than GRE arrives.
+    NotGre = "not-gre",
+    /// GRE, but nothing that a tunnel sends.
+    UnknownProtocol = "unknown-protocol",
+    /// Packets arrive damaged.
+    Damaged = "damaged",
+    /// Datagrams longer than the tunnel takes.
+    Truncated = "truncated",
+    /// The peer does not seal.
+    NotSealed = "not-sealed",
+    /// What is sealed does not open.
+    NotOpened = "not-opened",
+    /// Handshakes that are not the peer's, or too many.
+    BadHandshakes = "bad-handshakes",
+    /// Probes and reports of another session.
+    StaleControl = "stale-control",
+    /// Sequence numbers that are not believed.
+    SequenceJumps = "sequence-jumps",
+    /// Marked on the way, though the sender does not know ECN.
+    CongestionMarks = "congestion-marks",
+    /// The TUN does not take packets.
+    InterfaceRefuses = "interface-refuses",
+}
+
+impl std::fmt::Display for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}

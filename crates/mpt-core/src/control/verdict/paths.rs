@@ -1,0 +1,177 @@
+//! Which paths work, and what they lose.
+
+use super::{Code, Finding, Level};
+use crate::control::{PathPhase, PathState, PathStatus, Status};
+use crate::units::percent;
+
+/// A share of losses from which a path is worth a word: at 1 % and 50 ms of round trip TCP gets
+/// 3 Mbit/s (Mathis et al., CCR 27(3), 1997).
+const NOTABLE_LOSS: f64 = 0.01;
+/// The same where losses are sent again, which may take an eighth of what is sent: beyond this a
+/// loss in twenty waits a round trip, one in 400 is lost twice, and bursts exceed the eighth.
+const NOTABLE_LOSS_RECOVERED: f64 = 0.05;
+/// So many lost packets of late are no accident: idle paths send little but probes.
+const ENOUGH_LOST: f64 = 5.0;
+
+pub(super) fn findings(status: &Status) -> Vec<Finding> {
+    let mut found = Vec::new();
+    found.extend(no_path_up(status));
+    let judged = status
+        .paths
+        .iter()
+        .filter(|path| !is_used_unprobed(status, path));
+    found.extend(judged.clone().filter_map(not_up));
+    found.extend(judged.flat_map(|path| loses(status, path)));
+    found.extend(unprobed(status));
+    found.extend(no_reports(status));
+    found
+}
+
+/// The paths that are up.
+pub(super) fn up(paths: &[PathStatus]) -> impl Iterator<Item = &PathStatus> {
+    paths.iter().filter(|path| path.state == PathState::Up)
+}
+
+/// Whether a path that should be up is not.
+pub(super) fn is_one_missing(status: &Status) -> bool {
+    let wanted = |path: &&PathStatus| path.state != PathState::AdminDown;
+    let mut missing = status.paths.iter().filter(wanted);
+    missing.any(|path| path.state != PathState::Up && !is_used_unprobed(status, path))
+}
+
+/// Whether the path carries packets of a peer that does not probe, and so never comes up.
+fn is_used_unprobed(status: &Status, path: &PathStatus) -> bool {
+    let silent_peer = status.tunnel.peer_session.is_none() && status.tunnel.rx_packets > 0;
+    silent_peer && path.state == PathState::Probing
+}
+
+fn no_path_up(status: &Status) -> Option<Finding> {
+    let paths = &status.paths;
+    if paths.is_empty() {
+        return Some(Finding::down(
+            Code::NoPaths,
+            "The tunnel has no paths.",
+            "Add [[paths]] to the configuration.",
+        ));
+    }
+    let used = paths.iter().any(|path| is_used_unprobed(status, path));
+    if used || up(paths).next().is_some() {
+        return None;
+    }
+    let here = paths.iter().all(|path| path.state == PathState::AdminDown);
+    Some(Finding::down(
+        Code::NoPathUp,
+        "No path is up: nothing gets through the tunnel.",
+        match here {
+            true => "",
+            false => "Is mpt-tund running at the other end, and is UDP let through to its port?",
+        },
+    ))
+}
+
+fn not_up(path: &PathStatus) -> Option<Finding> {
+    let name = &path.name;
+    let reason = path.reason.as_deref();
+    let because = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+    match path.state {
+        PathState::Up => None,
+        PathState::Down => Some(Finding::degraded(
+            Code::PathDown,
+            format!("Path {name} is down{because}."),
+            "",
+        )),
+        PathState::Probing => {
+            let because = match reason {
+                Some(_) => &because,
+                None => ": no probe has been answered yet",
+            };
+            Some(Finding::degraded(
+                Code::PathProbing,
+                format!("Path {name} is not up yet{because}."),
+                "",
+            ))
+        }
+        PathState::AdminDown => Some(Finding::note(
+            Code::PathOutOfService,
+            format!("Path {name} is out of service by command."),
+            format!("`mpt-ctl path up {name}` brings it back."),
+        )),
+    }
+}
+
+/// What a path loses either way. Where losses are sent again few of them are felt.
+fn loses(status: &Status, path: &PathStatus) -> Vec<Finding> {
+    if path.state != PathState::Up {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let counted = status.recent.paths.get(&path.name);
+    let (sent, received) = counted.map_or((0, 0), |recent| (recent.tx_packets, recent.rx_packets));
+    let directions = [
+        (path.loss, sent, "this host sends"),
+        (path.rx_loss, received, "the peer sends"),
+    ];
+    for (share, packets, what) in directions {
+        let lost = share * packets as f64;
+        if !(share >= NOTABLE_LOSS && lost >= ENOUGH_LOST) {
+            continue;
+        }
+        let recovered = status.tunnel.recovers && !status.tunnel.unreported;
+        let name = &path.name;
+        let text = format!(
+            "Path {name} loses {} of what {what} over it.",
+            percent(share)
+        );
+        let (level, remedy) = match recovered {
+            true if share < NOTABLE_LOSS_RECOVERED => (
+                Level::Ok,
+                "What is lost is sent again; that takes a round trip.".to_owned(),
+            ),
+            true => (
+                Level::Degraded,
+                format!(
+                    "What is lost is sent again as far as it can be. Look at its link; `mpt-ctl path \
+                     down {name}` does without it."
+                ),
+            ),
+            false => (
+                Level::Degraded,
+                format!("Look at its link; `mpt-ctl path down {name}` does without it."),
+            ),
+        };
+        found.push(Finding::at(level, Code::PathLoses, text, remedy));
+    }
+    if path.tx_phase == PathPhase::LeftOut {
+        let name = &path.name;
+        found.push(Finding::note(
+            Code::PathLeftOut,
+            format!("Path {name} is left out: it loses more than it adds."),
+            "It is tried again from time to time.",
+        ));
+    }
+    found
+}
+
+fn unprobed(status: &Status) -> Option<Finding> {
+    let mut paths = status.paths.iter();
+    let unprobed = paths.any(|path| is_used_unprobed(status, path));
+    unprobed.then(|| {
+        Finding::note(
+            Code::PeerSendsNoProbes,
+            "The peer sends no probes: every path carries its share, and silence is not noticed.",
+            "",
+        )
+    })
+}
+
+fn no_reports(status: &Status) -> Option<Finding> {
+    let some_up = up(&status.paths).next().is_some();
+    (status.tunnel.unreported && some_up).then(|| {
+        Finding::degraded(
+            Code::NoReports,
+            "The peer sends no reports, so that weights decide what each path gets instead of what it \
+             delivers.",
+            "Run this version of mpt-tund at both ends.",
+        )
+    })
+}

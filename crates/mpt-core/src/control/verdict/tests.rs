@@ -1,0 +1,443 @@
+use super::*;
+use crate::control::recent::{PathRecent, Recent};
+use crate::control::{
+    PathPhase, PathState, PathStatus, ReorderMode, ReorderStatus, Status, TunnelStatus,
+};
+use crate::drops::Drop;
+
+fn path(name: &str) -> PathStatus {
+    PathStatus {
+        name: name.into(),
+        state: PathState::Up,
+        mtu: 1464,
+        rx_bps: 75_000_000,
+        receive_buffer_bytes: 4_194_304,
+        receive_buffer_wanted_bytes: 4_194_304,
+        ..PathStatus::default()
+    }
+}
+
+/// Two paths that differ by 40 ms and a window that suffices, after 4 s with 10,000 packets each way.
+fn healthy() -> Status {
+    let mut paths = vec![path("fibre"), path("lte")];
+    paths[0].rx_delay_us = Some(0);
+    paths[1].rx_delay_us = Some(40_000);
+    let counted = PathRecent {
+        tx_packets: 5000,
+        rx_packets: 5000,
+        socket_drops: 0,
+    };
+    Status {
+        tunnel: TunnelStatus {
+            peer_session: Some("1".into()),
+            mtu: 1464,
+            tx_packets: 1_000_000,
+            rx_packets: 1_000_000,
+            recovers: true,
+            ..TunnelStatus::default()
+        },
+        reorder: ReorderStatus {
+            window: 1024,
+            max_buffer_delay_us: 300_000,
+            window_needed: Some(600),
+            ..ReorderStatus::default()
+        },
+        recent: Recent {
+            span_ms: 4000,
+            tx_packets: 10_000,
+            rx_packets: 10_000,
+            gaps_seen: 1000,
+            paths: paths
+                .iter()
+                .map(|path| (path.name.clone(), counted.clone()))
+                .collect(),
+            ..Recent::default()
+        },
+        paths,
+        verdict: Verdict::default(),
+    }
+}
+
+/// The verdict after a change, a line each finding: level, code, sentence.
+fn told(change: impl FnOnce(&mut Status)) -> String {
+    let mut status = healthy();
+    change(&mut status);
+    let verdict = judge(&status);
+    let worst = verdict.messages.iter().map(|finding| finding.level).max();
+    assert_eq!(verdict.level, worst.unwrap_or(Level::Ok));
+    let line = |finding: &Finding| {
+        format!(
+            "{:?} {}: {}",
+            finding.level,
+            finding.code,
+            finding.sentence()
+        )
+    };
+    let lines: Vec<String> = verdict.messages.iter().map(line).collect();
+    lines.join("\n")
+}
+
+fn of_path(status: &mut Status, at: usize) -> &mut PathRecent {
+    let name = &status.paths[at].name;
+    status.recent.paths.get_mut(name).unwrap()
+}
+
+#[test]
+fn a_healthy_tunnel_has_nothing_to_say() {
+    assert_eq!(
+        judge(&healthy()),
+        Verdict {
+            level: Level::Ok,
+            messages: vec![]
+        }
+    );
+}
+
+#[test]
+fn counters_since_start_say_nothing_about_now() {
+    assert_eq!(
+        told(|status| {
+            for why in Drop::ALL {
+                status.tunnel.drops.insert(why.name().into(), 500_000);
+            }
+            status.reorder.gaps_seen = 500_000;
+            status.reorder.gaps_timed_out = 500_000;
+            status.reorder.gaps_overflowed = 500_000;
+            status.reorder.late = 500_000;
+            status.paths[0].socket_drops = 500_000;
+            status.tunnel.recovery.spurious = 500_000;
+        }),
+        ""
+    );
+}
+
+#[test]
+fn a_peer_that_does_not_probe_is_no_fault() {
+    insta::assert_snapshot!(told(|status| {
+        status.tunnel.peer_session = None;
+        for path in &mut status.paths {
+            path.state = PathState::Probing;
+        }
+    }), @"Ok peer-sends-no-probes: The peer sends no probes: every path carries its share, and silence is not noticed.");
+}
+
+#[test]
+fn a_tunnel_without_a_path_up_is_down_and_says_so_first() {
+    insta::assert_snapshot!(told(|status| {
+        status.paths[0].state = PathState::Down;
+        status.paths[0].reason = Some("no answer for 1.2 s".into());
+        status.paths[1].state = PathState::Probing;
+        status.recent.drops.insert("bad_key".into(), 50);
+    }), @r"
+    Down no-path-up: No path is up: nothing gets through the tunnel. Is mpt-tund running at the other end, and is UDP let through to its port?
+    Degraded path-down: Path fibre is down: no answer for 1.2 s.
+    Degraded path-probing: Path lte is not up yet: no probe has been answered yet.
+    Degraded wrong-key: In the last 4 s 50 packets carried no GRE key or a wrong one. `key` in [tunnel] must be the same at both ends.
+    ");
+    insta::assert_snapshot!(told(|status| status.paths.clear()), @"Down no-paths: The tunnel has no paths. Add [[paths]] to the configuration.");
+}
+
+#[test]
+fn a_path_that_is_not_up_is_named_with_its_reason() {
+    insta::assert_snapshot!(told(|status| {
+        status.paths[1].state = PathState::Down;
+        status.paths[1].reason = Some("link of eth1 is down".into());
+    }), @"Degraded path-down: Path lte is down: link of eth1 is down.");
+}
+
+#[test]
+fn a_path_out_of_service_by_command_is_as_it_was_wanted() {
+    insta::assert_snapshot!(told(|status| status.paths[1].state = PathState::AdminDown), @"Ok path-out-of-service: Path lte is out of service by command. `mpt-ctl path up lte` brings it back.");
+    insta::assert_snapshot!(told(|status| {
+        for path in &mut status.paths {
+            path.state = PathState::AdminDown;
+        }
+    }), @r"
+    Down no-path-up: No path is up: nothing gets through the tunnel.
+    Ok path-out-of-service: Path fibre is out of service by command. `mpt-ctl path up fibre` brings it back.
+    Ok path-out-of-service: Path lte is out of service by command. `mpt-ctl path up lte` brings it back.
+    ");
+}
+
+#[test]
+fn loss_is_a_note_where_it_is_sent_again_and_a_fault_from_5_percent_on() {
+    insta::assert_snapshot!(told(|status| status.paths[1].loss = 0.02), @"Ok path-loses: Path lte loses 2.0 % of what this host sends over it. What is lost is sent again; that takes a round trip.");
+    insta::assert_snapshot!(told(|status| status.paths[1].rx_loss = 0.16), @"Degraded path-loses: Path lte loses 16.0 % of what the peer sends over it. What is lost is sent again as far as it can be. Look at its link; `mpt-ctl path down lte` does without it.");
+    insta::assert_snapshot!(told(|status| {
+        status.paths[1].loss = 0.02;
+        status.tunnel.recovers = false;
+    }), @"Degraded path-loses: Path lte loses 2.0 % of what this host sends over it. Look at its link; `mpt-ctl path down lte` does without it.");
+    assert_eq!(told(|status| status.paths[1].loss = 0.009), "");
+}
+
+#[test]
+fn one_lost_probe_of_an_idle_path_is_no_loss() {
+    assert_eq!(
+        told(|status| {
+            of_path(status, 1).tx_packets = 20;
+            status.paths[1].loss = 1.0 / 16.0;
+        }),
+        ""
+    );
+}
+
+#[test]
+fn what_never_came_is_lost_for_good_and_what_came_late_is_not() {
+    insta::assert_snapshot!(told(|status| status.recent.gaps_inferred_lost = 500), @"Degraded packets-lost: 4.8 % of what the peer sent in the last 4 s was lost for good. `mpt-ctl paths` at the peer shows which path loses them.");
+    insta::assert_snapshot!(told(|status| status.recent.gaps_timed_out = 300), @"Degraded packets-lost: 2.9 % of what the peer sent in the last 4 s was lost for good. `mpt-ctl paths` at the peer shows which path loses them; a shorter max_buffer_delay makes the stalls shorter.");
+    insta::assert_snapshot!(told(|status| {
+        status.recent.gaps_timed_out = 300;
+        status.recent.late = 295;
+    }), @"Degraded packets-late: 2.9 % of the packets that came in the last 4 s came after they had been given up, with max_buffer_delay = 300 ms. Raise it with `mpt-ctl reorder set max_buffer_delay=auto`.");
+    assert_eq!(told(|status| status.recent.gaps_inferred_lost = 9), "");
+}
+
+#[test]
+fn a_window_below_the_need_is_named_with_one_that_would_do() {
+    insta::assert_snapshot!(told(|status| status.reorder.window = 256), @"Degraded window-too-small: The reorder window of 256 is too small for paths that differ by 40.0 ms at 150 Mbit/s: it needs 600. `mpt-ctl reorder set window=1024` would do.");
+    insta::assert_snapshot!(told(|status| status.reorder.window_needed = Some(1500)), @"Degraded window-too-small: The reorder window of 1024 is too small for paths that differ by 40.0 ms at 150 Mbit/s: it needs 1500. `mpt-ctl reorder set window=2048` would do.");
+    insta::assert_snapshot!(told(|status| status.reorder.window_needed = Some(100_000)), @"Degraded window-too-small: The reorder window of 1024 is too small for paths that differ by 40.0 ms at 150 Mbit/s: it needs 100000. The largest is 32768, so take the slowest path out of service.");
+}
+
+#[test]
+fn reordering_off_matters_only_where_paths_differ() {
+    insta::assert_snapshot!(told(|status| status.reorder.window = 0), @"Degraded reordering-off: Reordering is off, yet the paths differ by 40.0 ms: packets leave the tunnel out of order. `mpt-ctl reorder set window=auto` puts them in order.");
+    insta::assert_snapshot!(told(|status| {
+        status.reorder.window = 0;
+        status.reorder.mode = ReorderMode::Block;
+    }), @r#"Degraded reordering-off: Block sort holds nothing, yet the paths differ by 40.0 ms: packets leave the tunnel out of order. mode = "window" in [reorder] puts them in order."#);
+    let alike = told(|status| {
+        status.reorder.window = 0;
+        status.reorder.window_needed = None;
+        status.paths[1].rx_delay_us = Some(200);
+    });
+    assert_eq!(alike, "");
+}
+
+#[test]
+fn gaps_that_overflow_ask_for_a_larger_window() {
+    insta::assert_snapshot!(told(|status| status.recent.gaps_overflowed = 50), @"Degraded window-full: 5.0 % of gaps ended in the last 4 s because the reorder window of 1024 was full. `mpt-ctl reorder set window=2048` holds more.");
+}
+
+#[test]
+fn a_hold_below_the_delay_difference_is_too_short() {
+    insta::assert_snapshot!(told(|status| status.reorder.max_buffer_delay_us = 30_000), @"Degraded hold-too-short: max_buffer_delay of 30.0 ms is too short for paths that differ by 40.0 ms. `mpt-ctl reorder set max_buffer_delay=50ms` would do.");
+}
+
+#[test]
+fn receive_buffers_name_the_sysctl_and_its_value() {
+    insta::assert_snapshot!(told(|status| status.paths[1].receive_buffer_bytes = 425_984), @"Ok receive-buffer-small: The receive buffer of path lte is 426 kB where 4.2 MB are wanted: bursts may be lost. `sysctl -w net.core.rmem_max=4194304` and a restart of mpt-tund give it.");
+    insta::assert_snapshot!(told(|status| {
+        status.paths[1].receive_buffer_bytes = 425_984;
+        of_path(status, 1).socket_drops = 77;
+    }), @"Degraded receive-buffer-full: 77 datagrams overflowed the receive buffers in the last 4 s: 426 kB granted where 4.2 MB are wanted. `sysctl -w net.core.rmem_max=4194304` and a restart of mpt-tund give it.");
+    insta::assert_snapshot!(told(|status| of_path(status, 0).socket_drops = 77), @"Degraded receive-buffer-full: 77 datagrams overflowed the receive buffers in the last 4 s, although all that was wanted is granted: this machine is too slow for what arrives.");
+}
+
+#[test]
+fn a_path_narrower_than_the_tunnel_names_the_mtu_to_set() {
+    insta::assert_snapshot!(told(|status| status.paths[1].mtu = 1400), @"Degraded path-mtu-small: Path lte carries packets of 1400 bytes at most, the tunnel's MTU is 1464: larger packets are fragmented or refused. Set mtu = 1400 in [tunnel].");
+}
+
+#[test]
+fn a_peer_without_reports_degrades_the_tunnel() {
+    insta::assert_snapshot!(told(|status| status.tunnel.unreported = true), @"Degraded no-reports: The peer sends no reports, so that weights decide what each path gets instead of what it delivers. Run this version of mpt-tund at both ends.");
+}
+
+#[test]
+fn a_path_left_out_is_noted() {
+    insta::assert_snapshot!(told(|status| status.paths[1].tx_phase = PathPhase::LeftOut), @"Ok path-left-out: Path lte is left out: it loses more than it adds. It is tried again from time to time.");
+}
+
+#[test]
+fn needless_copies_are_told_from_a_twentieth_of_the_packets_on() {
+    insta::assert_snapshot!(told(|status| status.recent.spurious = 600), @r#"Degraded needless-resends: 600 packets (6.0 % of those sent) went again in the last 4 s though nothing was lost. A path's delay varies by more than was measured; recovery = "off" sends nothing again."#);
+    assert_eq!(told(|status| status.recent.spurious = 400), "");
+}
+
+#[test]
+fn every_reason_for_a_drop_has_a_sentence() {
+    let each = Drop::ALL.iter().map(|why| {
+        let with = |count| {
+            told(|status| {
+                status.recent.drops.insert(why.name().into(), count);
+                if *why == Drop::Late {
+                    status.recent.late = count;
+                }
+            })
+        };
+        assert_eq!(
+            with(9),
+            "",
+            "{}: 9 of 10,000 are not worth a word",
+            why.name()
+        );
+        format!("{}\n    {}", why.name(), with(2000))
+    });
+    insta::assert_snapshot!(each.collect::<Vec<_>>().join("\n"), @r#"
+    tun_queue
+        Degraded host-too-fast: In the last 4 s 2000 packets came faster from this host than mpt-tund reads them, and were dropped. This machine is too slow for what it sends.
+    no_path
+        Ok no-path-lately: In the last 4 s 2000 packets were dropped because no path was up.
+    no_keys
+        Ok no-keys: In the last 4 s 2000 packets were dropped because no keys were agreed with the peer.
+    too_big
+        Ok too-big: 2000 packets were too big for the paths in the last 4 s; the senders were told. If it goes on they do not heed "packet too big": lower mtu in [tunnel], or clamp their TCP MSS.
+    not_ip
+        Ok bad-packets: In the last 4 s 2000 packets from this host were not IP, and were dropped.
+    bad_offload
+        Ok bad-packets: In the last 4 s 2000 packets from this host were not IP, and were dropped.
+    queue_aqm
+        Degraded saturated: In the last 4 s 2000 packets did not fit what the paths carry, and were dropped. Something sends more than the paths carry, and does not slow down.
+    queue_full
+        Degraded saturated: In the last 4 s 2000 packets did not fit what the paths carry, and were dropped. Something sends more than the paths carry, and does not slow down.
+    send_full
+        Degraded send-drops: In the last 4 s 2000 packets were dropped by this host's own queues on the way out. `tc -s qdisc` shows where; a longer queue there, or a lower rate, helps.
+    send_queue
+        Degraded send-drops: In the last 4 s 2000 packets were dropped by this host's own queues on the way out. `tc -s qdisc` shows where; a longer queue there, or a lower rate, helps.
+    send_error
+        Degraded send-refused: In the last 4 s 2000 packets were refused by the kernel on sending. No route, no address, or a firewall of this host.
+    stranger
+        Ok strangers: In the last 4 s 2000 packets came from addresses that are no path's remote. If they are the peer's, its addresses or ports differ from the configuration (NAT?).
+    truncated
+        Ok truncated: In the last 4 s 2000 packets were longer than this tunnel takes. The peer's mtu in [tunnel] is greater than this end's.
+    bad_gre
+        Ok not-gre: In the last 4 s 2000 packets were not GRE. Something else sends to the tunnel's port.
+    bad_key
+        Ok wrong-key: In the last 4 s 2000 packets carried no GRE key or a wrong one. `key` in [tunnel] must be the same at both ends.
+    bad_checksum
+        Ok damaged: In the last 4 s 2000 packets arrived damaged. Something on the way changes packets.
+    unknown_protocol
+        Ok unknown-protocol: In the last 4 s 2000 packets carried neither IP nor control messages of this version. Is the other end an MPT tunnel with the same settings?
+    bad_inner
+        Ok damaged: In the last 4 s 2000 packets arrived damaged. Something on the way changes packets.
+    not_sealed
+        Ok not-sealed: In the last 4 s 2000 packets were not sealed, as this tunnel's are. If they are the peer's, it has no [crypto] section.
+    unknown_session
+        Ok not-opened: In the last 4 s 2000 packets were sealed, and not for this session. They are old copies, or somebody's who has not the keys.
+    forged
+        Ok not-opened: In the last 4 s 2000 packets were sealed, and not for this session. They are old copies, or somebody's who has not the keys.
+    replayed
+        Ok not-opened: In the last 4 s 2000 packets were sealed, and not for this session. They are old copies, or somebody's who has not the keys.
+    bad_handshake
+        Ok bad-handshakes: In the last 4 s 2000 packets began handshakes that are not the peer's, or too many. If they are the peer's, the keys do not match.
+    handshake_limit
+        Ok bad-handshakes: In the last 4 s 2000 packets began handshakes that are not the peer's, or too many. If they are the peer's, the keys do not match.
+    bad_control
+        Ok unknown-protocol: In the last 4 s 2000 packets carried neither IP nor control messages of this version. Is the other end an MPT tunnel with the same settings?
+    stale_control
+        Ok stale-control: In the last 4 s 2000 packets were probes or reports of another session. Does one of the peer's paths lead to the port of another, or do two daemons use its keys?
+    jump
+        Ok sequence-jumps: In the last 4 s 2000 packets had sequence numbers far from the last. Is the peer's tunnel used by two daemons?
+    stale
+        Ok sequence-jumps: In the last 4 s 2000 packets had sequence numbers far from the last. Is the peer's tunnel used by two daemons?
+    duplicate
+        Ok duplicates: 2000 packets (20.0 %) arrived twice in the last 4 s: the peer sends them again or over several paths, or the network doubles them.
+    late
+        Degraded packets-late: 20.0 % of the packets that came in the last 4 s came after they had been given up, with max_buffer_delay = 300 ms. Raise it with `mpt-ctl reorder set max_buffer_delay=auto`.
+    ecn
+        Ok congestion-marks: In the last 4 s 2000 packets were dropped for a congestion mark that their senders do not know. A queue on the way marks instead of dropping; nothing is wrong here.
+    tun_write
+        Degraded interface-refuses: In the last 4 s 2000 packets were refused by the tunnel's interface. Is it up?
+    "#);
+}
+
+#[test]
+fn strangers_are_a_note_while_all_paths_are_up() {
+    let with = |state, count| {
+        told(|status| {
+            status.paths[1].state = state;
+            status.recent.drops.insert("stranger".into(), count);
+        })
+    };
+    assert_eq!(with(PathState::Up, 9), "");
+    assert!(with(PathState::Up, 100).starts_with("Ok strangers"));
+    assert!(with(PathState::Down, 100).contains("Degraded strangers"));
+    let silent = told(|status| {
+        (status.recent.tx_packets, status.recent.rx_packets) = (0, 0);
+        status.recent.drops.insert("bad_key".into(), 1);
+    });
+    assert!(
+        silent.contains("1 packet carried"),
+        "where nothing else arrives, one is enough"
+    );
+}
+
+#[test]
+fn a_status_without_a_verdict_is_not_said_to_be_well() {
+    let mut old = serde_json::to_value(healthy()).unwrap();
+    old.as_object_mut().unwrap().remove("verdict");
+    let status: Status = serde_json::from_value(old).unwrap();
+    insta::assert_snapshot!(serde_json::to_string_pretty(&status.verdict).unwrap(), @r#"
+    {
+      "level": "degraded",
+      "messages": [
+        {
+          "code": "not-judged",
+          "level": "degraded",
+          "text": "This mpt-tund gives no verdict: it is older than mpt-ctl.",
+          "remedy": "`systemctl restart mpt` starts the new one."
+        }
+      ]
+    }
+    "#);
+}
+
+#[test]
+fn absurd_numbers_are_survived() {
+    let told = told(|status| {
+        status.reorder.window = u32::MAX;
+        status.reorder.window_needed = Some(u64::MAX);
+        status.paths[0].rx_bps = u64::MAX;
+        status.paths[1].rx_delay_us = Some(u64::MAX);
+        for path in &mut status.paths {
+            (path.loss, path.rx_loss) = (f64::NAN, 1e300);
+        }
+        of_path(status, 0).socket_drops = u64::MAX;
+        of_path(status, 1).socket_drops = u64::MAX;
+        status.recent.gaps_timed_out = u64::MAX;
+        status.recent.gaps_inferred_lost = u64::MAX;
+        status.recent.gaps_overflowed = u64::MAX;
+        status.recent.span_ms = u64::MAX;
+        for why in Drop::ALL {
+            status.recent.drops.insert(why.name().into(), u64::MAX);
+        }
+    });
+    assert!(told.lines().count() > 10, "{told}");
+}
+
+/// The codes in the first column of the tables of docs/status.md.
+fn documented() -> Vec<String> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/status.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let cells = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    let codes = cells.filter_map(|cell| cell.split_once('`'));
+    codes.map(|(code, _)| code.to_owned()).collect()
+}
+
+#[test]
+fn every_code_stands_in_the_documentation_once_and_nothing_else_does() {
+    let mut documented = documented();
+    documented.sort();
+    let mut known: Vec<String> = Code::ALL
+        .iter()
+        .map(|code| code.name().to_owned())
+        .collect();
+    known.sort();
+    assert_eq!(documented, known);
+}
+
+#[test]
+fn every_code_has_a_rule() {
+    let rules = [
+        include_str!("../verdict.rs"),
+        include_str!("drops.rs"),
+        include_str!("machine.rs"),
+        include_str!("order.rs"),
+        include_str!("paths.rs"),
+    ]
+    .concat();
+    for code in Code::ALL {
+        assert!(rules.contains(&format!("Code::{code:?},")), "{code:?}");
+    }
+}
