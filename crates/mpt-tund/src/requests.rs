@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use mpt_core::control::{Answer, LatePolicy, Reply, Request};
+use mpt_core::scheduler::Policy;
 use mpt_core::setting::Setting;
 use mpt_core::tunnel::ReorderSettings;
 
@@ -28,25 +29,18 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
         Request::Paths => Ok(Answer::Paths(tunnel.status(&host.netlink).await?.paths)),
         Request::Reorder => Ok(Answer::Reorder(tunnel.reorder().await?)),
         Request::PathUp { name } => {
-            let found = tunnel.set_out_of_service(&name, false).await?;
-            known(tunnel, &name, found)?;
+            known(&tunnel.config, &name)?;
+            tunnel.set_out_of_service(&name, false).await?;
             done(format!("path {name} is back in service"))
         }
         Request::PathDown { name } => {
-            let found = tunnel.set_out_of_service(&name, true).await?;
-            known(tunnel, &name, found)?;
+            known(&tunnel.config, &name)?;
+            tunnel.set_out_of_service(&name, true).await?;
             done(format!("path {name} is out of service"))
         }
         Request::PathSet { name, weight } => {
-            let weight = weight.context("nothing to set: give weight=N")?;
-            let range = 1..=config::MAX_WEIGHT;
-            anyhow::ensure!(
-                range.contains(&weight),
-                "weight is from 1 to {}; `path down` takes a path out of service",
-                config::MAX_WEIGHT
-            );
-            let found = tunnel.set_weight(&name, weight).await?;
-            known(tunnel, &name, found)?;
+            let weight = settable_weight(&tunnel.config, &name, weight)?;
+            tunnel.set_weight(&name, weight).await?;
             done(format!("path {name} has weight {weight}"))
         }
         Request::ReorderSet {
@@ -86,19 +80,39 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
     }
 }
 
-fn known(tunnel: &Tunnel, name: &str, found: bool) -> anyhow::Result<()> {
-    let names: Vec<_> = tunnel
-        .config
-        .paths
-        .iter()
-        .map(|path| path.name.as_str())
-        .collect();
-    anyhow::ensure!(
-        found,
+fn known(config: &Config, name: &str) -> anyhow::Result<()> {
+    let names = config.paths.iter().map(|path| path.name.as_str());
+    let names: Vec<&str> = names.collect();
+    ensure!(
+        names.contains(&name),
         "there is no path {name:?}; the paths are {}",
         names.join(", ")
     );
     Ok(())
+}
+
+/// The weight that the request gives to a path, if it may be set and changes anything.
+fn settable_weight(config: &Config, name: &str, weight: Option<u32>) -> anyhow::Result<u32> {
+    known(config, name)?;
+    let weight = weight.context("nothing to set: give weight=N")?;
+    ensure!(
+        (1..=config::MAX_WEIGHT).contains(&weight),
+        "weight is from 1 to {}; `path down` takes a path out of service",
+        config::MAX_WEIGHT
+    );
+    let file = config.file.display();
+    match config.tunnel.scheduler {
+        Policy::Weighted | Policy::Backup | Policy::Flow => Ok(weight),
+        Policy::Adaptive => bail!(
+            "the scheduler is adaptive: each path gets what it turns out to deliver, whatever its weight; \
+             for shares by weight write scheduler = \"weighted\" in [tunnel] of {file}, and `mpt-ctl \
+             reload`"
+        ),
+        Policy::Redundant => bail!(
+            "the scheduler is redundant: every packet goes over every path, whatever its weight; for \
+             shares by weight write scheduler = \"weighted\" in [tunnel] of {file}, and `mpt-ctl reload`"
+        ),
+    }
 }
 
 /// The reorder settings with what the request names, if that is in range.
@@ -112,6 +126,20 @@ fn changed(
         now.block.is_none(),
         "this tunnel sorts blocks and holds nothing, so it has no window to set; write mode = \"window\" in \
          [reorder] of its file, and `mpt-ctl reload`"
+    );
+    let given = [
+        window.is_some(),
+        max_buffer_delay_us.is_some(),
+        late.is_some(),
+    ];
+    ensure!(
+        given.contains(&true),
+        "nothing to set: give window=N, max_buffer_delay=D or late=deliver|drop"
+    );
+    let off = window.unwrap_or(now.window) == Setting::Fixed(0);
+    ensure!(
+        !off || (max_buffer_delay_us.is_none() && late.is_none()),
+        "with window=0 nothing is put in order, so that no packet is held or late; set window=auto as well"
     );
     let delay = max_buffer_delay_us.map(|setting| setting.map(Duration::from_micros));
     let new = ReorderSettings {
@@ -137,18 +165,4 @@ fn changed(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_window_can_be_set_where_there_is_one() {
-        let set = |now| changed(now, Some(64.into()), None, None);
-        let window = ReorderSettings::default();
-        assert_eq!(set(window).unwrap().window, 64);
-        let block = ReorderSettings {
-            block: Some(32),
-            ..window
-        };
-        insta::assert_snapshot!(set(block).unwrap_err(), @r#"this tunnel sorts blocks and holds nothing, so it has no window to set; write mode = "window" in [reorder] of its file, and `mpt-ctl reload`"#);
-    }
-}
+mod tests;

@@ -11,6 +11,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path as FilePath, PathBuf};
 
 use mpt_core::control::LatePolicy;
+use mpt_core::scheduler::Policy;
 use mpt_core::setting::Setting;
 use mpt_core::tunnel::ReorderSettings;
 use thiserror::Error;
@@ -23,6 +24,9 @@ use super::{Config, parse};
 /// Settings of a running tunnel that `mpt-ctl` may have changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Running {
+    /// How packets are shared among paths. Nobody changes it while the tunnel runs, but a file without
+    /// the key means another one as soon as it names a weight.
+    pub(crate) scheduler: Policy,
     /// How packets that arrive are put in order.
     pub(crate) reorder: ReorderSettings,
     /// Each path's name and weight.
@@ -90,14 +94,20 @@ pub(crate) fn save(file: &FilePath, running: &Running) -> Result<Vec<String>, Sa
             file: file.to_owned(),
         });
     }
-    let (edited, changed) = edit(file, &text, &old, running)?;
+    let (mut edited, mut changed) = edit(file, &text, &old, running)?;
+    let parsed = |text: &str| parse::parse(Source { file, text }).map(|(config, _)| config);
+    let mut new = parsed(&edited)?;
+    // One that the file names stays: somebody wrote it there since, and a reload will follow it.
+    if new.tunnel.scheduler != running.scheduler && !names_scheduler(&edited) {
+        edited = with_scheduler(&edited, running.scheduler).ok_or_else(|| SaveError::Form {
+            file: file.to_owned(),
+        })?;
+        changed.push(format!("scheduler = \"{}\"", running.scheduler.name()));
+        new = parsed(&edited)?;
+    }
     if changed.is_empty() {
         return Ok(changed);
     }
-    let (new, _) = parse::parse(Source {
-        file,
-        text: &edited,
-    })?;
     if new.running() != running.in_order_of(&new) {
         return Err(SaveError::Form {
             file: file.to_owned(),
@@ -115,6 +125,7 @@ impl Config {
     pub(crate) fn running(&self) -> Running {
         let weight = |path: &super::Path| (path.name.clone(), path.weight);
         Running {
+            scheduler: self.tunnel.scheduler,
             reorder: self.reorder,
             weights: self.paths.iter().map(weight).collect(),
         }
@@ -123,6 +134,7 @@ impl Config {
     /// This configuration with the settings that run: what a reload compares the file with, so
     /// that afterwards the file's values hold.
     pub(crate) fn with(mut self, running: &Running) -> Config {
+        self.tunnel.scheduler = running.scheduler;
         self.reorder = running.reorder;
         for path in &mut self.paths {
             if let Some(weight) = running.weight(&path.name) {
@@ -139,9 +151,13 @@ impl Running {
         found.map(|(_, weight)| *weight)
     }
 
-    /// The same settings, paths in the order of the file and those that do not run as it says.
+    /// The same settings, paths in the order of the file and those that do not run as it says; the
+    /// scheduler is the file's.
     fn in_order_of(&self, config: &Config) -> Running {
-        config.clone().with(self).running()
+        Running {
+            scheduler: config.tunnel.scheduler,
+            ..config.clone().with(self).running()
+        }
     }
 }
 
@@ -178,11 +194,33 @@ fn edit(
             changed.push(format!("{name} weight = {weight}"));
         }
     }
+    Ok((ending_as(text, &document), changed))
+}
+
+/// The document as text, its lines ending as those of `text` do.
+fn ending_as(text: &str, document: &DocumentMut) -> String {
     let edited = document.to_string();
     if text.contains('\n') && text.matches('\n').count() == text.matches("\r\n").count() {
-        return Ok((edited.replace('\n', "\r\n"), changed));
+        return edited.replace('\n', "\r\n");
     }
-    Ok((edited, changed))
+    edited
+}
+
+/// Whether a file says which scheduler it wants.
+fn names_scheduler(text: &str) -> bool {
+    let document = text.parse::<DocumentMut>().ok();
+    document.is_some_and(|document| {
+        let tunnel = document.get("tunnel").and_then(Item::as_table_like);
+        tunnel.is_some_and(|tunnel| tunnel.contains_key("scheduler"))
+    })
+}
+
+/// The text with a scheduler in `[tunnel]`; none when it is written in a way that cannot be edited.
+fn with_scheduler(text: &str, scheduler: Policy) -> Option<String> {
+    let mut document: DocumentMut = text.parse().ok()?;
+    let tunnel = document.get_mut("tunnel")?.as_table_like_mut()?;
+    set(tunnel, "scheduler", scheduler.name().into());
+    Some(ending_as(text, &document))
 }
 
 /// `[reorder]`; made after `[tunnel]` where it is absent, because what stands last in the file may
@@ -376,6 +414,30 @@ remote = "10.2.0.2"
             after,
             FILE.replace("\"10.2.0.2\"\n", "\"10.2.0.2\"\nweight = 7\n")
         );
+    }
+
+    #[test]
+    fn the_scheduler_stays_where_the_file_leaves_it_to_the_weights() {
+        let plain = FILE.replace("weight = 100   # Mbit/s, measured in May\n", "");
+        for (text, scheduler) in [(FILE, Policy::Adaptive), (&plain, Policy::Weighted)] {
+            let after = saved(text, |running| running.scheduler = scheduler);
+            let line = format!("scheduler = \"{}\"\n", scheduler.name());
+            let head = "name = \"mpt0\" # keep\n";
+            assert_eq!(after, text.replace(head, &format!("{head}{line}")));
+        }
+    }
+
+    #[test]
+    fn a_scheduler_that_was_written_since_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mpt0.toml");
+        let written = FILE.replace("# keep\n", "# keep\nscheduler = \"flow\"\n");
+        std::fs::write(&file, &written).unwrap();
+        let mut running = Config::read(&file).unwrap().running();
+        running.scheduler = Policy::Weighted;
+        running.weights[0].1 = 60;
+        assert_eq!(save(&file, &running).unwrap(), ["fibre weight = 60"]);
+        assert_eq!(Config::read(&file).unwrap().tunnel.scheduler, Policy::Flow);
     }
 
     #[test]
