@@ -86,7 +86,9 @@ fn no_allocation_while_packets_are_sealed_and_opened() {
             let _ = b.open(Time::ZERO, &mut copy);
             datagram[8] ^= 1;
             b.open(Time::ZERO, &mut datagram).unwrap_err();
-            let len = a.seal_control(&[1; 92], &mut message).unwrap();
+            let len = a
+                .seal_control(PathId::new(0).unwrap(), Some(0), &[1; 92], &mut message)
+                .unwrap();
             b.open(Time::ZERO, &mut message[..len]).unwrap();
             b.set_next_number(number);
         };

@@ -189,7 +189,10 @@ impl World {
         let mut bytes = vec![0; DATA_OVERHEAD + text.len()];
         if kind % 3 == 1 {
             bytes = vec![0; CONTROL_OVERHEAD + text.len()];
-            let len = end.sessions.seal_control(&text, &mut bytes);
+            let path = path_of(kind / 3);
+            let len = end
+                .sessions
+                .seal_control(path, Some(kind / 3 % PATHS), &text, &mut bytes);
             assert_eq!(len.is_some(), end.sealer.is_some());
         } else if let Some(sealer) = &mut end.sealer {
             let sequence = kind
@@ -291,10 +294,14 @@ fn content(end: usize, life: u64, number: u64) -> [u8; 5] {
 
 fn sender(end: usize, path: u8) -> Sender {
     Sender {
-        path: PathId::new(usize::from(path % PATHS)).expect("a tunnel has as many paths"),
+        path: path_of(path),
         address: SocketAddr::from(([192, 0, 2, end as u8], 4754 + u16::from(path))),
         known: path & 4 == 0,
     }
+}
+
+fn path_of(path: u8) -> PathId {
+    PathId::new(usize::from(path % PATHS)).expect("a tunnel has as many paths")
 }
 
 fn remember(sent: &mut Vec<Sent>, one: Sent) {

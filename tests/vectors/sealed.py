@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 NAME = b"Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s"
-PROLOGUE = b"MPT 1"
+PROLOGUE = b"MPT 2"
 
 
 def public(private):
@@ -151,9 +151,15 @@ def main():
             data.append(
                 {"cipher": cipher, "ordered": ordered, "number": number, "datagram": datagram}
             )
-        gre = struct.pack(">HHIQ", 0x2000, 0x88B6, responder_index, 7)
-        sealed = seal(cipher, to_responder, 1, 7, gre, b"a control message")
-        control.append({"cipher": cipher, "number": 7, "datagram": (gre + sealed).hex()})
+        for source, to, number in [(0, 1, 7), (3, None, 7)]:
+            route = bytes([source, 0xFF if to is None else to])
+            numbered = int.from_bytes(route + number.to_bytes(6, "big"), "big")
+            gre = struct.pack(">HHIQ", 0x2000, 0x88B6, responder_index, numbered)
+            sealed = seal(cipher, to_responder, 1, numbered, gre, b"a control message")
+            datagram = (gre + sealed).hex()
+            control.append(
+                {"cipher": cipher, "from": source, "to": to, "number": number, "datagram": datagram}
+            )
 
     vectors = {
         "initiator": {"private": initiator.hex(), "public": public(initiator).hex()},

@@ -72,6 +72,8 @@ reasons! {
     BadHandshake = "bad_handshake",
     /// In: an initiation beyond what is worked on, though perhaps answered with a cookie.
     HandshakeLimit = "handshake_limit",
+    /// In: a control message that was made for another path.
+    OtherPath = "other_path",
     /// In: a control message that makes no sense.
     BadControl = "bad_control",
     /// In: a control message that is no newer than the last, or of a session that did not prove
@@ -93,8 +95,14 @@ reasons! {
 }
 
 /// How many packets were dropped, by reason.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Drops([u64; Drop::ALL.len()]);
+
+impl Default for Drops {
+    fn default() -> Self {
+        Drops([0; Drop::ALL.len()])
+    }
+}
 
 impl Drops {
     /// Counts `packets` drops.

@@ -44,7 +44,10 @@ use crate::time::Time;
 /// Length of a message without its GRE header, in bytes.
 pub const MESSAGE_BYTES: usize = 92;
 
-const KIND_PROBE: u8 = 1;
+/// First byte of a message.
+pub const KIND_PROBE: u8 = 1;
+/// Length of what follows a message in a sealed tunnel, in bytes.
+pub const PROOF_BYTES: usize = 16;
 const FLAG_REPLY_WANTED: u8 = 1;
 const FLAG_ECHO: u8 = 2;
 const FLAG_OUT_OF_SERVICE: u8 = 4;
@@ -97,6 +100,34 @@ pub struct Echo {
     pub sent: Time,
     /// When it was received, by the echoing end's clock.
     pub received: Time,
+}
+
+/// What follows a message in a sealed tunnel: what shows that who sent it hears what is sent to him.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Proof {
+    /// The receiver is to send this back to where the message came from.
+    pub code: u64,
+    /// The newest code that came from where this message goes to; 0 when none did.
+    pub answer: u64,
+}
+
+impl Proof {
+    /// Reads what stands behind a message. `None` for another kind, or when nothing does.
+    #[must_use]
+    pub fn parse(payload: &[u8]) -> Option<Proof> {
+        let (message, rest) = payload.split_first_chunk::<MESSAGE_BYTES>()?;
+        let bytes = rest.first_chunk::<PROOF_BYTES>()?;
+        (message[0] == KIND_PROBE).then(|| Proof {
+            code: ip::u64_at(bytes, 0),
+            answer: ip::u64_at(bytes, 8),
+        })
+    }
+
+    /// Writes it.
+    pub fn emit(&self, out: &mut [u8; PROOF_BYTES]) {
+        out[..8].copy_from_slice(&self.code.to_be_bytes());
+        out[8..].copy_from_slice(&self.answer.to_be_bytes());
+    }
 }
 
 /// Why bytes are not a control message.

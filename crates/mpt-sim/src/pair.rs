@@ -32,8 +32,11 @@ use crate::link::{Link, LinkConfig, Order};
 use crate::rng::stream;
 
 mod end;
+mod relay;
 
 pub use end::{End, Wire};
+use relay::Relay;
+pub use relay::{Caught, Passed, Plan, RELAY};
 
 /// More simultaneous rounds than this at one moment are a livelock.
 const MAX_ROUNDS_AT_ONCE: u32 = 10_000;
@@ -243,6 +246,7 @@ pub struct Pair {
     /// Where each side is on each path, if not where it began.
     moved: HashMap<(Side, usize), SocketAddr>,
     on_the_way: Option<OnTheWay>,
+    relay: Option<Relay>,
     recording: Option<Vec<(Side, Wire)>>,
     /// How many daemons were started so far: sessions differ by it.
     starts: u64,
@@ -268,6 +272,7 @@ impl Pair {
             links,
             moved: HashMap::new(),
             on_the_way: None,
+            relay: None,
             recording: None,
             starts: 2,
         };
@@ -389,6 +394,21 @@ impl Pair {
         self.on_the_way = None;
     }
 
+    /// From now on somebody has the path in his hand; see [`Plan`]. What either end sends to [`RELAY`]
+    /// over whichever path goes to him as well.
+    pub fn set_relay(
+        &mut self,
+        path: usize,
+        plan: impl FnMut(Caught) -> Option<Vec<Passed>> + 'static,
+    ) {
+        self.relay = Some(Relay::new(path, Box::new(plan)));
+    }
+
+    /// He is gone, with all that he held back.
+    pub fn remove_relay(&mut self) {
+        self.relay = None;
+    }
+
     /// The operator of `side` takes a path out of service, or back into it.
     pub fn set_out_of_service(&mut self, side: Side, path: usize, out: bool) {
         self.tell(side, path, |inbound, now, path, _| {
@@ -477,7 +497,9 @@ impl Pair {
         let links = self.links.iter().flatten().filter_map(Link::next).min();
         let ends = self.ends.iter_mut().filter_map(End::next_timeout).min();
         let links = links.map(|at_ns| at_ns.next_multiple_of(self.receives_every_ns()));
-        links.map(Time::from_nanos).into_iter().chain(ends).min()
+        let relay = self.relay.as_ref().and_then(Relay::next);
+        let all = links.map(Time::from_nanos).into_iter().chain(ends);
+        all.chain(relay).min()
     }
 
     fn receives_every_ns(&self) -> u64 {
@@ -495,10 +517,29 @@ impl Pair {
                 let link = &mut self.links[path][side.other().index()];
                 let end = &mut self.ends[side.index()];
                 let now_ns = self.now.as_nanos();
-                let arrived: Vec<Wire> = std::iter::from_fn(|| link.deliver(now_ns)).collect();
+                let mut arrived: Vec<Wire> = std::iter::from_fn(|| link.deliver(now_ns)).collect();
+                if let Some(relay) = self.relay.as_mut().filter(|relay| relay.path == path) {
+                    arrived.retain(|wire| {
+                        let caught = Caught {
+                            from: side.other(),
+                            to_relay: false,
+                            wire: wire.clone(),
+                        };
+                        !relay.take(self.now, caught)
+                    });
+                }
                 end.receive(self.now, from, &arrived);
             }
             self.flush(side);
+        }
+        while let Some(passed) = self
+            .relay
+            .as_mut()
+            .and_then(|relay| relay.deliver(self.now))
+        {
+            let (to, from) = (passed.to, passed.from);
+            self.ends[to.index()].receive(self.now, from, &[passed.wire]);
+            self.flush(to);
         }
     }
 
@@ -523,6 +564,17 @@ impl Pair {
         end.poll(self.now);
         let sent = end.poll_transmits();
         for (to, mut wire) in sent {
+            if to == RELAY {
+                if let Some(relay) = &mut self.relay {
+                    let caught = Caught {
+                        from: side,
+                        to_relay: true,
+                        wire,
+                    };
+                    relay.take(self.now, caught);
+                }
+                continue;
+            }
             if to != self.address(side.other(), wire.path.index()) {
                 continue;
             }

@@ -20,6 +20,7 @@ use zeroize::Zeroizing;
 
 use super::aead::{AeadKey, Cipher, TAG_BYTES};
 use super::keys::PublicKey;
+use crate::path::PathId;
 use crate::time::Time;
 
 /// Length of a MAC and of a cookie, in bytes.
@@ -149,6 +150,52 @@ impl CookieSecret {
     }
 }
 
+/// How long a code is asked for; it is taken for as long again.
+pub const CODE_LIFETIME: Duration = Duration::from_secs(10);
+
+/// What an address has to send back to show that it hears (RFC 9000 §8.2). It follows from the address,
+/// the path, the time and a secret, so that nothing is kept for an address.
+pub(super) struct AddressCodes {
+    secret: Zeroizing<[u8; 32]>,
+}
+
+impl AddressCodes {
+    pub(super) fn new(secret: Zeroizing<[u8; 32]>) -> AddressCodes {
+        AddressCodes { secret }
+    }
+
+    pub(super) fn code(&self, now: Time, path: PathId, of: SocketAddr) -> u64 {
+        self.of_period(period(now), path, of)
+    }
+
+    /// Whether it is the code of now or of the period before.
+    pub(super) fn is_code(&self, now: Time, path: PathId, of: SocketAddr, code: u64) -> bool {
+        let now = period(now);
+        let is = |period| code == self.of_period(period, path, of);
+        code != 0 && (is(now) || now.checked_sub(1).is_some_and(is))
+    }
+
+    fn of_period(&self, period: u64, path: PathId, of: SocketAddr) -> u64 {
+        let keyed = keyed::<U16>(self.secret.as_ref())
+            .chain_update(period.to_be_bytes())
+            .chain_update([path.index() as u8])
+            .chain_update(of.port().to_be_bytes());
+        let keyed = match of.ip() {
+            IpAddr::V4(ip) => keyed.chain_update(ip.octets()),
+            IpAddr::V6(ip) => keyed.chain_update(ip.octets()),
+        };
+        let mac: Tag = keyed.finalize().into_bytes().into();
+        mac.iter()
+            .take(8)
+            .fold(0, |code, byte| code << 8 | u64::from(*byte))
+            .max(1)
+    }
+}
+
+fn period(now: Time) -> u64 {
+    now.as_nanos() / CODE_LIFETIME.as_nanos() as u64
+}
+
 fn keyed<N>(key: &[u8]) -> Blake2sMac<N>
 where
     N: blake2::digest::array::ArraySize
@@ -201,6 +248,22 @@ mod tests {
         assert_eq!(to.open_cookie(&nonce, &[6; 16], sealed), None);
         assert_eq!(to.open_cookie(&[7; 24], &[4; 16], sealed), None);
         assert_eq!(other.open_cookie(&nonce, &[4; 16], sealed), None);
+    }
+
+    #[test]
+    fn a_code_is_of_one_address_and_path_and_of_its_time() {
+        let codes = AddressCodes::new(Zeroizing::new([1; 32]));
+        let [first, second] = [0, 1].map(|index| PathId::new(index).unwrap());
+        let at: SocketAddr = "192.0.2.1:4754".parse().unwrap();
+        let now = Time::ZERO + CODE_LIFETIME * 7;
+        let code = codes.code(now, first, at);
+        let is = |now, path, at| codes.is_code(now, path, at, code);
+        assert!(is(now, first, at) && is(now + CODE_LIFETIME, first, at));
+        assert!(!is(now + CODE_LIFETIME * 2, first, at) && !is(now, second, at));
+        for other in ["192.0.2.1:4755", "192.0.2.2:4754", "[2001:db8::1]:4754"] {
+            assert!(!is(now, first, other.parse().unwrap()));
+        }
+        assert!(!codes.is_code(now, first, at, 0));
     }
 
     #[test]

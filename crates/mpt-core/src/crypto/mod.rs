@@ -39,9 +39,11 @@ use std::time::Duration;
 pub use aead::{Cipher, TAG_BYTES, has_hardware_aes};
 pub use handshake::{HandshakeTransmit, Refused, Sender};
 pub use keys::{KEY_BYTES, KEY_CHARACTERS, KeyError, PresharedKey, PrivateKey, PublicKey};
+pub use mac::CODE_LIFETIME;
 pub use opener::{DATA_WINDOW, OpenError, Opened};
 pub use packet::{
-    CONTROL_HEAD_BYTES, CONTROL_OVERHEAD, DATA_HEAD_BYTES, DATA_OVERHEAD, lay_out, restore,
+    CONTROL_HEAD_BYTES, CONTROL_OVERHEAD, DATA_HEAD_BYTES, DATA_OVERHEAD, Route, claimed_route,
+    lay_out, restore,
 };
 pub use replay::ReplayWindow;
 pub use sealer::{DataSealer, SealError};

@@ -28,7 +28,7 @@ use super::keys::{KEY_BYTES, PresharedKey, PrivateKey, PublicKey};
 /// The protocol's name, which is hashed into everything.
 const NOISE_NAME: &str = "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s";
 /// What is hashed in behind it: this tunnel's protocol and version.
-const PROLOGUE: &[u8] = b"MPT 1";
+const PROLOGUE: &[u8] = b"MPT 2";
 
 /// What the first Noise message has beside its payload: ephemeral key, static key and tag, tag.
 pub(super) const FIRST_BYTES: usize = KEY_BYTES + KEY_BYTES + 2 * TAG_BYTES;

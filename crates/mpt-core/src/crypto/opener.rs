@@ -5,11 +5,12 @@ use std::ops::Range;
 use super::aead::{AeadKey, Cipher};
 use super::keys::KEY_BYTES;
 use super::packet::{
-    CONTROL_HEAD_BYTES, DATA_GRE_BYTES, DATA_HEAD_BYTES, Number, SealedHeader, Space, nonce,
-    restore,
+    CONTROL_HEAD_BYTES, DATA_GRE_BYTES, DATA_HEAD_BYTES, Number, Route, SealedHeader, Space,
+    control_nonce, nonce, restore,
 };
 use super::replay::ReplayWindow;
 use crate::gre::Protocol;
+use crate::path::MAX_PATHS;
 
 /// How far behind the highest a data packet's number may be.
 pub const DATA_WINDOW: u64 = DataWindow::WINDOW;
@@ -63,7 +64,10 @@ pub enum Opened {
     Control {
         /// The session of the peer's tunnel: another one after the peer began anew.
         session: u64,
-        /// Its number. Messages of the same session with greater numbers were sent later.
+        /// The way that it was made for.
+        route: Route,
+        /// Its number among those of that path. Messages of the same session and path with greater numbers
+        /// were sent later.
         number: u64,
         /// Where it stands.
         message: Range<usize>,
@@ -76,7 +80,8 @@ pub(super) struct Opener {
     key: AeadKey,
     ordered: DataWindow,
     unordered: DataWindow,
-    control: ControlWindow,
+    /// By the peer's index of the path: who holds one path's messages back makes none of another old.
+    control: [Option<ControlWindow>; MAX_PATHS],
 }
 
 impl Opener {
@@ -92,7 +97,7 @@ impl Opener {
             key: AeadKey::new(cipher, key),
             ordered: DataWindow::new(next_number),
             unordered: DataWindow::new(0),
-            control: ControlWindow::new(0),
+            control: [const { None }; MAX_PATHS],
         }
     }
 
@@ -113,7 +118,7 @@ impl Opener {
                 let number = restore(low, self.unordered.next());
                 self.open_unordered(number, datagram)
             }
-            Number::Control(number) => self.open_control(number, datagram),
+            Number::Control(route, number) => self.open_control(route, number, datagram),
         }
     }
 
@@ -169,16 +174,26 @@ impl Opener {
         Ok((protocol, DATA_HEAD_BYTES..DATA_GRE_BYTES + len))
     }
 
-    fn open_control(&mut self, number: u64, datagram: &mut [u8]) -> Result<Opened, OpenError> {
-        if !self.control.is_new(number) {
+    fn open_control(
+        &mut self,
+        route: Route,
+        number: u64,
+        datagram: &mut [u8],
+    ) -> Result<Opened, OpenError> {
+        let window = self.control.get_mut(usize::from(route.from));
+        let window = window.ok_or(OpenError::Malformed)?;
+        if window.as_ref().is_some_and(|window| !window.is_new(number)) {
             return Err(OpenError::Replayed);
         }
         let (header, sealed) = datagram.split_at_mut(CONTROL_HEAD_BYTES);
-        let len = self.key.open(nonce(Space::Control, number), header, sealed);
+        let len = self.key.open(control_nonce(route, number), header, sealed);
         let len = len.ok_or(OpenError::Forged)?;
-        self.control.take(number);
+        window
+            .get_or_insert_with(|| ControlWindow::new(0))
+            .take(number);
         Ok(Opened::Control {
             session: self.session,
+            route,
             number,
             message: CONTROL_HEAD_BYTES..CONTROL_HEAD_BYTES + len,
         })
@@ -196,6 +211,10 @@ mod tests {
 
     const KEY: [u8; KEY_BYTES] = [7; KEY_BYTES];
     const INDEX: u32 = 98;
+    const ROUTE: Route = Route {
+        from: 3,
+        to: Some(2),
+    };
 
     fn laid_out(number: Option<u64>, protocol: Protocol, packet: &[u8]) -> Vec<u8> {
         let mut datagram = vec![0; DATA_OVERHEAD + packet.len()];
@@ -267,11 +286,12 @@ mod tests {
         let mut opener = Opener::new(1, Cipher::Aes256Gcm, &KEY, 0);
         let sealer = ControlSealer::new(Cipher::Aes256Gcm, &KEY, INDEX);
         let mut control = [0; 64];
-        let len = sealer.seal(0, b"report", &mut control).unwrap();
+        let len = sealer.seal(ROUTE, 0, b"report", &mut control).unwrap();
         assert_eq!(len, CONTROL_OVERHEAD + 6);
         let opened = open(&mut opener, &mut control[..len]).unwrap();
         let Opened::Control {
             session: 1,
+            route: ROUTE,
             number: 0,
             message,
         } = opened
@@ -279,7 +299,10 @@ mod tests {
             panic!("{opened:?}");
         };
         assert_eq!(control[message], *b"report");
-        assert_eq!(sealer.seal(6, b"report", &mut control[..len - 1]), None);
+        assert_eq!(
+            sealer.seal(ROUTE, 6, b"report", &mut control[..len - 1]),
+            None
+        );
         let ordered = sealed(Cipher::Aes256Gcm, Some(0), b"data");
         let unordered = sealed(Cipher::Aes256Gcm, None, b"data");
         assert_eq!(ordered[8..12], unordered[8..12]);
@@ -289,6 +312,42 @@ mod tests {
         let mut passed_off = unordered;
         passed_off[7] ^= 1;
         assert_eq!(open(&mut opener, &mut passed_off), Err(OpenError::Forged));
+    }
+
+    #[test]
+    fn a_control_message_cannot_be_passed_for_another_path_s() {
+        let mut opener = Opener::new(1, Cipher::Aes256Gcm, &KEY, 0);
+        let sealer = ControlSealer::new(Cipher::Aes256Gcm, &KEY, INDEX);
+        let mut sealed = [0; 64];
+        let len = sealer.seal(ROUTE, 0, b"probe", &mut sealed).unwrap();
+        for (at, path) in [(8, 2), (9, 3), (9, 0xff)] {
+            let mut changed = sealed;
+            changed[at] = path;
+            let opened = open(&mut opener, &mut changed[..len]);
+            assert_eq!(opened, Err(OpenError::Forged));
+        }
+        assert!(open(&mut opener, &mut sealed[..len]).is_ok());
+    }
+
+    #[test]
+    fn each_path_has_a_replay_window_of_its_own() {
+        let mut opener = Opener::new(1, Cipher::Aes256Gcm, &KEY, 0);
+        let sealer = ControlSealer::new(Cipher::Aes256Gcm, &KEY, INDEX);
+        let sealed = |from: u8, number: u64| {
+            let mut out = [0; 64];
+            let route = Route { from, to: None };
+            let len = sealer.seal(route, number, b"probe", &mut out).unwrap();
+            out[..len].to_vec()
+        };
+        for number in 10..5000 {
+            open(&mut opener, &mut sealed(1, number)).unwrap();
+        }
+        // Path 0 was held back all the while.
+        assert!(open(&mut opener, &mut sealed(0, 3)).is_ok());
+        for old in [sealed(0, 3), sealed(1, 3), sealed(1, 4999)] {
+            let opened = open(&mut opener, &mut old.clone());
+            assert_eq!(opened, Err(OpenError::Replayed));
+        }
     }
 
     #[test]

@@ -32,25 +32,29 @@
 //! ```text
 //! |0|0|1|0|       0         |  0  |     Protocol Type 0x88B6      |
 //! |               Key: index of the receiver's session          |0|
-//! |            number of the control message, 64 bits             |
-//! |                                                               |
+//! | path from     | path to       | number of the control message |
+//! |                           …, 48 bits                          |
 //! +---------------------------------------------------------------+
 //! | control message, encrypted …                                  |
 //! | authentication tag, 16 bytes                                  |
 //! ```
 //!
-//! Here the associated data are the 8 bytes of GRE and the 8 of the number.
+//! Here the associated data are the 8 bytes of GRE and the 8 behind them: the [`Route`] that the message was
+//! made for, which paths of its sender and of its receiver, and its number on that path of the sender's.
+//! So somebody who has one path in his hand can pass its messages for no other's, and cannot use up the
+//! numbers of others by holding back his own.
 //!
 //! # Nonces
 //!
 //! The nonce of 12 bytes is: 4 bytes that say which space, 0 data in order, 1 control, 2 data without
-//! order, and the number in 8, in network byte order. Each direction has a key of its own, so no nonce
+//! order, and the number in 8, in network byte order; of a control message, the 8 bytes of route and number. Each direction has a key of its own, so no nonce
 //! occurs twice with a key as long as a number stands for one packet. A packet that is sent again, or over
 //! several paths, has one number and must be the same, bit for bit: then it is sealed into the same bytes
 //! under the same key, and into others under the key of a later session, and neither tells anything.
 
 use super::aead::TAG_BYTES;
 use crate::gre::Protocol;
+use crate::path::MAX_PATHS;
 use crate::seq::Seq;
 
 /// Bytes before the inner packet: GRE and the inner Protocol Type.
@@ -70,11 +74,56 @@ pub(super) const CONTROL_GRE: [u8; 4] = [0x20, 0x00, 0x88, 0xb6];
 /// The bit of the key that says "without order".
 pub(super) const UNORDERED: u32 = 1;
 
-/// Which numbers a packet's number is one of.
+/// Instead of a path's index: not known.
+const NO_PATH: u8 = 0xff;
+/// Control messages have numbers below this on each path.
+pub(super) const CONTROL_NUMBERS: u64 = 1 << 48;
+
+/// Which way a control message was made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    /// The path, by its sender's index: below [`MAX_PATHS`].
+    pub from: u8,
+    /// The path, by its receiver's index, if its sender knows.
+    pub to: Option<u8>,
+}
+
+impl Route {
+    /// The 8 bytes that stand behind the GRE header.
+    pub(super) fn with_number(self, number: u64) -> [u8; 8] {
+        let mut bytes = number.to_be_bytes();
+        bytes[0] = self.from;
+        bytes[1] = self.to.unwrap_or(NO_PATH);
+        bytes
+    }
+
+    /// Route and number. `None` for a path that no tunnel has.
+    fn parse([from, to, number @ ..]: [u8; 8]) -> Option<(Route, u64)> {
+        let is_path = |path: u8| usize::from(path) < MAX_PATHS;
+        let to = (to != NO_PATH).then_some(to);
+        let number = number
+            .into_iter()
+            .fold(0, |number, byte| number << 8 | u64::from(byte));
+        let is_route = is_path(from) && to.is_none_or(is_path);
+        is_route.then_some((Route { from, to }, number))
+    }
+}
+
+/// The way that a control message says it was made for: nobody has vouched for it yet. `None` for
+/// anything else.
+#[must_use]
+#[inline]
+pub fn claimed_route(datagram: &[u8]) -> Option<Route> {
+    match SealedHeader::parse(datagram)?.number {
+        Number::Control(route, _) => Some(route),
+        Number::Ordered(_) | Number::Unordered(_) => None,
+    }
+}
+
+/// Which numbers a data packet's number is one of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Space {
     Ordered,
-    Control,
     Unordered,
 }
 
@@ -104,7 +153,7 @@ pub(super) struct SealedHeader {
 pub(super) enum Number {
     Ordered(u32),
     Unordered(u32),
-    Control(u64),
+    Control(Route, u64),
 }
 
 impl SealedHeader {
@@ -123,7 +172,8 @@ impl SealedHeader {
                 }
             }
             CONTROL_GRE if datagram.len() >= CONTROL_OVERHEAD && key & UNORDERED == 0 => {
-                Number::Control(u64::from_be_bytes(*rest.first_chunk()?))
+                let (route, number) = Route::parse(*rest.first_chunk()?)?;
+                Number::Control(route, number)
             }
             _ => return None,
         };
@@ -138,10 +188,17 @@ pub(super) fn nonce(space: Space, number: u64) -> [u8; 12] {
     let mut nonce = [0; 12];
     nonce[3] = match space {
         Space::Ordered => 0,
-        Space::Control => 1,
         Space::Unordered => 2,
     };
     nonce[4..].copy_from_slice(&number.to_be_bytes());
+    nonce
+}
+
+/// The nonce of a control message.
+pub(super) fn control_nonce(route: Route, number: u64) -> [u8; 12] {
+    let mut nonce = [0; 12];
+    nonce[3] = 1;
+    nonce[4..].copy_from_slice(&route.with_number(number));
     nonce
 }
 
@@ -161,6 +218,19 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_route_is_read_as_it_was_written_and_none_but_a_tunnel_s() {
+        for (from, to) in [(0, None), (15, Some(0)), (3, Some(15))] {
+            let route = Route { from, to };
+            let bytes = route.with_number(CONTROL_NUMBERS - 1);
+            assert_eq!(Route::parse(bytes), Some((route, CONTROL_NUMBERS - 1)));
+        }
+        for bytes in [[16, 0], [0xff, 0], [0, 16], [0, 0xfe]] {
+            let [from, to] = bytes;
+            assert_eq!(Route::parse([from, to, 0, 0, 0, 0, 0, 1]), None);
+        }
+    }
 
     #[test]
     fn a_message_without_order_is_none() {

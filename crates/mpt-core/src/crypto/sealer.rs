@@ -3,8 +3,8 @@
 use super::aead::{AeadKey, Cipher, TAG_BYTES};
 use super::keys::KEY_BYTES;
 use super::packet::{
-    CONTROL_GRE, CONTROL_HEAD_BYTES, CONTROL_OVERHEAD, DATA_GRE_BYTES, DATA_OVERHEAD, Space,
-    UNORDERED, nonce, restore,
+    CONTROL_GRE, CONTROL_HEAD_BYTES, CONTROL_NUMBERS, CONTROL_OVERHEAD, DATA_GRE_BYTES,
+    DATA_OVERHEAD, Route, Space, UNORDERED, control_nonce, nonce, restore,
 };
 
 /// Packets of a session after which it must be replaced.
@@ -120,16 +120,26 @@ impl ControlSealer {
         }
     }
 
-    /// Writes the sealed message to `out` and returns its length; `None` when there is no room.
-    pub(super) fn seal(&self, number: u64, message: &[u8], out: &mut [u8]) -> Option<usize> {
+    /// Writes the sealed message to `out` and returns its length; `None` when there is no room, or no
+    /// number left. A path's number stands for one message.
+    pub(super) fn seal(
+        &self,
+        route: Route,
+        number: u64,
+        message: &[u8],
+        out: &mut [u8],
+    ) -> Option<usize> {
+        if number >= CONTROL_NUMBERS {
+            return None;
+        }
         let len = CONTROL_OVERHEAD + message.len();
         let (header, rest) = out.get_mut(..len)?.split_at_mut(CONTROL_HEAD_BYTES);
         header[..4].copy_from_slice(&CONTROL_GRE);
         header[4..8].copy_from_slice(&self.index);
-        header[8..].copy_from_slice(&number.to_be_bytes());
+        header[8..].copy_from_slice(&route.with_number(number));
         let (text, tag) = rest.split_at_mut(message.len());
         text.copy_from_slice(message);
-        tag.copy_from_slice(&self.key.seal(nonce(Space::Control, number), header, text));
+        tag.copy_from_slice(&self.key.seal(control_nonce(route, number), header, text));
         Some(len)
     }
 }

@@ -22,16 +22,20 @@
 //! the higher: the ends always agree on that.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use zeroize::Zeroizing;
+
 use super::handshake::{Agreed, Handshake, HandshakeTransmit, Refused, Sender};
+use super::mac::AddressCodes;
 use super::opener::Opener;
-use super::packet::{SealedHeader, UNORDERED};
+use super::packet::{Route, SealedHeader, UNORDERED};
 use super::sealer::{ControlSealer, REKEY_AFTER_PACKETS};
 use super::wire::{End, is_index};
 use super::{Cipher, CryptoConfig, DataSealer, Entropy, OpenError, Opened};
 use crate::control::Protection;
-use crate::path::PathSet;
+use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::time::{Time, earliest};
 
 /// Age of a session at which the end with the higher session number begins the next.
@@ -92,7 +96,8 @@ pub struct Sessions {
     paths: PathSet,
     /// The number of the next data packet, or a little less.
     next_number: u64,
-    next_control: u64,
+    /// By path.
+    next_control: [u64; MAX_PATHS],
     /// At most one of them is not confirmed.
     sessions: [Option<Box<Session>>; MAX_SESSIONS],
     /// The number of the session to send in.
@@ -104,6 +109,7 @@ pub struct Sessions {
     next_provoked: Time,
     /// No handshake may begin before.
     next_initiation: Time,
+    codes: AddressCodes,
     key_change: Option<KeyChange>,
     events: VecDeque<SessionEvent>,
 }
@@ -135,16 +141,19 @@ impl Sessions {
         config: CryptoConfig,
         now: Time,
         since_1970: Duration,
-        entropy: Entropy,
+        mut entropy: Entropy,
     ) -> Sessions {
+        let mut secret = Zeroizing::new([0; 32]);
+        entropy(secret.as_mut());
         Sessions {
+            codes: AddressCodes::new(secret),
             silence: config.silence,
             own_session: config.session,
             hardware_aes: config.hardware_aes,
             handshake: Handshake::new(config, now, since_1970, entropy),
             paths: PathSet::EMPTY,
             next_number: 0,
-            next_control: 0,
+            next_control: [0; MAX_PATHS],
             sessions: Default::default(),
             sending: None,
             established: 0,
@@ -229,13 +238,37 @@ impl Sessions {
         Ok(opened)
     }
 
-    /// Seals a control message for the peer into `out`, GRE header included. Returns the length;
-    /// `None` when there is no session or no room.
-    pub fn seal_control(&mut self, message: &[u8], out: &mut [u8]) -> Option<usize> {
-        let number = self.next_control;
-        let len = self.sending()?.control.seal(number, message, out)?;
-        self.next_control += 1;
+    /// Seals a control message for the peer into `out`, GRE header included: one for `path`, which the
+    /// peer calls `peer_path`, as far as is known. Returns the length; `None` when there is no session or
+    /// no room.
+    pub fn seal_control(
+        &mut self,
+        path: PathId,
+        peer_path: Option<u8>,
+        message: &[u8],
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let number = self.next_control[path.index()];
+        let route = Route {
+            from: path.index() as u8,
+            to: peer_path,
+        };
+        let len = self.sending()?.control.seal(route, number, message, out)?;
+        self.next_control[path.index()] += 1;
         Some(len)
+    }
+
+    /// What somebody at this address has to send back over this path, to show that he hears what is
+    /// sent there: nobody else can know it. It changes every [`super::CODE_LIFETIME`]. Never 0.
+    #[must_use]
+    pub fn code(&self, now: Time, path: PathId, address: SocketAddr) -> u64 {
+        self.codes.code(now, path, address)
+    }
+
+    /// Whether this is what he has to send back, or was until a moment ago.
+    #[must_use]
+    pub fn is_code(&self, now: Time, path: PathId, address: SocketAddr, code: u64) -> bool {
+        self.codes.is_code(now, path, address, code)
     }
 
     /// The next handshake message to be sent.

@@ -14,7 +14,7 @@ use super::sealer::ControlSealer;
 use super::wire::{self, End, Message, Offer, Timestamp};
 use super::{
     CONTROL_OVERHEAD, Cipher, DATA_HEAD_BYTES, DATA_OVERHEAD, DataSealer, INITIATION_BYTES,
-    KEY_BYTES, Opened, PresharedKey, PrivateKey, PublicKey,
+    KEY_BYTES, Opened, PresharedKey, PrivateKey, PublicKey, Route,
 };
 use crate::gre::Protocol;
 use crate::seq::Seq;
@@ -77,6 +77,11 @@ struct Sealed {
     number: u64,
     #[serde(default)]
     ordered: bool,
+    /// Of a control message, as its receiver's.
+    #[serde(default)]
+    from: u8,
+    #[serde(default)]
+    to: Option<u8>,
     datagram: Hex,
 }
 
@@ -274,8 +279,12 @@ fn packets_are_sealed_and_opened_as_in_the_vectors() {
     for sealed in &file.control {
         let mut datagram = vec![0; CONTROL_OVERHEAD + file.control_message.0.len()];
         let sealer = ControlSealer::new(sealed.cipher(), &key, index);
+        let route = Route {
+            from: sealed.from,
+            to: sealed.to,
+        };
         sealer
-            .seal(sealed.number, &file.control_message.0, &mut datagram)
+            .seal(route, sealed.number, &file.control_message.0, &mut datagram)
             .unwrap();
         assert_eq!(datagram, sealed.datagram.0);
 

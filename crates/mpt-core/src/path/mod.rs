@@ -14,6 +14,7 @@
 //! path may be down for sending while the reorder window still waits for what it brings.
 
 mod estimate;
+mod place;
 mod search;
 mod set;
 
@@ -27,6 +28,7 @@ use crate::probe::{Echo, Message};
 use crate::time::{Time, earliest};
 pub(crate) use estimate::{CLOCK_JUMP, IdleDelay};
 use estimate::{Loss, Rate, Rtt, SmoothedDelay};
+pub(crate) use place::{Call, Place, Rank, Ruling};
 pub(crate) use search::{Bounds, MtuSearch};
 pub use set::{MAX_PATHS, PathId, PathSet};
 
@@ -100,8 +102,8 @@ pub(crate) struct Path {
     pub(crate) config: PathConfig,
     /// Where the peer is now, if that is known.
     pub(crate) peer: Option<SocketAddr>,
-    /// Number of the newest sealed control message.
-    newest_sealed: Option<u64>,
+    /// In a sealed tunnel: which of the peer's paths it leads to.
+    pub(crate) place: Place,
     pub(crate) state: PathState,
     pub(crate) reason: Option<DownReason>,
     pub(crate) out_of_service: bool,
@@ -140,7 +142,7 @@ impl Path {
         Path {
             peer: config.remote,
             config,
-            newest_sealed: None,
+            place: Place::default(),
             state: PathState::Probing,
             reason: None,
             out_of_service: false,
@@ -197,6 +199,20 @@ impl Path {
             _ if peer_probes => down(DownReason::NoAnswer(dead_after)),
             _ => (PathState::Probing, None),
         }
+    }
+
+    /// The configured address, if the peer is elsewhere and it is time to call there.
+    pub(crate) fn home_to_call(&mut self, now: Time) -> Option<SocketAddr> {
+        let home = self.config.remote.filter(|&home| self.peer != Some(home))?;
+        let works = self.is_answered(now);
+        self.place.calls_home(now, works).then_some(home)
+    }
+
+    /// Whether the peer may still turn up where it is configured to be, and others have to wait.
+    pub(crate) fn awaits_home(&self, now: Time) -> bool {
+        self.config.remote.is_some()
+            && self.place.peer_path().is_none()
+            && now.since(self.probing_since) < self.config.dead_after
     }
 
     /// Whether echoes come, in service or not.
@@ -349,25 +365,16 @@ impl Path {
         self.one_way.sample(one_way, longest_ns);
     }
 
-    /// A sealed control message with this number came from `from`. The newest says where the peer is.
-    /// Returns whether the peer is elsewhere now.
-    pub(crate) fn note_sealed(&mut self, now: Time, number: u64, from: SocketAddr) -> bool {
-        if self.newest_sealed.is_some_and(|newest| number <= newest) {
-            return false;
-        }
-        self.newest_sealed = Some(number);
-        let moved = self.peer != Some(from);
-        if moved {
-            self.peer = Some(from);
-            self.unreachable = None;
-            self.next_probe = now;
-        }
-        moved
+    /// The peer is elsewhere now.
+    pub(crate) fn move_peer(&mut self, now: Time, to: SocketAddr) {
+        self.peer = Some(to);
+        self.unreachable = None;
+        self.next_probe = now;
     }
 
     /// Forgets what belonged to the peer's former session.
     pub(crate) fn forget_peer(&mut self) {
-        self.newest_sealed = None;
+        self.place.forget_numbers();
         self.order.forget_peer();
         self.newest = None;
         self.loss = Loss::default();

@@ -160,6 +160,10 @@ pub(super) struct ControlDatagram {
     pub(super) len: usize,
     /// The message is to be followed by zeros up to this length, in bytes.
     pub(super) padded_to: usize,
+    /// Where to; `None` for where the path's peer is.
+    pub(super) to: Option<SocketAddr>,
+    /// What the peer calls the path, if that is known and the path works.
+    pub(super) peer_path: Option<u8>,
 }
 
 const LONGEST_CONTROL: usize = if MAX_REPORT_BYTES > MESSAGE_BYTES {
@@ -174,6 +178,8 @@ impl ControlDatagram {
             bytes: [0; CONTROL_OVERHEAD + LONGEST_CONTROL],
             len,
             padded_to: 0,
+            to: None,
+            peer_path: None,
         }
     }
 }

@@ -6,7 +6,7 @@ use super::inbound::{ControlDatagram, Inbound};
 use super::probing::control_header;
 use crate::drops::Drop;
 use crate::edges::{Edges, KIND_EDGES};
-use crate::path::PathId;
+use crate::path::{PathId, PathState};
 use crate::probe::Message;
 use crate::report::{KIND_REPORT, Report};
 use crate::time::Time;
@@ -54,6 +54,10 @@ impl Inbound {
         emit(&mut datagram.bytes[start..]);
         let sent_len = self.control_len(len);
         self.shared.count_sent(path, 1, sent_len as u64);
+        datagram.peer_path = self.paths[path.index()]
+            .as_ref()
+            .filter(|path| path.state == PathState::Up)
+            .and_then(|path| path.place.peer_path());
         self.messages.push_back((path, datagram));
     }
 }

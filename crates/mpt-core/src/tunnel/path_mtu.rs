@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::inbound::{Event, Inbound};
+use super::probing::Extent;
 use crate::crypto::{CONTROL_OVERHEAD, DATA_OVERHEAD};
 use crate::path::{Bounds, MAX_PATHS, MtuSearch, PathId, PathState};
 use crate::probe::Echo;
@@ -159,7 +160,7 @@ impl Inbound {
         let overtaking = overtaking.min(LONGEST_OVERTAKING);
         let (rtt, echo) = (path.rtt.smoothed().unwrap_or_default(), path.newest());
         let datagram_len = usize::from(size) + DATA_OVERHEAD;
-        let number = self.send_message(now, id, echo, true, datagram_len);
+        let number = self.send_message(now, id, echo, true, Extent::Padded(datagram_len));
         if let (Some(search), Some(number)) = (&mut self.mtus.searches[id.index()], number) {
             search.sent(now, number, size, rtt, overtaking);
             if search.is_companion_due(now) {
@@ -172,7 +173,7 @@ impl Inbound {
         let echo = self.paths[id.index()]
             .as_ref()
             .and_then(|path| path.newest());
-        let number = self.send_message(now, id, echo, true, 0);
+        let number = self.send_message(now, id, echo, true, Extent::Plain);
         if let (Some(search), Some(number)) = (&mut self.mtus.searches[id.index()], number) {
             search.companion_sent(number);
         }

@@ -1,5 +1,6 @@
 //! The care of the paths: probes, their answers, sessions, and which paths are usable.
 
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -92,7 +93,7 @@ impl Inbound {
                 received: now,
             };
             // Besides the probes, not instead of one: else strangers could silence us toward our peer.
-            self.send_message(now, path, Some(echo), true, 0);
+            self.send_message(now, path, Some(echo), true, Extent::Plain);
         }
     }
 
@@ -188,27 +189,47 @@ impl Inbound {
             path.config.keepalive
         };
         path.next_probe = now + interval.mul_f64(jitter);
-        let echo = path.newest();
-        self.send_message(now, id, echo, reply_wanted, 0);
+        let (echo, home) = (path.newest(), path.home_to_call(now));
+        self.send_message(now, id, echo, reply_wanted, Extent::Plain);
+        if let Some(to) = home.filter(|_| self.opening.is_some()) {
+            let extent = Extent::ToCaller {
+                to,
+                answer: 0,
+                peer_path: None,
+            };
+            self.send_message(now, id, echo, true, extent);
+        }
     }
 
-    /// Sends a message, followed by zeros until the datagram has `padded_to` bytes, and returns its
-    /// number.
+    /// Sends a message, to where the path's peer is if nothing else is said, and returns its number.
     pub(super) fn send_message(
         &mut self,
         now: Time,
         id: PathId,
         echo: Option<Echo>,
         reply_wanted: bool,
-        padded_to: usize,
+        extent: Extent,
     ) -> Option<u32> {
         let (may_speak, header) = (self.may_speak(), control_header(self.key));
-        let sent_len = self.control_len(MESSAGE_BYTES);
-        let path = self.paths[id.index()].as_mut()?;
-        if self.messages.len() >= MAX_MESSAGES_QUEUED || !may_speak || path.peer.is_none() {
+        let body_len = self.message_len();
+        let sent_len = self.control_len(body_len);
+        let known = self.paths[id.index()].as_ref()?;
+        let (padded_to, caller) = match extent {
+            Extent::Plain => (0, None),
+            Extent::Padded(padded_to) => (padded_to, None),
+            Extent::ToCaller {
+                to,
+                answer,
+                peer_path,
+            } => (0, Some((to, answer, peer_path))),
+        };
+        let to = caller.map(|(to, ..)| to).or(known.peer)?;
+        if self.messages.len() >= MAX_MESSAGES_QUEUED || !may_speak {
             return None;
         }
-        let len = header.buffer_len() + MESSAGE_BYTES;
+        let proof = self.proof(now, id, to, caller.map(|(_, answer, _)| answer));
+        let path = self.paths[id.index()].as_mut()?;
+        let len = header.buffer_len() + body_len;
         // That a padded one does not arrive is no loss that anybody should know of.
         if padded_to == 0 {
             self.shared.count_sent(id, 1, sent_len as u64);
@@ -236,8 +257,16 @@ impl Inbound {
         let start = header.emit(&mut datagram.bytes);
         let mut body = [0; MESSAGE_BYTES];
         message.emit(&mut body);
-        datagram.bytes[start..len].copy_from_slice(&body);
+        datagram.bytes[start..][..MESSAGE_BYTES].copy_from_slice(&body);
+        if let (Some(proof), Some(out)) = (proof, datagram.bytes[..len].last_chunk_mut()) {
+            proof.emit(out);
+        }
         datagram.padded_to = padded_to;
+        datagram.to = caller.map(|(to, ..)| to);
+        datagram.peer_path = match caller {
+            Some((_, _, peer_path)) => peer_path,
+            None => path.place.peer_path().filter(|_| path.is_answered(now)),
+        };
         self.messages.push_back((id, datagram));
         Some(number)
     }
@@ -357,6 +386,22 @@ impl Inbound {
         let top = self.jitter.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 40;
         0.9 + 0.2 * top as f64 / (1u64 << 24) as f64
     }
+}
+
+/// How far a message goes, and where.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Extent {
+    /// To where the path's peer is.
+    Plain,
+    /// The same, followed by zeros until the datagram has so many bytes.
+    Padded(usize),
+    /// To somebody who may be the peer: with the code that he asked to have back, and what he calls the path,
+    /// if he has said so.
+    ToCaller {
+        to: SocketAddr,
+        answer: u64,
+        peer_path: Option<u8>,
+    },
 }
 
 /// The header of a control message, which is not sealed.

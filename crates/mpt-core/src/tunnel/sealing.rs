@@ -6,8 +6,8 @@
 //! arrives is a handshake message, or opens, or is dropped before it has changed anything, whoever sent
 //! it: an address proves nothing. What opened goes the way of every packet.
 //!
-//! A path's peer is where its newest control message came from: it may sit behind a NAT, or change its
-//! address, and only what it sealed itself, and nothing that is repeated, moves it.
+//! A control message counts on the path that it was made for, and only one of kind 1 can move the peer's
+//! address, when who is there has answered: see [`crate::path::Place`].
 //!
 //! An opened packet is the peer's, so there is less to doubt than in a plain tunnel. Its number is
 //! believed however far ahead it is. And the peer's session comes with the handshake: a peer that
@@ -20,19 +20,20 @@ use std::sync::atomic::Ordering;
 
 use super::inbound::{ControlDatagram, Event, Inbound, is_same_peer};
 use super::look::look_into;
-use super::probing::control_header;
+use super::probing::{Extent, control_header};
 use super::{Shared, Transmit};
 use crate::buffer::Stored;
 use crate::control::Protection;
 use crate::crypto::{
     CONTROL_OVERHEAD, DATA_HEAD_BYTES, DATA_OVERHEAD, DataSealer, KIND_COOKIE_REPLY,
-    KIND_INITIATION, KIND_RESPONSE, KeyChange, OpenError, Opened, Refused, Sender, SessionEvent,
-    Sessions, TAG_BYTES, lay_out, restore,
+    KIND_INITIATION, KIND_RESPONSE, KeyChange, OpenError, Opened, Refused, Route, Sender,
+    SessionEvent, Sessions, TAG_BYTES, claimed_route, lay_out, restore,
 };
 use crate::drops::Drop;
 use crate::gre::{Header, Protocol};
 use crate::ip::Version;
-use crate::path::{DownReason, PathId, PathSet, PathState};
+use crate::path::{Call, DownReason, Path, PathId, PathSet, PathState, Rank, Ruling};
+use crate::probe::{Echo, MESSAGE_BYTES, Message, PROOF_BYTES, Proof};
 use crate::seq::Seq;
 use crate::time::Time;
 use crate::train::Train;
@@ -123,6 +124,8 @@ pub(super) struct Opening {
     next_number: u64,
     /// Paths whose peer is elsewhere, and the line out does not know.
     moved: PathSet,
+    /// The last handshake message once more, to where the path's peer is configured to be.
+    home: Option<(PathId, SocketAddr, ControlDatagram)>,
 }
 
 impl Opening {
@@ -131,6 +134,7 @@ impl Opening {
             sessions,
             next_number: 0,
             moved: PathSet::EMPTY,
+            home: None,
         }
     }
 
@@ -173,6 +177,12 @@ impl Inbound {
     /// Takes one datagram of a sealed tunnel, whoever sent it.
     pub(super) fn handle_sealed(&mut self, now: Time, arrival: Arrival) {
         let id = arrival.path;
+        let datagram = &self.pool.bytes_mut(arrival.buffer)[arrival.place.clone()];
+        if let Some(route) = claimed_route(datagram)
+            && !self.may_be_for(now, id, route, arrival.from)
+        {
+            return self.drops.count(Drop::OtherPath, 1);
+        }
         let (Some(opening), Some(path)) = (&mut self.opening, &mut self.paths[id.index()]) else {
             return;
         };
@@ -228,12 +238,136 @@ impl Inbound {
             }
             Opened::Copy { number, .. } => self.note_copy(now, arrival, number),
             Opened::Control {
-                message, number, ..
+                message,
+                route,
+                number,
+                ..
             } => {
-                self.follow_peer(now, arrival.path, number, arrival.from);
                 let place = start + message.start..start + message.end;
-                self.handle_control(now, arrival.path, arrival.buffer, place);
+                if self.place_control(now, arrival, route, number, place.clone()) {
+                    self.handle_control(now, arrival.path, arrival.buffer, place);
+                }
             }
+        }
+    }
+
+    /// Whether a control message that says so of itself may have been made for this path.
+    fn may_be_for(&mut self, now: Time, id: PathId, route: Route, from: SocketAddr) -> bool {
+        let is_here = route.to.is_none_or(|to| usize::from(to) == id.index());
+        let Some(path) = self.paths[id.index()].as_ref().filter(|_| is_here) else {
+            return false;
+        };
+        if path.place.is_bound_to(route.from) {
+            return true;
+        }
+        let rank = rank(path, id, route, from);
+        let keeps = |path: &Path| path.is_answered(now) && path.place.withstands(rank);
+        let mut paths = self.paths.iter().flatten();
+        let elsewhere = paths.any(|path| path.place.is_bound_to(route.from) && keeps(path));
+        let too_early = rank < Rank::Configured && path.awaits_home(now);
+        !keeps(path) && !elsewhere && !too_early
+    }
+
+    /// Finds out from a control message where the peer is. Returns whether it is one of this path.
+    fn place_control(
+        &mut self,
+        now: Time,
+        arrival: &Arrival,
+        route: Route,
+        number: u64,
+        place: Range<usize>,
+    ) -> bool {
+        let (id, from) = (arrival.path, arrival.from);
+        let message = &self.pool.bytes_mut(arrival.buffer)[place];
+        let called = Proof::parse(message).zip(Message::parse(message).ok());
+        let (Some(opening), Some(path)) = (&self.opening, &mut self.paths[id.index()]) else {
+            return false;
+        };
+        let Some((proof, message)) = called else {
+            // Nothing but a probe says where a path leads.
+            let bound = path.place.is_bound_to(route.from);
+            self.drops.count(Drop::OtherPath, u64::from(!bound));
+            return bound;
+        };
+        if message.path != route.from {
+            self.drops.count(Drop::BadControl, 1);
+            return false;
+        }
+        let call = Call {
+            from,
+            peer_path: route.from,
+            number,
+            rank: rank(path, id, route, from),
+            code: proof.code,
+            answers: opening.sessions.is_code(now, id, from, proof.answer),
+        };
+        let ruling = path.place.judge(path.peer, &call);
+        match ruling {
+            Ruling::Take => {}
+            Ruling::TakeAndAsk => self.ask(now, id, &call, &message),
+            Ruling::Ask => {
+                self.control_packets += 1;
+                self.ask(now, id, &call, &message);
+            }
+            Ruling::Bind => {
+                path.forget_peer();
+                self.release_elsewhere(id, route.from);
+                self.move_peer(now, id, from);
+            }
+            Ruling::Move => self.move_peer(now, id, from),
+        }
+        ruling != Ruling::Ask
+    }
+
+    /// Asks who is there to show that he hears, as briefly as he spoke.
+    fn ask(&mut self, now: Time, id: PathId, call: &Call, message: &Message) {
+        let echo = Echo {
+            number: message.number,
+            session: message.session,
+            sent: message.sent,
+            received: now,
+        };
+        let extent = Extent::ToCaller {
+            to: call.from,
+            answer: call.code,
+            peer_path: Some(call.peer_path),
+        };
+        self.send_message(now, id, Some(echo), true, extent);
+    }
+
+    /// One of the peer's paths leads to one of ours.
+    fn release_elsewhere(&mut self, here: PathId, peer_path: u8) {
+        for (index, path) in self.paths.iter_mut().enumerate() {
+            if let Some(path) = path
+                && index != here.index()
+                && path.place.is_bound_to(peer_path)
+            {
+                path.place.release();
+            }
+        }
+    }
+
+    /// What shows whoever is at `to` that this end hears, and asks the same of him. `answer`: what he asked
+    /// for, if he is not the peer.
+    pub(super) fn proof(
+        &self,
+        now: Time,
+        id: PathId,
+        to: SocketAddr,
+        answer: Option<u64>,
+    ) -> Option<Proof> {
+        let (opening, path) = (self.opening.as_ref()?, self.paths[id.index()].as_ref()?);
+        Some(Proof {
+            code: opening.sessions.code(now, id, to),
+            answer: answer.unwrap_or(path.place.answer()),
+        })
+    }
+
+    /// Length of a message of kind 1, in bytes.
+    pub(super) fn message_len(&self) -> usize {
+        match &self.opening {
+            Some(_) => MESSAGE_BYTES + PROOF_BYTES,
+            None => MESSAGE_BYTES,
         }
     }
 
@@ -269,15 +403,15 @@ impl Inbound {
         }
     }
 
-    /// Believes where the path's newest control message came from.
-    fn follow_peer(&mut self, now: Time, id: PathId, number: u64, from: SocketAddr) {
+    /// The peer of a path has shown that it is there.
+    fn move_peer(&mut self, now: Time, id: PathId, from: SocketAddr) {
         let Some(path) = &mut self.paths[id.index()] else {
             return;
         };
-        let moved = path.note_sealed(now, number, from);
         if let Some(opening) = &mut self.opening
-            && moved
+            && path.peer != Some(from)
         {
+            path.move_peer(now, from);
             opening.moved.insert(id);
             self.mtus.begin_search(now, id);
             self.event(Event::PeerAddress {
@@ -381,25 +515,35 @@ impl Inbound {
     /// The next handshake message, or control message, sealed.
     pub(super) fn poll_sealed_transmit(&mut self) -> Option<Transmit<'_>> {
         let opening = self.opening.as_mut()?;
-        let mut next = None;
-        while let Some(message) = opening.sessions.poll_transmit() {
+        let mut next = opening.home.take();
+        while next.is_none()
+            && let Some(message) = opening.sessions.poll_transmit()
+        {
             let known = self.paths[message.path.index()].as_ref();
             let to = known.and_then(|known| message.to.or(known.peer));
             let mut datagram = ControlDatagram::new(message.contents.len());
             datagram.bytes[..datagram.len].copy_from_slice(message.contents);
             next = to.map(|to| (message.path, to, datagram));
-            if next.is_some() {
-                break;
+            if let (Some(known), Some(to)) = (known, to)
+                && message.to.is_none()
+                && known.state != PathState::Up
+            {
+                // The peer may be where it was at first.
+                let home = known.config.remote.filter(|&home| home != to);
+                opening.home = home.map(|home| (message.path, home, datagram));
             }
         }
         while next.is_none() {
             let (path, message) = self.messages.pop_front()?;
             let plain = &message.bytes[HANDSHAKE_GRE.len()..message.len];
+            let peer_path = message.peer_path;
+            let peer = self.paths[path.index()].as_ref().and_then(|path| path.peer);
             if message.padded_to > 0 {
-                let peer = self.paths[path.index()].as_ref().and_then(|path| path.peer);
                 let (plain, sealed) = self.mtus.pad(plain, message.padded_to);
                 if let Some(to) = peer
-                    && let Some(len) = opening.sessions.seal_control(plain, sealed)
+                    && let Some(len) = opening
+                        .sessions
+                        .seal_control(path, peer_path, plain, sealed)
                 {
                     let contents = self.mtus.padded(len);
                     return Some(single(path, to, contents));
@@ -407,17 +551,29 @@ impl Inbound {
                 continue;
             }
             let mut datagram = ControlDatagram::new(0);
-            if let Some(known) = &self.paths[path.index()]
-                && let Some(peer) = known.peer
-                && let Some(len) = opening.sessions.seal_control(plain, &mut datagram.bytes)
+            let out = &mut datagram.bytes;
+            if let Some(to) = message.to.or(peer)
+                && let Some(len) = opening.sessions.seal_control(path, peer_path, plain, out)
             {
                 datagram.len = len;
-                next = Some((path, peer, datagram));
+                next = Some((path, to, datagram));
             }
         }
         let (path, to, datagram) = next?;
         let datagram = self.leaving.insert(datagram);
         Some(single(path, to, &datagram.bytes[..datagram.len]))
+    }
+}
+
+/// What speaks for somebody who calls from there.
+fn rank(path: &Path, id: PathId, route: Route, from: SocketAddr) -> Rank {
+    let home = path.config.remote;
+    let is_home = home.is_some_and(|home| is_same_peer(home, from));
+    match (is_home, usize::from(route.from) == id.index()) {
+        (true, true) => Rank::ConfiguredWithSameIndex,
+        (true, false) => Rank::Configured,
+        (false, true) => Rank::SameIndex,
+        (false, false) => Rank::Caller,
     }
 }
 

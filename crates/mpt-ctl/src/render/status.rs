@@ -152,6 +152,7 @@ fn meaning(reason: &str) -> &'static str {
         "not_sealed" => "not sealed, as this tunnel's packets are",
         "unknown_session" => "sealed for keys that are no more",
         "forged" => "not sealed by the peer",
+        "other_path" => "made for another path",
         "replayed" => "came before, or too late to tell",
         "bad_handshake" => "handshake message not of the peer",
         "handshake_limit" => "more handshakes begun than worked on",

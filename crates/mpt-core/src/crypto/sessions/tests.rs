@@ -111,7 +111,10 @@ impl Peer {
     fn probe(&mut self) -> Vec<Vec<u8>> {
         let mut out = [0; 64];
         let mut sent = Vec::new();
-        if let Some(len) = self.sessions.seal_control(b"probe", &mut out) {
+        if let Some(len) = self
+            .sessions
+            .seal_control(path(0), None, b"probe", &mut out)
+        {
             sent.push(out[..len].to_vec());
         }
         if let Some(sealer) = &mut self.data {
@@ -459,7 +462,7 @@ fn who_has_another_key_gets_no_session() {
                 world
                     .end(end)
                     .sessions
-                    .seal_control(b"x", &mut [0; 64])
+                    .seal_control(path(0), None, b"x", &mut [0; 64])
                     .is_none()
             );
         }
@@ -705,7 +708,7 @@ proptest! {
         let ([mut a, mut b], _, response) = exchange();
         a.handle_message(Time::ZERO, sender(1), &response).unwrap();
         let mut out = [0; 64];
-        let len = a.seal_control(b"probe", &mut out).unwrap();
+        let len = a.seal_control(path(0), None, b"probe", &mut out).unwrap();
         prop_assert_eq!(len, CONTROL_OVERHEAD + 5);
         b.open(Time::ZERO, &mut out[..len].to_vec()).unwrap();
         let mut random = entropy(seed);
@@ -724,7 +727,7 @@ fn a_late_packet_of_a_former_life_leads_nowhere() {
     let ([mut a, mut b], _, response) = exchange();
     a.handle_message(Time::ZERO, sender(1), &response).unwrap();
     let mut late = [0; 64];
-    let len = a.seal_control(b"late", &mut late).unwrap();
+    let len = a.seal_control(path(0), None, b"late", &mut late).unwrap();
 
     let now = Time::ZERO + Duration::from_millis(100);
     let anew = CryptoConfig {
