@@ -98,6 +98,8 @@ codes! {
     NotOpened = "not-opened",
     /// Handshakes that are not the peer's, or too many.
     BadHandshakes = "bad-handshakes",
+    /// Control messages come by another path than the one that they were made for.
+    OtherPath = "other-path",
     /// Probes and reports of another session.
     StaleControl = "stale-control",
     /// Sequence numbers that are not believed.

@@ -166,6 +166,12 @@ fn rule(why: Drop) -> Option<Rule> {
             "If they are the peer's, the keys do not match.",
             Weight::Strangers,
         ),
+        Drop::OtherPath => (
+            Code::OtherPath,
+            "were made for another path than the one that they came by",
+            "Does one of the peer's paths lead to the port of another? If not, somebody on the way puts them there.",
+            Weight::Strangers,
+        ),
         Drop::StaleControl => (
             Code::StaleControl,
             "were probes or reports of another session",

@@ -323,6 +323,8 @@ fn every_reason_for_a_drop_has_a_sentence() {
         Ok bad-handshakes: In the last 4 s 2000 packets began handshakes that are not the peer's, or too many. If they are the peer's, the keys do not match.
     handshake_limit
         Ok bad-handshakes: In the last 4 s 2000 packets began handshakes that are not the peer's, or too many. If they are the peer's, the keys do not match.
+    other_path
+        Ok other-path: In the last 4 s 2000 packets were made for another path than the one that they came by. Does one of the peer's paths lead to the port of another? If not, somebody on the way puts them there.
     bad_control
         Ok unknown-protocol: In the last 4 s 2000 packets carried neither IP nor control messages of this version. Is the other end an MPT tunnel with the same settings?
     stale_control
