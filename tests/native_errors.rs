@@ -81,36 +81,9 @@ fn tunnel_that_runs_already() {
     names(&words, &["mpt0"]);
 }
 
-#[test]
-fn port_taken() {
-    let Some(_turn) = net::turn() else { return };
-    let hosts = hosts();
-    let _first = running(&hosts, "mpt1");
-    let words = refused(&hosts, &[], unchanged);
-    names(&words, &["10.1.0.1:4754 is in use", "choose another port"]);
-}
-
 fn running(hosts: &Hosts, tunnel: &str) -> Daemon {
     let links: Vec<&Link> = hosts.links.iter().collect();
     Daemon::start(&hosts.a, tunnel, |socket| {
         Settings::new().toml(Side::A, tunnel, &links, socket)
     })
-}
-
-#[test]
-fn local_address_that_no_interface_has() {
-    let Some(_turn) = net::turn() else { return };
-    let words = refused(&hosts(), &[], |text| {
-        text.replace("local = \"10.1.0.1\"", "local = \"192.0.2.1\"")
-    });
-    names(&words, &["192.0.2.1 is not an address of this host"]);
-}
-
-#[test]
-fn device_that_does_not_exist() {
-    let Some(_turn) = net::turn() else { return };
-    let words = refused(&hosts(), &[], |text| {
-        text.replace("[[paths]]\n", "[[paths]]\ninterface = \"wwan7\"\n")
-    });
-    names(&words, &["no interface wwan7"]);
 }

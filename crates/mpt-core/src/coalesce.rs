@@ -86,6 +86,12 @@ impl Coalescer {
         }
     }
 
+    /// Joins what `accepts` allows from now on. Call it when nothing is held.
+    pub fn set_accepts(&mut self, accepts: Accepts) {
+        debug_assert!(self.is_empty(), "a super-packet is being joined");
+        self.accepts = accepts;
+    }
+
     /// Packets that could have been joined but for a wrong checksum; they passed as they were.
     #[must_use]
     pub const fn corrupt(&self) -> u64 {

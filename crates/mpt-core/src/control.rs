@@ -164,6 +164,18 @@ pub struct TunnelStatus {
     /// Whether packets are sealed.
     #[serde(default)]
     pub protection: Protection,
+    /// What is configured and is not there now. Each of it is tried again by itself.
+    #[serde(default)]
+    pub missing: Vec<Missing>,
+}
+
+/// Something that is configured and is not there.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Missing {
+    /// What: `route 192.0.2.0/24`, `interface mpt0`, `path lte`.
+    pub what: String,
+    /// Why, and what to do about it, in words.
+    pub why: String,
 }
 
 /// Whether, and with what, packets are sealed.
@@ -189,7 +201,7 @@ pub enum Protection {
 pub struct PathStatus {
     /// The path's name in the configuration.
     pub name: String,
-    /// Up, down, probing or administratively down.
+    /// Up, down, probing, waiting or administratively down.
     pub state: PathState,
     /// Why it is not up, in words; absent when it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -308,6 +320,8 @@ pub enum PathState {
     Down,
     /// Taken out of service by `mpt-ctl path down`.
     AdminDown,
+    /// It has no socket yet, or no longer: something on this host is missing, which `reason` names.
+    Waiting,
 }
 
 /// The receiving side's reorder window.

@@ -33,6 +33,7 @@ fn state(state: PathState) -> Cell {
         PathState::Up => Cell::toned(Tone::Good, "up"),
         PathState::Down => Cell::toned(Tone::Bad, "down"),
         PathState::Probing => Cell::toned(Tone::Doubtful, "probing"),
+        PathState::Waiting => Cell::toned(Tone::Doubtful, "waiting"),
         PathState::AdminDown => Cell::toned(Tone::Doubtful, "admin-down"),
     }
 }

@@ -1,25 +1,29 @@
-//! The control thread: starts the tunnels, answers `mpt-ctl`, hears of links, obeys signals.
+//! The control thread: keeps the tunnels as they are wanted, answers `mpt-ctl`, hears of the host's
+//! changes, obeys signals.
 //!
 //! One loop does one thing at a time and owns everything, so nothing here needs a lock. The tasks
 //! that speak with `mpt-ctl` hand it each request with a place for the reply.
+//!
+//! A tunnel that cannot start, or cannot go on, is tried again and ends no other. Only when at the start
+//! not one tunnel can have its interface does the daemon end with an error: then mostly a privilege or a
+//! device is missing, or another daemon runs, and whoever started this one is to know.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context as _;
-use mpt_core::control::{Reply, Request};
+use anyhow::{Context as _, bail};
+use rustix::thread::CapabilitySet;
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::{JoinHandle, LocalSet};
+use tokio::sync::mpsc;
+use tokio::task::LocalSet;
 use tokio::time::MissedTickBehavior;
 
 use crate::config::{self, Config};
-use crate::control;
 use crate::netlink::{LinkWatch, Netlink};
 use crate::privileges;
-use crate::requests;
-use crate::tunnel::{Ended, Finds, Found, Mtus, Tunnel};
+use crate::served::{Asked, Outlets, Served};
+use crate::tunnel::{Ending, Found};
 
 /// Requests of `mpt-ctl` that may wait.
 const MAX_REQUESTS: usize = 16;
@@ -27,11 +31,13 @@ const MAX_REQUESTS: usize = 16;
 const MAX_NEWS: usize = 16;
 /// How often names are looked at that may have to be looked up, and counters noted.
 const CARE_INTERVAL: Duration = Duration::from_secs(1);
+/// How often it is asked what is to be tried again.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Runs all tunnels until a signal ends them. `arguments` are read again on SIGHUP.
 ///
 /// # Errors
-/// When a tunnel cannot start, or none is left running.
+/// When at the start not one tunnel can have its interface.
 pub(crate) fn run(arguments: Vec<PathBuf>, configs: Vec<Config>) -> anyhow::Result<()> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
@@ -54,10 +60,12 @@ pub(crate) fn run(arguments: Vec<PathBuf>, configs: Vec<Config>) -> anyhow::Resu
                 netlink: Netlink::open()?,
                 links: LinkWatch::open().await.context("cannot watch links")?,
             },
-            ended,
-            finds,
-            mtus,
-            asking,
+            outlets: Outlets {
+                ended,
+                finds,
+                mtus,
+                asking,
+            },
             tunnels: Vec::new(),
         };
         let result = daemon.serve(configs, news).await;
@@ -74,16 +82,13 @@ pub(crate) fn run(arguments: Vec<PathBuf>, configs: Vec<Config>) -> anyhow::Resu
 struct Daemon {
     arguments: Vec<PathBuf>,
     host: Host,
-    ended: Ended,
-    finds: Finds,
-    mtus: Mtus,
-    asking: mpsc::Sender<Asked>,
+    outlets: Outlets,
     tunnels: Vec<Served>,
 }
 
 /// What the loop hears of.
 struct News {
-    endings: mpsc::UnboundedReceiver<(String, std::io::Result<()>)>,
+    endings: mpsc::UnboundedReceiver<Ending>,
     requests: mpsc::Receiver<Asked>,
     found: mpsc::Receiver<Found>,
     interface_mtus: mpsc::Receiver<(String, u16)>,
@@ -95,34 +100,16 @@ pub(crate) struct Host {
     pub(crate) links: LinkWatch,
 }
 
-/// A running tunnel, and the task that speaks with `mpt-ctl` for it.
-struct Served {
-    name: String,
-    tunnel: Tunnel,
-    speaking: JoinHandle<()>,
-}
-
-/// What `mpt-ctl` asks of the tunnel of that name.
-struct Asked {
-    tunnel: String,
-    request: Request,
-    reply: oneshot::Sender<Reply>,
-}
-
 impl Daemon {
     async fn serve(&mut self, configs: Vec<Config>, mut news: News) -> anyhow::Result<()> {
         let mut signals = Signals::new().context("cannot listen for signals")?;
         let needed = privileges::needed(&configs);
-        for config in configs {
-            self.start(config).await?;
-        }
-        match privileges::keep(needed) {
-            Ok(()) => tracing::debug!(
-                "of all privileges only {} is kept",
-                privileges::names(needed)
-            ),
-            Err(error) => tracing::warn!("privileges cannot be given up: {error}"),
-        }
+        self.tunnels = configs.into_iter().map(Served::new).collect();
+        self.reconcile().await?;
+        self.check_start()?;
+        self.give_up_privileges(needed);
+        let mut look = tokio::time::interval(LOOK_INTERVAL);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut care = tokio::time::interval(CARE_INTERVAL);
         care.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -131,125 +118,99 @@ impl Daemon {
                     Wanted::Stop => return Ok(()),
                     Wanted::Reload => self.reload_all().await,
                 },
-                Some((name, result)) = news.endings.recv() => {
-                    self.tunnel_ended(&name, result).await;
-                    anyhow::ensure!(!self.tunnels.is_empty(), "no tunnel is left");
+                Some(ending) = news.endings.recv() => {
+                    if let Some(served) = self.tunnel(&ending.tunnel.clone()) {
+                        served.ended(ending);
+                    }
                 }
                 changed = self.host.links.next() => {
-                    changed.context("cannot watch links any more")?;
-                    self.links_changed().await;
+                    let change = changed.context("cannot watch links any more")?;
+                    self.tunnels.iter_mut().for_each(|served| served.note(&change));
                 }
-                Some(asked) = news.requests.recv() => self.answer(asked).await,
+                Some(asked) = news.requests.recv() => self.answer(asked).await?,
+                _ = look.tick() => {}
                 _ = care.tick() => {
-                    self.look_up().await;
-                    self.note_counters().await;
+                    for served in &mut self.tunnels {
+                        served.look_up(&self.outlets).await;
+                        served.note_counters(&self.host).await;
+                    }
                 }
-                Some(found) = news.found.recv() => self.found(found).await,
-                Some((name, mtu)) = news.interface_mtus.recv() => self.mtu_found(&name, mtu).await,
+                Some(found) = news.found.recv() => {
+                    let mut tunnels = self.tunnels.iter_mut();
+                    if let Some(served) = tunnels.find(|served| served.name() == found.tunnel) {
+                        served.found(found, self.host.links.table()).await;
+                    }
+                }
+                Some((name, mtu)) = news.interface_mtus.recv() => {
+                    if let Some(served) = self.tunnel(&name) {
+                        served.mtu_found(mtu);
+                    }
+                }
             }
+            self.reconcile().await?;
         }
     }
 
-    async fn start(&mut self, config: Config) -> anyhow::Result<()> {
-        let name = config.tunnel.name.clone();
-        let context = || format!("tunnel {name}");
-        let listener = {
-            let control = &config.control;
-            control::bind(&control.socket, control.owner.as_ref(), control.mode)
-                .with_context(context)?
-        };
-        let tunnel = Tunnel::start(config, &self.host, &self.ended, &self.mtus)
-            .await
-            .with_context(context)?;
-        let asking = (name.clone(), self.asking.clone());
-        let speaking = tokio::task::spawn_local(async move {
-            let answer = |request| ask(asking.0.clone(), asking.1.clone(), request);
-            if let Err(error) = control::serve(listener, answer).await {
-                tracing::error!("the control socket fails: {error}");
-            }
-        });
-        tracing::info!("tunnel {name} is open");
-        self.tunnels.push(Served {
-            name,
-            tunnel,
-            speaking,
-        });
+    fn tunnel(&mut self, name: &str) -> Option<&mut Served> {
+        self.tunnels.iter_mut().find(|served| served.name() == name)
+    }
+
+    /// Lets every tunnel know what the host has come to.
+    fn catch_up(&mut self) -> anyhow::Result<()> {
+        let caught_up = self.host.links.catch_up();
+        caught_up.context("cannot watch links any more")?;
+        while let Some(change) = self.host.links.take_change() {
+            self.tunnels
+                .iter_mut()
+                .for_each(|served| served.note(&change));
+        }
         Ok(())
     }
 
-    async fn answer(&mut self, asked: Asked) {
-        let served = self
-            .tunnels
-            .iter_mut()
-            .find(|served| served.name == asked.tunnel);
-        let reply = match served {
-            Some(served) => requests::answer(&self.host, &mut served.tunnel, asked.request).await,
-            None => Reply::Error("the tunnel is being closed".to_owned()),
-        };
-        // Whoever asked may have gone.
-        let _ = asked.reply.send(reply);
-    }
-
-    async fn tunnel_ended(&mut self, name: &str, result: std::io::Result<()>) {
-        // Both threads say so; the second time the tunnel is gone.
-        if let Some(at) = self.tunnels.iter().position(|served| served.name == name) {
-            match result {
-                Ok(()) => tracing::error!("tunnel {name} has ended"),
-                Err(error) => tracing::error!(
-                    "tunnel {name} cannot go on: {error} (was its interface removed?)"
-                ),
-            }
-            self.tunnels.remove(at).stop().await;
-        }
-    }
-
-    async fn look_up(&mut self) {
+    /// Compares what is wanted with what the host has, and mends what differs.
+    async fn reconcile(&mut self) -> anyhow::Result<()> {
+        self.catch_up()?;
         for served in &mut self.tunnels {
-            if let Err(error) = served.tunnel.look_up(&self.finds).await {
-                tracing::error!("tunnel {}: {error:#}", served.name);
-            }
+            served.reconcile(&self.host, &self.outlets).await;
+        }
+        Ok(())
+    }
+
+    /// At the start, somebody may wait to hear whether it works.
+    fn check_start(&self) -> anyhow::Result<()> {
+        let lack = |served: &Served| Some((served.name().to_owned(), served.lacks_interface()?));
+        let lacking: Vec<_> = self.tunnels.iter().filter_map(lack).collect();
+        if let Some((name, why)) = lacking.first()
+            && lacking.len() == self.tunnels.len()
+        {
+            bail!("no tunnel can have its interface; tunnel {name}: {why}");
+        }
+        for served in &self.tunnels {
+            tracing::info!("tunnel {} is open", served.name());
+        }
+        Ok(())
+    }
+
+    fn give_up_privileges(&self, mut needed: CapabilitySet) {
+        if self.tunnels.iter().any(Served::has_socket_to_give) {
+            needed |= CapabilitySet::CHOWN;
+        }
+        match privileges::keep(needed) {
+            Ok(()) => tracing::debug!(
+                "of all privileges only {} is kept",
+                privileges::names(needed)
+            ),
+            Err(error) => tracing::warn!("privileges cannot be given up: {error}"),
         }
     }
 
-    async fn note_counters(&mut self) {
-        for served in &mut self.tunnels {
-            if let Err(error) = served.tunnel.note_counters(&self.host.netlink).await {
-                // A line has ended, and says so itself.
-                tracing::debug!(
-                    "tunnel {}: its counters are not known: {error:#}",
-                    served.name
-                );
-            }
-        }
-    }
-
-    async fn found(&mut self, found: Found) {
+    async fn answer(&mut self, asked: Asked) -> anyhow::Result<()> {
+        self.catch_up()?;
         let mut tunnels = self.tunnels.iter_mut();
-        if let Some(served) = tunnels.find(|served| served.name == found.tunnel)
-            && let Err(error) = served.tunnel.found(found).await
-        {
-            tracing::error!("tunnel {}: {error:#}", served.name);
+        if let Some(served) = tunnels.find(|served| served.name() == asked.tunnel) {
+            served.answer(&self.host, asked).await;
         }
-    }
-
-    async fn mtu_found(&mut self, name: &str, mtu: u16) {
-        let mut tunnels = self.tunnels.iter();
-        if let Some(served) = tunnels.find(|served| served.name == name)
-            && let Err(error) = served
-                .tunnel
-                .set_interface_mtu(mtu, &self.host.netlink)
-                .await
-        {
-            tracing::error!("tunnel {name}: {error:#}");
-        }
-    }
-
-    async fn links_changed(&mut self) {
-        for served in &mut self.tunnels {
-            if let Err(error) = served.tunnel.links_changed(&self.host.links).await {
-                tracing::error!("tunnel {}: {error:#}", served.name);
-            }
-        }
+        Ok(())
     }
 
     /// SIGHUP: all files are read again. With a mistake in any, nothing changes.
@@ -271,52 +232,28 @@ impl Daemon {
         let (kept, gone) = self
             .tunnels
             .drain(..)
-            .partition(|served| wanted(&served.name));
+            .partition(|served| wanted(served.name()));
         self.tunnels = kept;
         for served in gone {
             tracing::info!(
                 "tunnel {} is closed: no file asks for it any more",
-                served.name
+                served.name()
             );
             served.stop().await;
         }
         for config in loaded.configs {
             let name = config.tunnel.name.clone();
-            let known = self.tunnels.iter_mut().find(|served| served.name == name);
-            let result = match known {
-                Some(served) => served.tunnel.reload(config, &self.host).await.map(|_| ()),
-                None => self.start(config).await,
+            let mut tunnels = self.tunnels.iter_mut();
+            let Some(served) = tunnels.find(|served| served.name() == name) else {
+                tracing::info!("tunnel {name} is new");
+                self.tunnels.push(Served::new(config));
+                continue;
             };
-            match result {
+            match served.reload(config, &self.host).await {
                 Ok(()) => tracing::info!("tunnel {name}: configuration read again"),
                 Err(error) => tracing::error!("tunnel {name}: {error:#}"),
             }
         }
-    }
-}
-
-impl Served {
-    async fn stop(self) {
-        self.speaking.abort();
-        // It removes the control socket as it ends.
-        let _ = self.speaking.await;
-        self.tunnel.stop();
-    }
-}
-
-/// Hands a request to the daemon's loop and waits for the reply.
-async fn ask(tunnel: String, asking: mpsc::Sender<Asked>, request: Request) -> Reply {
-    let (reply, answer) = oneshot::channel();
-    let sent = asking
-        .send(Asked {
-            tunnel,
-            request,
-            reply,
-        })
-        .await;
-    match (sent, answer.await) {
-        (Ok(()), Ok(reply)) => reply,
-        _ => Reply::Error("mpt-tund is stopping".to_owned()),
     }
 }
 

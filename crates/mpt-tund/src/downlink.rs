@@ -28,6 +28,8 @@ use crate::udp::{PathSocket, RecvMeta};
 
 /// Datagrams that a system call may bring where each comes by itself.
 const BATCH: usize = 32;
+/// Batches that are still taken from a socket that is to be closed.
+const MAX_LAST_BATCHES: usize = 64;
 /// The same where each may be a train of 64: while one path's are worked off, those of the others
 /// wait, and the reorder window with them.
 const BATCH_OF_TRAINS: usize = 4;
@@ -43,6 +45,10 @@ pub(crate) enum Command {
     },
     /// Take a path away.
     RemovePath(PathId),
+    /// Let go of a path's socket, and say when it is closed. The path waits then.
+    Close(PathId, oneshot::Sender<()>),
+    /// Use another interface: the one before is gone.
+    SetTun(Arc<Tun>),
     /// Take a path out of service, or back into it.
     SetOutOfService(PathId, bool),
     /// The carrier of a path's device went or came.
@@ -90,7 +96,6 @@ pub(crate) struct Outlets {
 /// When there is no descriptor for the timer.
 pub(crate) async fn run(
     inbound: Inbound,
-    tun: Arc<Tun>,
     receives_trains: bool,
     outlets: Outlets,
     mut commands: mpsc::Receiver<Command>,
@@ -99,7 +104,7 @@ pub(crate) async fn run(
     let wake = Rc::new(Notify::new());
     let downlink = Rc::new(RefCell::new(Downlink {
         inbound,
-        tun,
+        tun: None,
         outlets,
         paths: Default::default(),
         buffers: Vec::with_capacity(BATCH),
@@ -127,7 +132,7 @@ pub(crate) async fn run(
 
 struct Downlink {
     inbound: Inbound,
-    tun: Arc<Tun>,
+    tun: Option<Arc<Tun>>,
     outlets: Outlets,
     paths: [Option<Attached>; MAX_PATHS],
     /// Buffers in hand for the next batch.
@@ -136,15 +141,23 @@ struct Downlink {
     batch: usize,
 }
 
-/// A path's socket, and the task that waits for it.
+/// A path.
 struct Attached {
     name: String,
-    socket: Arc<PathSocket>,
-    task: JoinHandle<()>,
-    socket_drops: u32,
+    /// None while it waits.
+    open: Option<Open>,
+    /// Datagrams that the sockets before this one dropped.
+    former_drops: u64,
 }
 
-impl Drop for Attached {
+/// A path's socket, and the task that waits for it.
+struct Open {
+    socket: Arc<PathSocket>,
+    task: JoinHandle<()>,
+    drops: u32,
+}
+
+impl Drop for Open {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -160,18 +173,47 @@ fn obey(downlink: &Rc<RefCell<Downlink>>, wake: &Rc<Notify>, command: Command) {
             config,
             socket,
         } => {
-            if let Some(socket) = socket {
-                let task = watch(downlink.clone(), wake.clone(), id, socket.clone());
-                let task = tokio::task::spawn_local(task);
-                this.paths[id.index()] = Some(Attached {
-                    name,
-                    socket,
-                    task,
-                    socket_drops: 0,
-                });
+            let this = &mut *this;
+            if socket.is_some() {
+                drop(this.close(id));
             }
             this.inbound.set_path(now, id, config);
+            let attached = this.paths[id.index()].get_or_insert_with(|| Attached {
+                name,
+                open: None,
+                former_drops: 0,
+            });
+            if let Some(socket) = socket {
+                let has_room = this.batch == BATCH_OF_TRAINS;
+                debug_assert!(has_room || !socket.receives_trains(), "no room for trains");
+                let task = watch(downlink.clone(), wake.clone(), id, socket.clone());
+                let task = tokio::task::spawn_local(task);
+                attached.open = Some(Open {
+                    socket,
+                    task,
+                    drops: 0,
+                });
+                this.inbound.open_path(now, id);
+            } else if attached.open.is_none() {
+                this.inbound.close_path(now, id);
+            }
             this.inbound.handle_timeout(now);
+        }
+        Command::Close(id, done) => {
+            let open = this.close(id);
+            this.inbound.close_path(now, id);
+            tokio::task::spawn_local(async move {
+                if let Some(mut open) = open {
+                    // The task has the socket, too, until it is ended.
+                    open.task.abort();
+                    let _ = (&mut open.task).await;
+                }
+                let _ = done.send(());
+            });
+        }
+        Command::SetTun(tun) => {
+            this.inbound.set_accepts(tun.accepts());
+            this.tun = Some(tun);
         }
         Command::RemovePath(id) => {
             this.inbound.remove_path(now, id);
@@ -252,6 +294,19 @@ async fn wait_and_receive(
 }
 
 impl Downlink {
+    /// Takes the socket from a path, after what waits in it.
+    fn close(&mut self, id: PathId) -> Option<Open> {
+        let attached = self.paths[id.index()].as_mut()?;
+        let open = attached.open.take()?;
+        attached.former_drops += u64::from(open.drops);
+        for _ in 0..MAX_LAST_BATCHES {
+            if !self.receive(id, &open.socket).unwrap_or(false) {
+                break;
+            }
+        }
+        Some(open)
+    }
+
     /// Receives one batch. Returns whether more may wait.
     fn receive(&mut self, id: PathId, socket: &PathSocket) -> io::Result<bool> {
         while self.buffers.len() < self.batch
@@ -279,9 +334,10 @@ impl Downlink {
             self.inbound.handle_datagram(now, datagram);
         }
         if let Some(attached) = &mut self.paths[id.index()]
+            && let Some(open) = &mut attached.open
             && let Some(last) = received.checked_sub(1)
         {
-            attached.socket_drops = self.metas[last].socket_drops;
+            open.drops = self.metas[last].socket_drops;
         }
         // What block sort may put in order with what other paths' tasks bring in this turn is written
         // at its end, when the line flushes.
@@ -333,9 +389,11 @@ impl Downlink {
             room.send((self.outlets.tunnel.clone(), mtu));
         }
         while let Some(message) = self.inbound.poll_transmit() {
-            if let Some(attached) = &self.paths[message.path.index()] {
+            if let Some(attached) = &self.paths[message.path.index()]
+                && let Some(open) = &attached.open
+            {
                 // A probe that was not sent is one that gets no answer.
-                let _ = attached.socket.send_train(
+                let _ = open.socket.send_train(
                     message.to,
                     message.tos,
                     message.contents,
@@ -350,9 +408,9 @@ impl Downlink {
     }
 
     fn write_tun(&mut self) {
-        let tun = &self.tun;
+        let tun = self.tun.as_deref();
         self.inbound
-            .drain_tun(|header, packet| tun.send(header, packet).is_ok());
+            .drain_tun(|header, packet| tun.is_some_and(|tun| tun.send(header, packet).is_ok()));
     }
 
     fn log(&self, event: &Event) {
@@ -373,6 +431,8 @@ impl Downlink {
                 (PathState::Down, None) => tracing::warn!("path {} is down", name(path)),
                 (PathState::Up, _) => tracing::info!("path {} is up", name(path)),
                 (PathState::Probing, _) => tracing::info!("path {} is being probed", name(path)),
+                // The control thread has said so, and for what.
+                (PathState::Waiting, _) => {}
                 (PathState::AdminDown, _) => {
                     tracing::info!("path {} is out of service", name(path));
                 }
@@ -415,7 +475,8 @@ impl Downlink {
         for (id, status) in &mut report.paths {
             self.inbound.report_path(*id, status);
             if let Some(attached) = &self.paths[id.index()] {
-                status.socket_drops = u64::from(attached.socket_drops);
+                let drops = attached.open.as_ref().map_or(0, |open| open.drops);
+                status.socket_drops = attached.former_drops + u64::from(drops);
             }
         }
         report.reorder = self.inbound.report_reorder();

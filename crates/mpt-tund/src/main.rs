@@ -5,16 +5,19 @@ mod config;
 mod control;
 mod daemon;
 mod downlink;
+mod log;
 mod netlink;
 mod privileges;
 mod requests;
 mod sealing;
+mod served;
 #[cfg(test)]
 mod testing;
 mod tun;
 mod tunnel;
 mod udp;
 mod uplink;
+mod wanted;
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -90,7 +93,9 @@ Privileges:
 
 Exit status:
   0  Stopped by a signal; with --check: everything is right.
-  1  The configuration is wrong or a tunnel cannot run; standard error has why.
+  1  The configuration is wrong, or at the start no tunnel can have its
+     interface; standard error has why. What else is missing, or goes missing
+     later, is waited for: see mpt-ctl status.
   2  The command line is wrong.
 
 Examples:

@@ -1,9 +1,11 @@
 //! What the daemon may do, and how soon it may no more.
 //!
 //! It starts as root, or with CAP_NET_ADMIN alone. Set-up may need more: to give the control socket to
-//! somebody, to read files of others. Once all tunnels run, the control thread keeps CAP_NET_ADMIN, for
-//! addresses, routes and MTUs that change; CAP_NET_RAW where a path names an interface and the kernel is
-//! one that asks for it (before 5.7); CAP_NET_BIND_SERVICE where a port is below 1024. The threads that
+//! somebody, to read files of others. Once it has tried to open all, the control thread keeps
+//! CAP_NET_ADMIN, for addresses, routes and MTUs that change, for an interface that is to be made again, and
+//! for the marks and buffers of sockets that are opened later; CAP_NET_RAW where a path names an interface
+//! and the kernel is one that asks for it (before 5.7); CAP_NET_BIND_SERVICE where a port is below 1024;
+//! CAP_CHOWN where a control socket with an owner could not be opened yet. The threads that
 //! packets go through hold nothing at all. Nothing can be had back: neither by a set-uid file nor by root's
 //! identity.
 
@@ -37,7 +39,7 @@ pub(crate) fn needed(configs: &[Config]) -> CapabilitySet {
         if path.interface.is_some() {
             needed |= CapabilitySet::NET_RAW;
         }
-        if path.local.port() < FIRST_FREE_PORT {
+        if path.local.port < FIRST_FREE_PORT {
             needed |= CapabilitySet::NET_BIND_SERVICE;
         }
     }

@@ -1,9 +1,10 @@
 //! What `mpt-ctl` asks of a tunnel, carried out.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use mpt_core::control::{Answer, LatePolicy, Reply, Request};
+use mpt_core::control::{Answer, LatePolicy, Missing, Reply, Request};
 use mpt_core::scheduler::Policy;
 use mpt_core::setting::Setting;
 use mpt_core::tunnel::ReorderSettings;
@@ -64,10 +65,7 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
             let file = tunnel.config.file.clone();
             let config = Config::read(&file)?;
             let changed = tunnel.reload(config, host).await?;
-            done(match changed {
-                true => format!("{} read again", file.display()),
-                false => format!("{} read again; nothing has changed", file.display()),
-            })
+            done(reloaded(&file, changed, &tunnel.missing()))
         }
         Request::Save => {
             let config = tunnel.config.clone();
@@ -78,6 +76,26 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
             })
         }
     }
+}
+
+/// What a reload has come to.
+fn reloaded(file: &Path, changed: bool, missing: &[Missing]) -> String {
+    let file = file.display();
+    let what = match changed {
+        true => format!("{file} read again"),
+        false => format!("{file} read again; nothing has changed"),
+    };
+    if missing.is_empty() {
+        return what;
+    }
+    let missing: Vec<String> = missing
+        .iter()
+        .map(|one| format!("{} ({})", one.what, one.why))
+        .collect();
+    format!(
+        "{what}; still missing, and tried again until it is there: {}",
+        missing.join(", ")
+    )
 }
 
 fn known(config: &Config, name: &str) -> anyhow::Result<()> {

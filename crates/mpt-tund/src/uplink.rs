@@ -3,8 +3,10 @@
 //! It works in batches: when the TUN is readable it reads until the batch is full or the TUN is
 //! empty, and then sends what the core made of it. Nothing waits for more to come.
 
+use std::io;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use mpt_core::drops::Drop;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
 use mpt_core::report;
@@ -12,6 +14,7 @@ use mpt_core::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{Change, Outbound, Transmit};
 use mpt_core::vnet::VnetHeader;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::{self, Timer};
@@ -30,6 +33,10 @@ pub(crate) enum Command {
     SetPath(PathId, PathConfig, Option<Arc<PathSocket>>),
     /// Take a path away.
     RemovePath(PathId),
+    /// Let go of a path's socket, and say when that is done.
+    Close(PathId, oneshot::Sender<()>),
+    /// Use another interface: the one before is gone.
+    SetTun(Arc<Tun>),
     /// Number packets, or stop.
     SetNumbered(bool),
     /// Share packets in another way.
@@ -45,23 +52,21 @@ pub(crate) enum Command {
     ),
 }
 
-/// Runs until `commands` is closed or the TUN fails.
+/// Runs until `commands` is closed. Without an interface it waits for one.
 ///
 /// # Errors
-/// When the TUN is gone or cannot be watched, or there is no descriptor for the timer.
+/// When the TUN fails or cannot be watched, or there is no descriptor for the timer.
 pub(crate) async fn run(
     outbound: Outbound,
-    tun: Arc<Tun>,
     mut reports: mpsc::Receiver<(Time, report::Report)>,
     mut changes: mpsc::Receiver<Change>,
     mut commands: mpsc::Receiver<Command>,
-) -> std::io::Result<()> {
+) -> io::Result<()> {
     let mut timer = Timer::new()?;
-    let readable = tun.clone().register()?;
     let mut uplink = Uplink {
         outbound,
         sockets: Default::default(),
-        tun,
+        tun: None,
         unreported: false,
     };
     let mut bytes = vec![0; tun::MAX_READ];
@@ -69,17 +74,16 @@ pub(crate) async fn run(
         tokio::select! {
             biased;
             command = commands.recv() => match command {
+                Some(Command::SetTun(tun)) => uplink.tun = Some(tun.register()?),
                 Some(command) => uplink.obey(command),
                 None => return Ok(()),
             },
             () = timer.elapsed() => uplink.outbound.handle_timeout(clock::now()),
             Some(change) = changes.recv() => uplink.outbound.follow(change),
             Some((at, report)) = reports.recv() => uplink.outbound.handle_report(at, &report),
-            ready = readable.readable() => {
-                let mut ready = ready?;
-                if uplink.take_batch(&mut bytes)? == Batch::Emptied {
-                    ready.clear_ready();
-                }
+            ready = readable(uplink.tun.as_ref()) => {
+                ready?;
+                uplink.take_batch(&mut bytes)?;
             }
         }
         uplink.send();
@@ -88,20 +92,33 @@ pub(crate) async fn run(
     }
 }
 
+/// Waits for packets; without an interface, for ever.
+async fn readable(tun: Option<&AsyncFd<Arc<Tun>>>) -> io::Result<()> {
+    match tun {
+        // Readiness is cleared by who finds the interface empty.
+        Some(tun) => tun.readable().await.map(drop),
+        None => std::future::pending().await,
+    }
+}
+
 struct Uplink {
     outbound: Outbound,
     sockets: Sockets,
-    tun: Arc<Tun>,
+    tun: Option<AsyncFd<Arc<Tun>>>,
     /// It was said that the peer sends no reports.
     unreported: bool,
 }
 
 type Sockets = [Option<Arc<PathSocket>>; MAX_PATHS];
 
-#[derive(PartialEq)]
+/// Why no more packets are read for now.
 enum Batch {
+    /// There may be more.
     Full,
+    /// There are none.
     Emptied,
+    /// The interface was deleted.
+    Gone,
 }
 
 impl Uplink {
@@ -117,6 +134,11 @@ impl Uplink {
                 self.outbound.remove_path(id);
                 self.sockets[id.index()] = None;
             }
+            Command::Close(id, done) => {
+                self.sockets[id.index()] = None;
+                let _ = done.send(());
+            }
+            Command::SetTun(_) => {}
             Command::SetNumbered(numbered) => self.outbound.set_numbered(numbered),
             Command::SetPolicy(policy) => self.outbound.set_policy(policy),
             Command::SetRecovery(recovery) => self.outbound.set_recovery(recovery),
@@ -132,22 +154,42 @@ impl Uplink {
         }
     }
 
-    /// Takes what waits, up to a batch, and sends the trains that come full meanwhile.
-    fn take_batch(&mut self, bytes: &mut [u8]) -> std::io::Result<Batch> {
+    /// Takes what waits, up to a batch, and sends the trains that come full meanwhile. Lets go of the
+    /// interface when it was deleted.
+    fn take_batch(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+        let Some(tun) = self.tun.take() else {
+            return Ok(());
+        };
+        match self.read_batch(tun.get_ref(), bytes)? {
+            Batch::Full => {}
+            Batch::Emptied => {
+                // Ready by now: this only takes the mark away.
+                if let Some(ready) = tun.readable().now_or_never() {
+                    ready?.clear_ready();
+                }
+            }
+            Batch::Gone => return Ok(()),
+        }
+        self.tun = Some(tun);
+        Ok(())
+    }
+
+    fn read_batch(&mut self, tun: &Tun, bytes: &mut [u8]) -> io::Result<Batch> {
         let now = clock::now();
         let mut taken = 0;
         for _ in 0..BATCH {
-            match self.tun.recv(bytes) {
+            match tun.recv(bytes) {
                 Ok(len) => {
-                    self.take(now, &mut bytes[..len]);
+                    self.take(now, tun.has_header(), &mut bytes[..len]);
                     taken += len;
                 }
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Ok(Batch::Emptied);
                 }
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // The interface is down; its packets are the kernel's to drop.
                 Err(error) if error.raw_os_error() == Some(libc::EIO) => return Ok(Batch::Emptied),
+                Err(error) if tun::is_gone(&error) => return Ok(Batch::Gone),
                 Err(error) => return Err(error),
             }
             if taken >= BATCH_BYTES {
@@ -157,8 +199,8 @@ impl Uplink {
         Ok(Batch::Full)
     }
 
-    fn take(&mut self, now: Time, bytes: &mut [u8]) {
-        let (header, start) = match self.tun.has_header().then(|| VnetHeader::parse(bytes)) {
+    fn take(&mut self, now: Time, has_header: bool, bytes: &mut [u8]) {
+        let (header, start) = match has_header.then(|| VnetHeader::parse(bytes)) {
             None => (VnetHeader::default(), 0),
             Some(Ok((header, packet))) => (header, bytes.len() - packet.len()),
             Some(Err(_)) => return self.outbound.refuse_offload(),
@@ -196,7 +238,9 @@ impl Uplink {
         }
         while let Some(message) = self.outbound.poll_tun() {
             // An ICMP message that the host does not take is lost, as any may be.
-            let _ = self.tun.send(&VnetHeader::default(), message);
+            if let Some(tun) = &self.tun {
+                let _ = tun.get_ref().send(&VnetHeader::default(), message);
+            }
         }
     }
 }

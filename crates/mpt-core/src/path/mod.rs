@@ -5,6 +5,7 @@
 //! of them changes or a time passes:
 //!
 //! * *administratively down* while the operator says so;
+//! * *waiting* while it has no socket, because its interface or address is not there;
 //! * *down* while the link has no carrier, the peer says "out of service", an ICMP error said
 //!   "unreachable" within the last `dead_after`, or no echo came for `dead_after`;
 //! * *up* while echoes come;
@@ -108,6 +109,8 @@ pub(crate) struct Path {
     pub(crate) reason: Option<DownReason>,
     pub(crate) out_of_service: bool,
     link_down: bool,
+    /// It has no socket.
+    waiting: bool,
     out_of_service_at_peer: bool,
     unreachable: Option<(Time, Unreachable)>,
     icmp_ignored_until: Time,
@@ -147,6 +150,7 @@ impl Path {
             reason: None,
             out_of_service: false,
             link_down: false,
+            waiting: false,
             out_of_service_at_peer: false,
             unreachable: None,
             icmp_ignored_until: Time::ZERO,
@@ -175,11 +179,14 @@ impl Path {
     /// The state that the facts amount to. `peer_probes`: the peer is known to answer probes.
     pub(crate) fn state_at(&self, now: Time, peer_probes: bool) -> (PathState, Option<DownReason>) {
         let down = |reason| (PathState::Down, Some(reason));
-        if self.peer.is_none() && !self.out_of_service && !self.link_down {
-            return (PathState::Probing, None);
-        }
         if self.out_of_service {
             return (PathState::AdminDown, None);
+        }
+        if self.waiting {
+            return (PathState::Waiting, None);
+        }
+        if self.peer.is_none() && !self.link_down {
+            return (PathState::Probing, None);
         }
         if self.link_down {
             return down(DownReason::LinkDown);
@@ -237,6 +244,7 @@ impl Path {
     pub(crate) fn is_waited_for(&self, now: Time) -> bool {
         !self.out_of_service
             && !self.link_down
+            && !self.waiting
             && !self.out_of_service_at_peer
             && now.since(self.heard.unwrap_or(self.probing_since)) < self.config.dead_after
     }
@@ -258,6 +266,33 @@ impl Path {
             self.link_down = !up;
             self.begin_probing(now);
         }
+    }
+
+    /// The path has no socket any more.
+    pub(crate) fn close(&mut self, now: Time) {
+        if !self.waiting {
+            self.waiting = true;
+            self.begin_probing(now);
+        }
+    }
+
+    /// The path has a socket, which may have another address than the one before: whether what is sent
+    /// from there arrives has to be found out.
+    pub(crate) fn open(&mut self, now: Time) {
+        self.waiting = false;
+        self.begin_probing(now);
+    }
+
+    /// What this host says of the path's service holds wherever its peer is.
+    pub(crate) fn keep_service(&mut self, before: &Path) {
+        self.out_of_service = before.out_of_service;
+        self.link_down = before.link_down;
+        self.waiting = before.waiting;
+    }
+
+    /// Whether anything can be sent.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.waiting
     }
 
     pub(crate) fn set_out_of_service(&mut self, now: Time, out: bool) {
@@ -439,6 +474,26 @@ mod tests {
         let echo_sent = path.fresh_echo(1, message.echo).unwrap();
         path.hear(at(heard_ms), &message);
         path.learn(at(heard_ms), &message, echo_sent);
+    }
+
+    #[test]
+    fn a_path_without_a_socket_waits_and_is_probed_anew_when_it_has_one() {
+        let mut path = path();
+        answered(&mut path, 0, 30);
+        path.set_link(at(40), false);
+        path.close(at(50));
+        assert_eq!(path.state_at(at(51), true), (PathState::Waiting, None));
+        assert!(!path.is_waited_for(at(51)) && !path.is_open());
+        path.set_out_of_service(at(60), true);
+        assert_eq!(path.state_at(at(61), true).0, PathState::AdminDown);
+        path.set_out_of_service(at(70), false);
+        path.set_link(at(80), true);
+        assert_eq!(path.state_at(at(5_000), true).0, PathState::Waiting);
+        path.open(at(5_000));
+        assert_eq!(path.next_probe, at(5_000));
+        assert_eq!(path.state_at(at(5_001), true).0, PathState::Probing);
+        answered(&mut path, 5_000, 5_030);
+        assert_eq!(path.state_at(at(5_031), true).0, PathState::Up);
     }
 
     #[test]

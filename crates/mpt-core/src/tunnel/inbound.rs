@@ -16,7 +16,7 @@ use super::sizing::Sizing;
 use super::{Shared, TunnelConfig};
 use crate::block_sort::sort_blocks;
 use crate::buffer::{Buffer, Packer, Pool, Stored};
-use crate::coalesce::Coalescer;
+use crate::coalesce::{Accepts, Coalescer};
 use crate::control::Protection;
 use crate::crypto::{CONTROL_OVERHEAD, DATA_OVERHEAD, Sessions};
 use crate::drops::{Drop, Drops};
@@ -235,7 +235,11 @@ impl Inbound {
         match &mut self.paths[path.index()] {
             Some(known) if known.config.remote == config.remote => known.config = config,
             slot => {
-                *slot = Some(Path::new(config, now));
+                let mut new = Path::new(config, now);
+                if let Some(before) = slot {
+                    new.keep_service(before);
+                }
+                *slot = Some(new);
                 self.reporting.forget_path(path);
                 self.reorder.forget_path(path);
             }
@@ -250,6 +254,23 @@ impl Inbound {
         self.reporting.forget_path(path);
         self.settle(now);
         self.search_mtus(now);
+    }
+
+    /// The path has no socket any more, and waits until it has one again.
+    pub fn close_path(&mut self, now: Time, path: PathId) {
+        if let Some(path) = &mut self.paths[path.index()] {
+            path.close(now);
+        }
+        self.settle(now);
+    }
+
+    /// The path has a new socket: it is probed from there at once. Sessions, and what is known of the
+    /// peer, are kept.
+    pub fn open_path(&mut self, now: Time, path: PathId) {
+        if let Some(path) = &mut self.paths[path.index()] {
+            path.open(now);
+        }
+        self.settle(now);
     }
 
     /// Takes a path out of service, or back into it.
@@ -510,6 +531,11 @@ impl Inbound {
         self.config_mtu = mtu;
         self.set_reorder(now, self.sizing.settings);
         self.search_mtus_anew(now);
+    }
+
+    /// From now on the TUN takes these super-packets.
+    pub fn set_accepts(&mut self, accepts: Accepts) {
+        self.coalescer.set_accepts(accepts);
     }
 
     /// Lowers the MSS of TCP handshakes to what the tunnel carries, or leaves it.

@@ -224,7 +224,7 @@ impl Inbound {
             } => (0, Some((to, answer, peer_path))),
         };
         let to = caller.map(|(to, ..)| to).or(known.peer)?;
-        if self.messages.len() >= MAX_MESSAGES_QUEUED || !may_speak {
+        if self.messages.len() >= MAX_MESSAGES_QUEUED || !may_speak || !known.is_open() {
             return None;
         }
         let proof = self.proof(now, id, to, caller.map(|(_, answer, _)| answer));

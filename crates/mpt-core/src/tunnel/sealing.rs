@@ -169,7 +169,7 @@ pub(super) fn may_carry_handshakes(state: PathState, reason: Option<DownReason>)
     match state {
         PathState::Up | PathState::Probing => true,
         PathState::Down => reason != Some(DownReason::LinkDown),
-        PathState::AdminDown => false,
+        PathState::AdminDown | PathState::Waiting => false,
     }
 }
 

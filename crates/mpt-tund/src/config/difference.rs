@@ -54,7 +54,7 @@ pub(crate) struct PrefixChanges {
 pub(crate) struct PathChange {
     /// The path as it is to be.
     pub(crate) path: Path,
-    /// Its local address, port or device changed: it needs a new socket.
+    /// Its local address, port or device changed: it may need a new socket.
     pub(crate) socket: bool,
     /// The peer's address or port changed.
     pub(crate) remote: bool,
@@ -141,7 +141,10 @@ fn prefixes(old: &[(IpAddr, u8)], new: &[(IpAddr, u8)]) -> PrefixChanges {
 }
 
 fn path_change(old: &Path, new: &Path) -> Option<PathChange> {
-    (old != new).then(|| PathChange {
+    // Only what the port is counts, not who says so.
+    let mut old = old.clone();
+    old.local.port_is_given = new.local.port_is_given;
+    (old != *new).then(|| PathChange {
         path: new.clone(),
         socket: old.local != new.local || old.interface != new.interface,
         remote: old.remote != new.remote,

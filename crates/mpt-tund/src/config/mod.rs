@@ -25,6 +25,7 @@ mod save;
 mod validate;
 mod values;
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
@@ -89,7 +90,7 @@ pub(crate) struct Tunnel {
     pub(crate) routes: Vec<(IpAddr, u8)>,
     /// MTU of the interface in bytes, if it is given; [`Config::mtu`] has the one to use.
     pub(crate) mtu: Option<u16>,
-    /// Local UDP port of paths that name none (already part of each [`Path::local`]).
+    /// Local UDP port of paths that name none (already part of each path's [`Local`]).
     pub(crate) port: u16,
     /// GRE key, sent and expected when given (RFC 2890 §2.1).
     pub(crate) key: Option<u32>,
@@ -162,8 +163,8 @@ pub(crate) struct Control {
 pub(crate) struct Path {
     /// The path's name, unique in the tunnel.
     pub(crate) name: String,
-    /// Local socket. Its address is unspecified only where `interface` is given.
-    pub(crate) local: SocketAddr,
+    /// Local socket.
+    pub(crate) local: Local,
     /// The peer's socket. Only a sealed tunnel can do without: it learns it from the peer.
     pub(crate) remote: Option<Remote>,
     /// Device that the socket is bound to.
@@ -176,11 +177,84 @@ pub(crate) struct Path {
     pub(crate) dead_after: Duration,
 }
 
+/// This host's end of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Local {
+    /// The address; unspecified only where `interface` is given. Without one, for which there must be an
+    /// `interface`, it is one that the interface has.
+    pub(crate) address: Option<IpAddr>,
+    /// UDP port.
+    pub(crate) port: u16,
+    /// The file names the port, here or for the tunnel.
+    pub(crate) port_is_given: bool,
+}
+
+/// As `ADDRESS:PORT`, or what there is of it.
+impl fmt::Display for Local {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.address {
+            Some(address) => SocketAddr::new(address, self.port).fmt(f),
+            None => write!(f, "port {}", self.port),
+        }
+    }
+}
+
+/// An address family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Family {
+    /// That of an address.
+    pub(crate) fn of(address: IpAddr) -> Family {
+        if address.is_ipv4() {
+            Family::V4
+        } else {
+            Family::V6
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Family::V4 => "IPv4",
+            Family::V6 => "IPv6",
+        })
+    }
+}
+
+impl Path {
+    /// The family of both ends' addresses, as far as the file decides it: a peer that is known by a name
+    /// may have either.
+    pub(crate) fn family(&self) -> Option<Family> {
+        let remote = || Some(self.remote.as_ref()?.address()?.ip());
+        self.local.address.or_else(remote).map(Family::of)
+    }
+
+    /// The peer's name, if it is known by one.
+    pub(crate) fn host(&self) -> Option<&str> {
+        match self.remote.as_ref()? {
+            Remote::Name { host, .. } => Some(host),
+            Remote::Address(_) => None,
+        }
+    }
+}
+
 impl Config {
     /// Whether lost packets are sent again. With any scheduler but the adaptive one it is the paths'
     /// own queues that slow the flows down, and what those drop has to reach the flows.
     pub(crate) fn recovers(&self) -> bool {
         self.recovery != Recovery::Off && self.tunnel.scheduler == Policy::Adaptive
+    }
+
+    /// The path of that name.
+    pub(crate) fn path(&self, name: &str) -> Option<&Path> {
+        self.paths.iter().find(|path| path.name == name)
     }
 
     /// Reads and checks one file.
@@ -191,11 +265,16 @@ impl Config {
         parse::file(file).map(|(config, _)| config)
     }
 
-    /// MTU of the TUN interface in bytes: the one configured, else what fits 1500-byte paths. The
+    /// MTU of the TUN interface in bytes: the one configured, else what fits 1500-byte paths, over IPv6
+    /// where the file leaves that open. The
     /// overhead is 20 (IPv4) or 40 (IPv6) + 8 (UDP) + 8 (GRE with sequence number) + 4 with a key, or
     /// + 22 when packets are sealed.
     pub(crate) fn mtu(&self) -> u16 {
-        let outer = if self.paths.iter().all(|path| path.local.is_ipv4()) {
+        let outer = if self
+            .paths
+            .iter()
+            .all(|path| path.family() == Some(Family::V4))
+        {
             20
         } else {
             40

@@ -14,8 +14,8 @@ use super::entry::Entry;
 use super::reorder::reorder;
 use super::values::{self, End, PrefixKind};
 use super::{
-    Config, Control, DEFAULT_PORT, DEFAULT_SOCKET_MODE, DEFAULT_WEIGHT, MAX_FILE_BYTES, MAX_PATHS,
-    MAX_WEIGHT, Offload, Path, Recovery, Tunnel, remote, validate,
+    Config, Control, DEFAULT_PORT, DEFAULT_SOCKET_MODE, DEFAULT_WEIGHT, Local, MAX_FILE_BYTES,
+    MAX_PATHS, MAX_WEIGHT, Offload, Path, Recovery, Tunnel, remote, validate,
 };
 
 /// Most addresses, and most routes, of a tunnel.
@@ -84,7 +84,7 @@ pub(super) struct Places {
     pub(super) name: Place,
     /// The control socket; the tunnel's name where it is not given.
     pub(super) socket: Place,
-    /// The local end of each path.
+    /// The local end of each path: its `local`, or else its `interface`.
     pub(super) locals: Vec<Place>,
 }
 
@@ -171,7 +171,8 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
         }
     }
     let sections = path_sections(&root)?;
-    let (paths, locals) = paths(&sections, tunnel.port, crypto.is_some())?;
+    let port = (tunnel.port, head.get("port").is_some());
+    let (paths, locals) = paths(&sections, port, crypto.is_some())?;
     tunnel.scheduler = scheduler(&head, &sections)?;
 
     let config = Config {
@@ -331,7 +332,7 @@ fn path_sections<'a>(root: &Section<'a>) -> Result<Vec<Section<'a>>, Mistake> {
 /// The paths, and where each one's `local` stands.
 fn paths(
     sections: &[Section<'_>],
-    port: u16,
+    port: (u16, bool),
     is_sealed: bool,
 ) -> Result<(Vec<Path>, Vec<Place>), Mistake> {
     validate::some_weight(sections)?;
@@ -347,12 +348,24 @@ fn paths(
     Ok((paths, locals))
 }
 
-fn path(section: &Section<'_>, port: u16, is_sealed: bool) -> Result<(Path, Place), Mistake> {
-    let name = section.required("name", "add a name for the path, like name = \"fibre\"")?;
-    let local = section.required(
-        "local",
-        "add this host's address on the path, like local = \"10.1.0.1\"",
-    )?;
+fn path(
+    section: &Section<'_>,
+    (port, port_is_given): (u16, bool),
+    is_sealed: bool,
+) -> Result<(Path, Place), Mistake> {
+    let name_entry = section.required("name", "add a name for the path, like name = \"fibre\"")?;
+    let interface = section
+        .get("interface")
+        .map(|entry| values::name(entry, values::MAX_INTERFACE_BYTES, "eth0"))
+        .transpose()?;
+    let local = section.get("local");
+    if local.is_none() && interface.is_none() {
+        section.required(
+            "local",
+            "add this host's address on the path, like local = \"10.1.0.1\", or the device that it leaves \
+             by, like interface = \"wwan0\", whose address is followed then",
+        )?;
+    }
     let peer = match section.get("remote") {
         None if is_sealed => None,
         _ => Some(section.required(
@@ -361,18 +374,29 @@ fn path(section: &Section<'_>, port: u16, is_sealed: bool) -> Result<(Path, Plac
         )?),
     };
     let peer = peer.map(remote::remote).transpose()?;
-    let interface = section
-        .get("interface")
-        .map(|entry| values::name(entry, values::MAX_INTERFACE_BYTES, "eth0"))
-        .transpose()?;
     let duration = |key, range, default| match section.get(key) {
         Some(entry) => entry.duration(range),
         None => Ok(default),
     };
-    let name = values::name(name, values::MAX_PATH_NAME_BYTES, "fibre")?.to_owned();
+    let name = values::name(name_entry, values::MAX_PATH_NAME_BYTES, "fibre")?.to_owned();
     validate::weight_not_zero(section, &name)?;
+    let local_end = match local {
+        Some(entry) => {
+            let local = values::endpoint(entry, End::Local, port)?;
+            Local {
+                address: Some(local.ip()),
+                port: local.port(),
+                port_is_given: port_is_given || values::names_port(entry)?,
+            }
+        }
+        None => Local {
+            address: None,
+            port,
+            port_is_given,
+        },
+    };
     let path = Path {
-        local: values::endpoint(local, End::Local, port)?,
+        local: local_end,
         remote: peer,
         interface: interface.map(str::to_owned),
         weight: number(section, "weight", 1..=u64::from(MAX_WEIGHT), "")?.unwrap_or(DEFAULT_WEIGHT),
@@ -380,5 +404,6 @@ fn path(section: &Section<'_>, port: u16, is_sealed: bool) -> Result<(Path, Plac
         dead_after: duration("dead_after", DEAD_AFTER_RANGE, Duration::from_secs(1))?,
         name,
     };
-    Ok((path, local.place()))
+    let place = local.or(section.get("interface")).unwrap_or(name_entry);
+    Ok((path, place.place()))
 }

@@ -2,12 +2,12 @@
 //! between the tunnels of one daemon. Each rule is a function that ends in `Ok` or in a
 //! [`Mistake`] at the value that came last.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::document::{Mistake, Place, Section};
 use super::entry::{Entry, grouped, in_one_unit};
 use super::parse::Places;
-use super::{Config, DEFAULT_PORT, MAX_WEIGHT, Path, Remote};
+use super::{Config, DEFAULT_PORT, Family, MAX_WEIGHT, Path, Remote};
 
 /// Least MTU of a link that carries IPv6 (RFC 8200 §5), in bytes.
 const IPV6_MIN_MTU: u16 = 1280;
@@ -74,8 +74,18 @@ pub(super) fn weight_not_zero(path: &Section<'_>, name: &str) -> Result<(), Mist
 pub(super) fn path(path: &Path, section: &Section<'_>) -> Result<(), Mistake> {
     let at = |key| section.get(key);
     let address = path.remote.as_ref().and_then(Remote::address);
-    let (local, remote) = (path.local.ip(), address.map(|remote| remote.ip()));
-    if let Some(remote) = remote
+    let (local, remote) = (path.local.address, address.map(|remote| remote.ip()));
+    if path.family().is_none() && path.remote.is_none() {
+        return Err(section.mistake_at(
+            at("interface"),
+            format!(
+                "path \"{}\" has neither `local` nor `remote`: nothing says whether it is IPv4 or IPv6",
+                path.name
+            ),
+            "add local = \"0.0.0.0\" for IPv4, or local = \"::\" for IPv6: whatever address the device has",
+        ));
+    }
+    if let (Some(local), Some(remote)) = (local, remote)
         && local.is_ipv4() != remote.is_ipv4()
     {
         return Err(section.mistake_at(
@@ -87,19 +97,23 @@ pub(super) fn path(path: &Path, section: &Section<'_>) -> Result<(), Mistake> {
             "give both ends an address of one family; another path may have the other",
         ));
     }
-    if address == Some(path.local) {
+    if address.is_some() && address == local.map(|local| SocketAddr::new(local, path.local.port)) {
         return Err(section.mistake_at(
             at("remote"),
             format!("path \"{}\" leads to itself", path.name),
             "write the peer's address",
         ));
     }
-    let needs_device = std::iter::once(local).chain(remote).find(|address| {
+    let needs_device = local.into_iter().chain(remote).find(|address| {
         address.is_unspecified() || matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
     });
     if let Some(address) = needs_device.filter(|_| path.interface.is_none()) {
         return Err(section.mistake_at(
-            at(if address == local { "local" } else { "remote" }),
+            at(if Some(address) == local {
+                "local"
+            } else {
+                "remote"
+            }),
             format!("{address} says nothing without a device"),
             "add interface = \"eth0\", the device of this path, or write a full address",
         ));
@@ -136,12 +150,15 @@ pub(super) fn path_beside(
         }
         if same_socket(other, path) {
             return Err(section.mistake_at(
-                section.get("local"),
+                section.get("local").or(section.get("interface")),
                 format!(
                     "paths \"{}\" (line {}) and \"{}\" have one local socket, {}",
-                    other.name, place.line, path.name, path.local
+                    other.name,
+                    place.line,
+                    path.name,
+                    socket_of(path)
                 ),
-                another_port(path.local),
+                another_port(path),
             ));
         }
     }
@@ -194,10 +211,10 @@ pub(super) fn beside(
                         *place,
                         format!(
                             "the local socket {} is taken by {}",
-                            path.local,
+                            socket_of(path),
                             told(*theirs)
                         ),
-                        another_port(path.local),
+                        another_port(path),
                     ));
                 }
             }
@@ -207,22 +224,43 @@ pub(super) fn beside(
 }
 
 /// Whether the kernel would refuse the second of two sockets: one port, and addresses of which one
-/// covers the other, unless each is bound to a device of its own.
+/// covers the other, unless each is bound to a device of its own. Which address an interface will have
+/// is not known here, but two paths that follow one interface will have the same.
 fn same_socket(a: &Path, b: &Path) -> bool {
-    let (one, other) = (a.local.ip(), b.local.ip());
-    let covers = one == other || one.is_unspecified() || other.is_unspecified();
+    let covers = match (a.local.address, b.local.address) {
+        (Some(one), Some(other)) => one == other || one.is_unspecified() || other.is_unspecified(),
+        (None, None) => true,
+        (Some(one), None) | (None, Some(one)) => one.is_unspecified(),
+    };
+    let same_family = match (a.family(), b.family()) {
+        (Some(one), Some(other)) => one == other,
+        // IPv4 is preferred, so it will be the same at one time or another.
+        (None, _) | (_, None) => true,
+    };
     let apart = matches!((&a.interface, &b.interface), (Some(a), Some(b)) if a != b);
-    a.local.port() == b.local.port() && one.is_ipv4() == other.is_ipv4() && covers && !apart
+    a.local.port == b.local.port && same_family && covers && !apart
 }
 
-fn another_port(local: SocketAddr) -> String {
-    let port = if local.port() == DEFAULT_PORT {
+/// The path's local socket in words.
+fn socket_of(path: &Path) -> String {
+    match (path.local.address, &path.interface) {
+        (None, Some(interface)) => format!("{} of {interface}", path.local),
+        _ => path.local.to_string(),
+    }
+}
+
+fn another_port(path: &Path) -> String {
+    let port = if path.local.port == DEFAULT_PORT {
         DEFAULT_PORT + 1
     } else {
         DEFAULT_PORT
     };
+    let example = match (path.local.address, path.family()) {
+        (Some(address), _) => SocketAddr::new(address, port),
+        (None, Some(Family::V6)) => SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port),
+        (None, _) => SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port),
+    };
     format!(
-        "give one of them another port, like local = \"{}\", and its peer the same in `remote`",
-        SocketAddr::new(local.ip(), port)
+        "give one of them another port, like local = \"{example}\", and its peer the same in `remote`"
     )
 }

@@ -155,6 +155,11 @@ pub(super) fn endpoint(entry: Entry<'_>, end: End, port: u16) -> Result<SocketAd
     Ok(socket)
 }
 
+/// Whether an endpoint names its port.
+pub(super) fn names_port(entry: Entry<'_>) -> Result<bool, Mistake> {
+    Ok(entry.text("10.1.0.1")?.parse::<SocketAddr>().is_ok())
+}
+
 fn socket_address(text: &str, port: u16) -> Option<SocketAddr> {
     if let Ok(socket) = text.parse::<SocketAddr>() {
         return Some(socket);

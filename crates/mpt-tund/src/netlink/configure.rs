@@ -8,25 +8,28 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use futures_util::TryStreamExt;
+use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::link::{
     AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkMessage,
 };
-use rtnetlink::packet_route::route::{RouteMessage, RouteScope};
+use rtnetlink::packet_route::route::{
+    RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
 use rtnetlink::{AddressMessageBuilder, Handle, LinkUnspec, RouteMessageBuilder};
 use tokio::task::JoinHandle;
 
 use super::error::NetlinkError;
 
-/// The smallest MTU with which Linux keeps IPv6 on an interface (RFC 8200 §5).
-const IPV6_MIN_MTU: u32 = 1280;
-
 /// An address or a route's destination, with the length of its prefix in bits.
-type Prefix = (IpAddr, u8);
+pub(crate) type Prefix = (IpAddr, u8);
 
 /// Packets or super-packets that may wait in the TUN. The kernel's 500 are too few: when the far
 /// end's reorder window lets go of hundreds of packets at once, TCP answers their acknowledgments
 /// with twice as many at once, and a TUN orphans packets, so that TCP's own limit does not hold.
 const TX_QUEUE_LEN: u32 = 4096;
+
+/// Metric of a route that the kernel makes for an IPv6 address (`IP6_RT_PRIO_ADDRCONF`).
+const IPV6_NETWORK_METRIC: u32 = 256;
 
 /// A connection to the kernel for requests. It ends when this is dropped.
 #[derive(Debug)]
@@ -48,33 +51,23 @@ impl Netlink {
     /// [`NetlinkError::Unavailable`].
     pub(crate) fn open() -> Result<Netlink, NetlinkError> {
         let (connection, handle, _) =
-            rtnetlink::new_connection().map_err(NetlinkError::Unavailable)?;
+            // Kernels before 4.20 cannot be strict.
+            rtnetlink::new_connection_with_strict_check()
+                .or_else(|_| rtnetlink::new_connection())
+                .map_err(NetlinkError::Unavailable)?;
         Ok(Netlink {
             handle,
             connection: tokio::spawn(connection),
         })
     }
 
-    /// Gives the interface `name` its MTU and addresses, sets it up and adds its routes; returns
-    /// its index. `mtu` is in bytes, of the inner IP packet.
-    ///
-    /// The kernel makes up no link-local IPv6 address for it: that one would be announced through
-    /// the tunnel by packets that nobody asked for. Who wants one configures it.
+    /// Gives a new interface what is never compared later: a queue that is long enough, and no
+    /// link-local IPv6 address that the kernel makes up. That one would be announced through the tunnel by
+    /// packets that nobody asked for; who wants one configures it.
     ///
     /// # Errors
-    /// The first item that the kernel refuses, in a [`NetlinkError`] that says what to do.
-    pub(crate) async fn configure(
-        &self,
-        name: &str,
-        addresses: &[Prefix],
-        mtu: u32,
-        routes: &[Prefix],
-    ) -> Result<u32, NetlinkError> {
-        let index = self.interface_index(name).await?;
-        let wants_ipv6 = |prefixes: &[Prefix]| prefixes.iter().any(|(ip, _)| ip.is_ipv6());
-        if mtu < IPV6_MIN_MTU && (wants_ipv6(addresses) || wants_ipv6(routes)) {
-            return Err(NetlinkError::MtuTooSmallForIpv6 { mtu });
-        }
+    /// If the kernel refuses the queue's length.
+    pub(crate) async fn prepare(&self, index: u32) -> Result<(), NetlinkError> {
         // A kernel without IPv6 refuses, and has no such address to suppress.
         let _ = self
             .handle
@@ -82,22 +75,77 @@ impl Netlink {
             .set(without_link_local(index))
             .execute()
             .await;
-        self.set_mtu(index, mtu).await?;
-        self.lengthen_queue(index).await?;
-        for &address in addresses {
-            self.add_address(index, address).await?;
-        }
+        let link = LinkUnspec::new_with_index(index)
+            .append_extra_attribute(LinkAttribute::TxQueueLen(TX_QUEUE_LEN))
+            .build();
+        let item = || format!("the queue length {TX_QUEUE_LEN}");
+        tried(self.handle.link().set(link).execute(), item).await
+    }
+
+    /// Sets the interface `index` up.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
+    pub(crate) async fn set_up(&self, index: u32) -> Result<(), NetlinkError> {
         let up = LinkUnspec::new_with_index(index).up().build();
-        let item = || format!("the state `up` of {name}");
-        tried(self.handle.link().set(up).execute(), item).await?;
-        for &route in routes {
-            // The kernel adds this one by itself, for the address.
-            let connected = addresses.iter().any(|&a| network(a) == network(route));
-            if !connected {
-                self.add_route(index, route).await?;
+        tried(self.handle.link().set(up).execute(), || {
+            "the state `up`".to_owned()
+        })
+        .await
+    }
+
+    /// Gives the interface `index` another name. Kernels before 6.2 allow that only while it is down, so
+    /// it is set down for that; its IPv6 addresses and its routes go.
+    ///
+    /// # Errors
+    /// If the kernel refuses it, mostly because another interface has the name.
+    pub(crate) async fn rename(&self, index: u32, name: &str) -> Result<(), NetlinkError> {
+        let item = || format!("the name {name}");
+        let renamed = || LinkUnspec::new_with_index(index).name(name).build();
+        match tried(self.handle.link().set(renamed()).execute(), item).await {
+            Err(error) if error.errno() == Some(libc::EBUSY) => {
+                let down = LinkUnspec::new_with_index(index).down().build();
+                tried(self.handle.link().set(down).execute(), item).await?;
+                tried(self.handle.link().set(renamed()).execute(), item).await
+            }
+            other => other,
+        }
+    }
+
+    /// Whether there is an interface `index`.
+    pub(crate) async fn exists(&self, index: u32) -> bool {
+        let mut links = self.handle.link().get().match_index(index).execute();
+        matches!(links.try_next().await, Ok(Some(_)))
+    }
+
+    /// The destinations of the routes to hosts and networks that lead out of the interface `index`, each
+    /// with its table. There are none when there is no such interface.
+    ///
+    /// # Errors
+    /// If the kernel refuses to tell.
+    pub(crate) async fn routes_of(&self, index: u32) -> Result<Vec<(u32, Prefix)>, NetlinkError> {
+        let mut found = Vec::new();
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut wanted = RouteMessage::default();
+            wanted.header.address_family = family;
+            // The kernel goes by this where it is asked to be strict, else it tells all.
+            wanted.attributes.push(RouteAttribute::Oif(index));
+            let mut routes = self.handle.route().get(wanted).execute();
+            loop {
+                match routes.try_next().await {
+                    Ok(Some(route)) => found.extend(destination_through(index, &route)),
+                    Ok(None) => break,
+                    Err(error) => match kernel_error(error) {
+                        source if is_absent(&source) => break,
+                        source => {
+                            let item = "a look at the routes".to_owned();
+                            return Err(NetlinkError::from_kernel(item, source));
+                        }
+                    },
+                }
             }
         }
-        Ok(index)
+        Ok(found)
     }
 
     /// The index of the interface `name`.
@@ -120,14 +168,6 @@ impl Netlink {
                 )),
             },
         }
-    }
-
-    async fn lengthen_queue(&self, index: u32) -> Result<(), NetlinkError> {
-        let link = LinkUnspec::new_with_index(index)
-            .append_extra_attribute(LinkAttribute::TxQueueLen(TX_QUEUE_LEN))
-            .build();
-        let item = || format!("the queue length {TX_QUEUE_LEN}");
-        tried(self.handle.link().set(link).execute(), item).await
     }
 
     /// How many packets the host sent into the interface `index` while its queue was full; `None`
@@ -207,7 +247,30 @@ impl Netlink {
         index: u32,
         destination: Prefix,
     ) -> Result<(), NetlinkError> {
-        let request = self.handle.route().add(route(index, destination));
+        self.add(route(index, destination), destination).await
+    }
+
+    /// Adds the route to the network of an address of the interface `index`, as the kernel does.
+    ///
+    /// # Errors
+    /// As [`Netlink::add_route`].
+    pub(crate) async fn add_network(
+        &self,
+        index: u32,
+        address: Prefix,
+    ) -> Result<(), NetlinkError> {
+        let mut route = route(index, address);
+        route.header.protocol = RouteProtocol::Kernel;
+        let own = match address.0 {
+            IpAddr::V4(ip) => RouteAttribute::PrefSource(RouteAddress::Inet(ip)),
+            IpAddr::V6(_) => RouteAttribute::Priority(IPV6_NETWORK_METRIC),
+        };
+        route.attributes.push(own);
+        self.add(route, address).await
+    }
+
+    async fn add(&self, route: RouteMessage, destination: Prefix) -> Result<(), NetlinkError> {
+        let request = self.handle.route().add(route);
         let (ip, length) = network(destination);
         match tried(request.execute(), || format!("route {ip}/{length}")).await {
             Err(error) if error.errno() == Some(libc::EEXIST) => Err(NetlinkError::RouteExists {
@@ -285,8 +348,48 @@ fn route(index: u32, destination: Prefix) -> RouteMessage {
     }
 }
 
+/// The destination of a route that leads out of the interface `index`, and its table; none where the kernel
+/// keeps it for local delivery or for broadcasts.
+fn destination_through(index: u32, route: &RouteMessage) -> Option<(u32, Prefix)> {
+    let header = &route.header;
+    let mut destination = if header.address_family == AddressFamily::Inet {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+    } else {
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED)
+    };
+    let (mut table, mut leads_there) = (u32::from(header.table), false);
+    for attribute in &route.attributes {
+        if let RouteAttribute::Destination(RouteAddress::Inet(ip)) = attribute {
+            destination = IpAddr::V4(*ip);
+        } else if let RouteAttribute::Destination(RouteAddress::Inet6(ip)) = attribute {
+            destination = IpAddr::V6(*ip);
+        } else if let RouteAttribute::Oif(oif) = attribute {
+            leads_there = *oif == index;
+        } else if let RouteAttribute::Table(wide) = attribute {
+            table = *wide;
+        }
+    }
+    let is_unicast = header.kind == RouteType::Unicast;
+    let prefix = (destination, header.destination_prefix_length);
+    (leads_there && is_unicast).then_some((table, prefix))
+}
+
+/// Whether the kernel says that there is no such interface, or no such family.
+fn is_absent(error: &io::Error) -> bool {
+    let absent = [
+        libc::ENODEV,
+        libc::ENXIO,
+        libc::ENOENT,
+        libc::EAFNOSUPPORT,
+        libc::EOPNOTSUPP,
+    ];
+    error
+        .raw_os_error()
+        .is_some_and(|errno| absent.contains(&errno))
+}
+
 /// The prefix with the bits beyond its length cleared.
-fn network((ip, length): Prefix) -> Prefix {
+pub(crate) fn network((ip, length): Prefix) -> Prefix {
     let ip = match ip {
         IpAddr::V4(v4) => {
             let mask = u32::MAX.checked_shl(32 - u32::from(length.min(32)));
@@ -298,6 +401,30 @@ fn network((ip, length): Prefix) -> Prefix {
         }
     };
     (ip, length)
+}
+
+#[cfg(test)]
+impl Netlink {
+    /// Everything for a new interface at once. Returns its index.
+    pub(crate) async fn configure(
+        &self,
+        name: &str,
+        addresses: &[Prefix],
+        mtu: u32,
+        routes: &[Prefix],
+    ) -> Result<u32, NetlinkError> {
+        let index = self.interface_index(name).await?;
+        self.prepare(index).await?;
+        self.set_mtu(index, mtu).await?;
+        for &address in addresses {
+            self.add_address(index, address).await?;
+        }
+        self.set_up(index).await?;
+        for &route in routes {
+            self.add_route(index, route).await?;
+        }
+        Ok(index)
+    }
 }
 
 #[cfg(test)]
@@ -334,13 +461,22 @@ mod tests {
                 let _tun = Tun::open("mpt-test", Offload::Off).unwrap();
                 let netlink = Netlink::open().unwrap();
                 let addresses = [prefix("10.99.0.1/30"), prefix("fd00:99::1/64")];
-                let routes = ["10.8.1.7/24", "10.99.0.0/30", "fd00:8::1/48", "0.0.0.0/1"];
-                let routes = routes.map(prefix);
+                let routes = ["10.8.1.7/24", "fd00:8::1/48", "0.0.0.0/1"].map(prefix);
                 let index = netlink
                     .configure("mpt-test", &addresses, 1464, &routes)
                     .await
                     .unwrap();
                 assert_eq!(netlink.interface_index("mpt-test").await.unwrap(), index);
+
+                let main = u32::from(libc::RT_TABLE_MAIN);
+                let present = netlink.routes_of(index).await.unwrap();
+                for wanted in routes.iter().chain(&addresses) {
+                    let wanted = (main, network(*wanted));
+                    assert!(present.contains(&wanted), "{wanted:?} in {present:?}");
+                }
+                assert_eq!(present.len(), 5, "{present:?}");
+                assert!(netlink.exists(index).await && !netlink.exists(index + 100).await);
+                assert!(netlink.routes_of(index + 100).await.unwrap().is_empty());
 
                 netlink.add_address(index, addresses[0]).await.unwrap();
                 let again = netlink.add_route(index, routes[0]).await.unwrap_err();
@@ -355,6 +491,9 @@ mod tests {
                     netlink.remove_address(index, addresses[0]).await.unwrap();
                     netlink.remove_address(index, addresses[1]).await.unwrap();
                 }
+                netlink.rename(index, "mpt-other").await.unwrap();
+                assert_eq!(netlink.interface_index("mpt-other").await.unwrap(), index);
+                netlink.set_up(index).await.unwrap();
                 netlink.add_route(index, routes[0]).await.unwrap();
                 netlink.set_mtu(index, 1200).await.unwrap();
                 let refused = netlink.set_mtu(index, 1 << 20).await.unwrap_err();
@@ -373,11 +512,6 @@ mod tests {
                 let missing = netlink.configure("mpt-test", &[], 1464, &[]).await;
                 assert!(matches!(missing, Err(NetlinkError::NoInterface { .. })));
                 let _tun = Tun::open("mpt-test", Offload::Off).unwrap();
-                let small = netlink.configure("mpt-test", &ipv6, 1279, &[]).await;
-                assert!(matches!(
-                    small,
-                    Err(NetlinkError::MtuTooSmallForIpv6 { mtu: 1279 })
-                ));
                 let sysctl = "/proc/sys/net/ipv6/conf/mpt-test/disable_ipv6";
                 if std::fs::write(sysctl, "1").is_ok() {
                     let off = netlink.configure("mpt-test", &ipv6, 1464, &[]).await;

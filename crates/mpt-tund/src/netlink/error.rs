@@ -42,15 +42,6 @@ pub(crate) enum NetlinkError {
         /// What was to be set.
         item: String,
     },
-    /// IPv6 wants packets of 1280 bytes to pass.
-    #[error(
-        "MTU {mtu} is too small for IPv6 in the tunnel, which needs 1280: raise `mtu` and the \
-         paths' MTU, or remove the IPv6 addresses and routes"
-    )]
-    MtuTooSmallForIpv6 {
-        /// Bytes.
-        mtu: u32,
-    },
     /// Anything else.
     #[error("the kernel refuses {item}: {source}")]
     Refused {

@@ -14,6 +14,38 @@ pub(crate) struct Link {
     pub(crate) name: String,
     /// It can carry packets: set up by the administrator, with a carrier, and ready.
     pub(crate) up: bool,
+    /// The administrator has set it up.
+    pub(crate) is_set_up: bool,
+    /// Bytes.
+    pub(crate) mtu: u32,
+}
+
+/// An address of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Address {
+    /// The address.
+    pub(crate) ip: IpAddr,
+    /// Length of its prefix in bits.
+    pub(crate) length: u8,
+    /// It is meant for more than its link.
+    pub(crate) is_global: bool,
+    /// IPv4: another one of the same network comes before it; IPv6: it is a temporary one (RFC 8981).
+    pub(crate) is_secondary: bool,
+    /// New connections should not begin with it.
+    pub(crate) is_deprecated: bool,
+    /// It is not, or no longer, suspected to be another host's.
+    pub(crate) is_usable: bool,
+}
+
+/// A route that came, went or took another's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RouteChange {
+    /// Destination, with the length of its prefix in bits.
+    pub(crate) destination: (IpAddr, u8),
+    /// The table.
+    pub(crate) table: u32,
+    /// Index of the link that it leads out of, where it is one.
+    pub(crate) index: Option<u32>,
 }
 
 /// A link that appeared, changed or went.
@@ -40,16 +72,23 @@ pub(crate) enum Change {
         address: IpAddr,
         /// Index of the link.
         index: u32,
-        /// It is there now.
+        /// It is there now, and can be used.
         present: bool,
     },
+    /// A route.
+    Route(RouteChange),
+    /// A rule of policy routing.
+    Rule,
+    /// Everything was read anew: routes and rules may have changed unheard.
+    Anything,
 }
 
-/// Links by index, addresses by value; the kernel's own numbers bound both.
+/// Links by index, addresses by value; the kernel's own numbers bound both. Routes are not kept: a host
+/// may have a million.
 #[derive(Debug, Default)]
-pub(super) struct Links {
+pub(crate) struct Links {
     links: BTreeMap<u32, (Link, u64)>,
-    addresses: BTreeMap<(IpAddr, u32), u64>,
+    addresses: BTreeMap<(IpAddr, u32), (Address, u64)>,
     changes: VecDeque<Change>,
     /// Number of the dump that is under way or was the last.
     dump: u64,
@@ -62,35 +101,50 @@ impl Links {
     }
 
     /// The link of that index.
-    pub(super) fn link(&self, index: u32) -> Option<&Link> {
+    pub(crate) fn link(&self, index: u32) -> Option<&Link> {
         self.links.get(&index).map(|(link, _)| link)
     }
 
     /// Index of the link of that name.
-    pub(super) fn index_of(&self, name: &str) -> Option<u32> {
+    pub(crate) fn index_of(&self, name: &str) -> Option<u32> {
         let mut links = self.links.iter();
         links
             .find(|(_, (link, _))| link.name == name)
             .map(|(&index, _)| index)
     }
 
-    /// Index of the link that has `address`: if several have, one that is up, else the first.
-    pub(super) fn index_with(&self, address: IpAddr) -> Option<u32> {
+    /// Index of the link that has `address`, usable: if several have, one that is up, else the first.
+    pub(crate) fn index_with(&self, address: IpAddr) -> Option<u32> {
         let with = || {
             let range = (address, 0)..=(address, u32::MAX);
-            self.addresses.range(range).map(|(&(_, index), _)| index)
+            let usable = self.addresses.range(range);
+            let usable = usable.filter(|(_, (address, _))| address.is_usable);
+            usable.map(|(&(_, index), _)| index)
         };
         with()
             .find(|&index| self.link(index).is_some_and(|link| link.up))
             .or_else(|| with().next())
     }
 
+    /// The addresses of a link, in the order of their numbers.
+    pub(crate) fn addresses_of(&self, index: u32) -> impl Iterator<Item = &Address> {
+        self.addresses
+            .iter()
+            .filter(move |((_, of), _)| *of == index)
+            .map(|(_, (address, _))| address)
+    }
+
+    /// A route or a rule, or all of them.
+    pub(super) fn tell(&mut self, change: Change) {
+        // A daemon of dynamic routing may tell the same many times over.
+        if self.changes.back() != Some(&change) {
+            self.changes.push_back(change);
+        }
+    }
+
     /// A link as it is now.
-    pub(super) fn set_link(&mut self, index: u32, name: &str, up: bool) {
-        let link = Link {
-            name: name.to_owned(),
-            up,
-        };
+    pub(super) fn set_link(&mut self, index: u32, link: Link) {
+        let up = link.up;
         let before = self.links.insert(index, (link.clone(), self.dump));
         if before.is_none_or(|(before, _)| before != link) {
             self.changes.push_back(Change::Link(LinkEvent {
@@ -115,18 +169,19 @@ impl Links {
     }
 
     /// An address that a link has now, or no longer.
-    pub(super) fn set_address(&mut self, address: IpAddr, index: u32, present: bool) {
-        let key = (address, index);
-        let was_present = if present {
-            self.addresses.insert(key, self.dump).is_some()
+    pub(super) fn set_address(&mut self, address: Address, index: u32, present: bool) {
+        let key = (address.ip, index);
+        let before = if present {
+            self.addresses.insert(key, (address, self.dump))
         } else {
-            self.addresses.remove(&key).is_some()
+            self.addresses.remove(&key)
         };
-        if was_present != present {
+        let before = before.map(|(before, _)| before);
+        if before != present.then_some(address) && (present || before.is_some()) {
             self.changes.push_back(Change::Address {
-                address,
+                address: address.ip,
                 index,
-                present,
+                present: present && address.is_usable,
             });
         }
     }
@@ -142,8 +197,8 @@ impl Links {
         let gone: Vec<_> = self
             .addresses
             .iter()
-            .filter(|&(_, &seen)| seen < dump)
-            .map(|(&key, _)| key)
+            .filter(|(_, (_, seen))| *seen < dump)
+            .map(|(&(_, index), &(address, _))| (address, index))
             .collect();
         for (address, index) in gone {
             self.set_address(address, index, false);
@@ -157,12 +212,79 @@ impl Links {
         for index in gone {
             self.remove_link(index);
         }
+        self.tell(Change::Anything);
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// A link of an Ethernet.
+    pub(crate) fn link(name: &str, up: bool) -> Link {
+        Link {
+            name: name.to_owned(),
+            up,
+            is_set_up: up,
+            mtu: 1500,
+        }
+    }
+
+    /// An ordinary address.
+    pub(crate) fn address(ip: &str) -> Address {
+        let ip: IpAddr = ip.parse().unwrap();
+        Address {
+            ip,
+            length: if ip.is_ipv4() { 24 } else { 64 },
+            is_global: true,
+            is_secondary: false,
+            is_deprecated: false,
+            is_usable: true,
+        }
+    }
+
+    impl Links {
+        /// These links, in their order from index 2 on, are up and have these addresses.
+        pub(crate) fn of(links: &[(&str, &[&str])]) -> Links {
+            let mut all = Links::default();
+            for (index, (name, addresses)) in (2..).zip(links) {
+                all.set_link(index, link(name, true));
+                for ip in *addresses {
+                    all.set_address(address(ip), index, true);
+                }
+            }
+            all
+        }
+
+        /// Takes the link of that name away, and puts another in its place, with a new index.
+        pub(crate) fn replace(&mut self, name: &str, index: u32) {
+            if let Some(old) = self.index_of(name) {
+                let addresses: Vec<_> = self.addresses_of(old).copied().collect();
+                self.remove_link(old);
+                for address in addresses {
+                    self.set_address(address, old, false);
+                    self.set_address(address, index, true);
+                }
+            }
+            self.set_link(index, link(name, true));
+        }
+
+        /// An address comes or goes.
+        pub(crate) fn put(&mut self, name: &str, ip: &str, present: bool) {
+            let index = self.index_of(name).unwrap();
+            self.set_address(address(ip), index, present);
+        }
+
+        /// A link goes, with its addresses.
+        pub(crate) fn take(&mut self, name: &str) {
+            let index = self.index_of(name).unwrap();
+            let addresses: Vec<_> = self.addresses_of(index).copied().collect();
+            for address in addresses {
+                self.set_address(address, index, false);
+            }
+            self.remove_link(index);
+        }
+    }
 
     const HOME: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 
@@ -174,17 +296,17 @@ mod tests {
     fn only_what_changed_is_told() {
         let mut links = Links::default();
         for (up, told) in [(true, 1), (true, 0), (false, 1), (false, 0)] {
-            links.set_link(2, "eth0", up);
+            links.set_link(2, link("eth0", up));
             assert_eq!(changes(&mut links), told);
         }
-        links.set_link(2, "wan", false);
+        links.set_link(2, link("wan", false));
         assert_eq!(changes(&mut links), 1, "a new name is a change");
         for told in [1, 0] {
             links.remove_link(2);
             assert_eq!(changes(&mut links), told);
         }
         for (present, told) in [(false, 0), (true, 1), (true, 0), (false, 1)] {
-            links.set_address(HOME, 2, present);
+            links.set_address(address("10.0.0.1"), 2, present);
             assert_eq!(changes(&mut links), told);
         }
     }
@@ -193,13 +315,13 @@ mod tests {
     fn an_address_leads_to_its_link_and_rather_to_one_that_is_up() {
         let mut links = Links::default();
         assert_eq!(links.index_with(HOME), None);
-        links.set_link(2, "eth0", false);
-        links.set_link(3, "eth1", true);
-        links.set_address(HOME, 2, true);
+        links.set_link(2, link("eth0", false));
+        links.set_link(3, link("eth1", true));
+        links.set_address(address("10.0.0.1"), 2, true);
         assert_eq!(links.index_with(HOME), Some(2));
-        links.set_address(HOME, 3, true);
+        links.set_address(address("10.0.0.1"), 3, true);
         assert_eq!(links.index_with(HOME), Some(3));
-        links.set_address(HOME, 3, false);
+        links.set_address(address("10.0.0.1"), 3, false);
         assert_eq!(links.index_with(HOME), Some(2));
         assert_eq!(links.index_of("eth1"), Some(3));
     }
@@ -208,15 +330,15 @@ mod tests {
     fn what_a_new_dump_does_not_mention_is_gone() {
         let mut links = Links::default();
         links.begin_dump();
-        links.set_link(2, "eth0", true);
-        links.set_link(3, "eth1", true);
-        links.set_address(HOME, 3, true);
+        links.set_link(2, link("eth0", true));
+        links.set_link(3, link("eth1", true));
+        links.set_address(address("10.0.0.1"), 3, true);
+        links.end_dump();
+        assert_eq!(changes(&mut links), 4);
+        links.begin_dump();
+        links.set_link(2, link("eth0", true));
         links.end_dump();
         assert_eq!(changes(&mut links), 3);
-        links.begin_dump();
-        links.set_link(2, "eth0", true);
-        links.end_dump();
-        assert_eq!(changes(&mut links), 2);
         assert_eq!(
             (links.index_of("eth1"), links.index_with(HOME)),
             (None, None)

@@ -3,10 +3,10 @@
 //! [`Netlink`] sets up the TUN interface: MTU, addresses, routes, up. All of it goes when the
 //! interface goes, so there is nothing to undo at the end.
 //!
-//! [`LinkWatch`] hears of links and addresses that come, change and go. It is why a path is given
-//! up the moment its cable is pulled and not only when probes have been silent for long enough, and
-//! it knows which link a path without a configured `interface` runs over: the one that has the
-//! path's local address.
+//! [`LinkWatch`] hears of links, addresses, routes and rules that come, change and go. It is why a path
+//! is given up the moment its cable is pulled and not only when probes have been silent for long enough,
+//! and why what is configured and was taken away comes back within a moment. Its table of links and
+//! addresses ([`Links`]) is what the configuration is compared with.
 //!
 //! ```text
 //! configure  requests, through rtnetlink
@@ -22,5 +22,9 @@ mod links;
 mod watch;
 mod wire;
 
-pub(crate) use configure::Netlink;
+pub(crate) use configure::{Netlink, Prefix, network};
+pub(crate) use error::NetlinkError;
+#[cfg(test)]
+pub(crate) use links::tests as links_tests;
+pub(crate) use links::{Address, Change, Links};
 pub(crate) use watch::LinkWatch;

@@ -1,4 +1,4 @@
-//! Notifications about links and addresses, as a stream of changes.
+//! Notifications about links, addresses, routes and rules, as a stream of changes.
 //!
 //! One socket subscribes and also asks for all links and addresses at the start, so that the state
 //! it begins with and the notifications come in the kernel's own order. When notifications come
@@ -7,7 +7,6 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::IpAddr;
 
 use rtnetlink::sys::protocols::NETLINK_ROUTE;
 use rtnetlink::sys::{AsyncSocket, SocketAddr, TokioSocket};
@@ -16,11 +15,23 @@ use super::links::{Change, Link, Links};
 use super::wire::{self, Content};
 
 /// What the socket subscribes to.
-const GROUPS: libc::c_int = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
+const GROUPS: libc::c_int = libc::RTMGRP_LINK
+    | libc::RTMGRP_IPV4_IFADDR
+    | libc::RTMGRP_IPV6_IFADDR
+    | libc::RTMGRP_IPV4_ROUTE
+    | libc::RTMGRP_IPV6_ROUTE
+    | libc::RTMGRP_IPV4_RULE
+    | RTMGRP_IPV6_RULE;
+
+/// `RTNLGRP_IPV6_RULE` (19) as a bit; `linux/rtnetlink.h` names no such constant.
+const RTMGRP_IPV6_RULE: libc::c_int = 1 << (19 - 1);
 
 /// Dumps begun in a row because something changed meanwhile; then the last has to do, and
 /// notifications mend what it missed.
 const MAX_RESTARTS: u32 = 8;
+
+/// Datagrams read in one go by [`LinkWatch::catch_up`].
+const MAX_DATAGRAMS: usize = 256;
 
 /// Bytes of a datagram: twice what the kernel puts in one.
 const DATAGRAM: usize = 64 * 1024;
@@ -84,20 +95,42 @@ impl LinkWatch {
         }
     }
 
-    /// The link of that index.
-    pub(crate) fn link(&self, index: u32) -> Option<&Link> {
-        self.links.link(index)
+    /// Takes in what the kernel has told by now, without waiting: what is known is then as new as
+    /// anything that this process did before.
+    ///
+    /// # Errors
+    /// If the socket fails; lost notifications are no error.
+    pub(crate) fn catch_up(&mut self) -> io::Result<()> {
+        // A host that changes faster than this is read must not hold up the rest.
+        for _ in 0..MAX_DATAGRAMS {
+            self.datagram.clear();
+            let socket = self.socket.socket_ref();
+            let received = socket.recv_from(&mut self.datagram, libc::MSG_DONTWAIT);
+            if received
+                .as_ref()
+                .is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+            {
+                break;
+            }
+            self.take(received.map(|(_, sender)| sender))?;
+        }
+        Ok(())
     }
 
-    /// Index of the link that a path runs over: the one of its configured `interface`, or else the
-    /// one that has its `local` address. `None` if there is no such link at present.
-    ///
-    /// The answer may change with each [`Change`]: ask again.
-    pub(crate) fn link_of_path(&self, interface: Option<&str>, local: IpAddr) -> Option<u32> {
-        match interface {
-            Some(name) => self.links.index_of(name),
-            None => self.links.index_with(local),
-        }
+    /// The oldest change not yet told, if there is one.
+    pub(crate) fn take_change(&mut self) -> Option<Change> {
+        self.links.take_change()
+    }
+
+    /// The links and addresses themselves.
+    pub(crate) fn table(&self) -> &Links {
+        &self.links
+    }
+
+    /// The link of that index.
+    #[cfg(test)]
+    pub(crate) fn link(&self, index: u32) -> Option<&Link> {
+        self.links.link(index)
     }
 
     async fn receive(&mut self) -> io::Result<()> {
@@ -105,7 +138,13 @@ impl LinkWatch {
         let LinkWatch {
             socket, datagram, ..
         } = self;
-        match poll_fn(|cx| socket.poll_recv_from(cx, datagram)).await {
+        let received = poll_fn(|cx| socket.poll_recv_from(cx, datagram)).await;
+        self.take(received)
+    }
+
+    /// Takes in what was received from `sender`.
+    fn take(&mut self, received: io::Result<SocketAddr>) -> io::Result<()> {
+        match received {
             Ok(sender) if sender.port_number() == 0 => self.read(),
             // Not from the kernel.
             Ok(_) => Ok(()),
@@ -129,14 +168,22 @@ impl LinkWatch {
                     deleted: true,
                     ..
                 } => self.links.remove_link(index),
-                Content::Link {
-                    index, name, up, ..
-                } => self.links.set_link(index, name, up),
+                Content::Link { index, link, .. } => {
+                    let link = Link {
+                        name: link.name.to_owned(),
+                        up: link.up,
+                        is_set_up: link.is_set_up,
+                        mtu: link.mtu,
+                    };
+                    self.links.set_link(index, link);
+                }
                 Content::Address {
                     index,
                     address,
                     deleted,
                 } => self.links.set_address(address, index, !deleted),
+                Content::Route(change) => self.links.tell(Change::Route(change)),
+                Content::Rule => self.links.tell(Change::Rule),
                 Content::Done => done |= answers,
                 Content::Error(errno) if answers && errno != 0 => {
                     return Err(io::Error::from_raw_os_error(errno));
@@ -203,6 +250,7 @@ mod tests {
     use crate::netlink::Netlink;
     use crate::testing::in_network_namespace;
     use crate::tun::Tun;
+    use std::net::IpAddr;
     use std::time::Duration;
 
     /// The next change that `wanted` accepts, within a few seconds.
@@ -227,11 +275,11 @@ mod tests {
     #[tokio::test]
     async fn loopback_is_known_from_the_start_and_has_its_address() {
         let mut watch = LinkWatch::open().await.unwrap();
-        let index = watch.link_of_path(Some("lo"), "127.0.0.1".parse().unwrap());
+        let index = watch.table().index_of("lo");
         let link = watch.link(index.unwrap()).unwrap();
         assert_eq!(link.name, "lo");
         if link.up {
-            let by_address = watch.link_of_path(None, "127.0.0.1".parse().unwrap());
+            let by_address = watch.table().index_with("127.0.0.1".parse().unwrap());
             assert_eq!(by_address, index);
         }
         until(
@@ -248,7 +296,7 @@ mod tests {
             async {
                 let home: IpAddr = "10.99.0.1".parse().unwrap();
                 let mut watch = LinkWatch::open().await.unwrap();
-                assert_eq!(watch.link_of_path(None, home), None);
+                assert_eq!(watch.table().index_with(home), None);
                 let tun = Tun::open("mpt-test", Offload::Off).unwrap();
                 until(&mut watch, |c| is_link(c, ("mpt-test", false, false))).await;
 
@@ -257,7 +305,7 @@ mod tests {
                 let index = netlink.configure("mpt-test", &[prefix], 1400, &[]).await;
                 let index = index.unwrap();
                 until(&mut watch, |c| is_link(c, ("mpt-test", true, false))).await;
-                assert_eq!(watch.link_of_path(None, home), Some(index));
+                assert_eq!(watch.table().index_with(home), Some(index));
                 assert!(watch.link(index).unwrap().up);
 
                 netlink.remove_address(index, prefix).await.unwrap();
@@ -267,7 +315,7 @@ mod tests {
                     present: false,
                 };
                 until(&mut watch, |change| *change == gone).await;
-                assert_eq!(watch.link_of_path(None, home), None);
+                assert_eq!(watch.table().index_with(home), None);
 
                 drop(tun);
                 until(&mut watch, |c| is_link(c, ("mpt-test", false, true))).await;

@@ -1,10 +1,13 @@
-//! The netlink messages that tell of links and addresses (`rtnetlink(7)`), read from bytes.
+//! The netlink messages that tell of links, addresses, routes and rules (`rtnetlink(7)`), read from
+//! bytes.
 //!
-//! A link message carries some sixty attributes, and each kernel adds more. Two header fields and
-//! the name are all that is wanted here, so nothing else is parsed: what a new kernel says in new
-//! ways cannot make a link's state unreadable.
+//! A link message carries some sixty attributes, and each kernel adds more. Two header fields, the
+//! name and the MTU are all that is wanted here, so nothing else is parsed: what a new kernel says in
+//! new ways cannot make a link's state unreadable.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::links::{Address, RouteChange};
 
 /// `struct nlmsghdr`: length, type, flags, sequence number, port.
 const HEADER: usize = 16;
@@ -12,6 +15,14 @@ const HEADER: usize = 16;
 const LINK: usize = 16;
 /// `struct ifaddrmsg`: family, prefix length, flags, scope, index.
 const ADDRESS: usize = 8;
+/// `struct rtmsg`: family, lengths of destination and source, TOS, table, protocol, scope, type, flags.
+const ROUTE: usize = 12;
+/// A route that the kernel remembers of its own accord, which is no part of any table.
+const CLONED: u32 = libc::RTM_F_CLONED;
+/// Flags of an address that cannot be used yet, or ever: it is, or was, found to be another host's.
+const UNUSABLE: u32 = libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED;
+/// A tentative address that may be used all the same (RFC 4429).
+const OPTIMISTIC: u32 = libc::IFA_F_OPTIMISTIC;
 /// A link that can carry packets: set up, and with a carrier. `IFF_RUNNING` says so too, but up to
 /// a second late: the kernel rations its changes.
 const USABLE: u32 = (libc::IFF_UP | libc::IFF_LOWER_UP) as u32;
@@ -34,20 +45,33 @@ pub(super) enum Content<'a> {
     /// A link, as it is now or was when it went.
     Link {
         index: u32,
-        name: &'a str,
-        up: bool,
+        link: LinkState<'a>,
         deleted: bool,
     },
     /// A local address of a link.
     Address {
         index: u32,
-        address: IpAddr,
+        address: Address,
         deleted: bool,
     },
+    /// A route came, went or took another's place.
+    Route(RouteChange),
+    /// A rule of policy routing came or went.
+    Rule,
     /// The end of a dump.
     Done,
     /// The kernel refused a request with this error number.
     Error(i32),
+}
+
+/// What a link message says of the link.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct LinkState<'a> {
+    pub(super) name: &'a str,
+    /// See [`super::links::Link`].
+    pub(super) up: bool,
+    pub(super) is_set_up: bool,
+    pub(super) mtu: u32,
 }
 
 /// The messages in a datagram, those of no concern left out.
@@ -82,6 +106,8 @@ fn parse(message: &[u8]) -> Option<Message<'_>> {
     let content = match kind {
         libc::RTM_NEWLINK | libc::RTM_DELLINK => parse_link(body, kind == libc::RTM_DELLINK)?,
         libc::RTM_NEWADDR | libc::RTM_DELADDR => parse_address(body, kind == libc::RTM_DELADDR)?,
+        libc::RTM_NEWROUTE | libc::RTM_DELROUTE => parse_route(body)?,
+        libc::RTM_NEWRULE | libc::RTM_DELRULE => Content::Rule,
         _ if libc::c_int::from(kind) == libc::NLMSG_DONE => Content::Done,
         _ if libc::c_int::from(kind) == libc::NLMSG_ERROR => {
             Content::Error(u32_at(body, 0)?.cast_signed().wrapping_neg())
@@ -101,12 +127,23 @@ fn parse_link(body: &[u8], deleted: bool) -> Option<Content<'_>> {
     if libc::c_int::from(*body.first()?) != libc::AF_UNSPEC {
         return None;
     }
-    let (_, name) = attributes(body.get(LINK..)?).find(|(kind, _)| *kind == libc::IFLA_IFNAME)?;
+    let attribute = |wanted| {
+        let mut all = attributes(body.get(LINK..)?);
+        all.find_map(|(kind, value)| (kind == wanted).then_some(value))
+    };
+    let name = attribute(libc::IFLA_IFNAME)?;
     let name = name.split(|byte| *byte == 0).next()?;
+    let flags = u32_at(body, 8)?;
     Some(Content::Link {
         index: u32_at(body, 4)?,
-        name: std::str::from_utf8(name).ok()?,
-        up: !deleted && u32_at(body, 8)? & (USABLE | DORMANT) == USABLE,
+        link: LinkState {
+            name: std::str::from_utf8(name).ok()?,
+            up: !deleted && flags & (USABLE | DORMANT) == USABLE,
+            is_set_up: flags & libc::IFF_UP as u32 != 0,
+            mtu: attribute(libc::IFLA_MTU)
+                .and_then(|value| u32_at(value, 0))
+                .unwrap_or(0),
+        },
         deleted,
     })
 }
@@ -115,17 +152,56 @@ fn parse_address(body: &[u8], deleted: bool) -> Option<Content<'_>> {
     // On a point-to-point link IFA_ADDRESS is the far end's and IFA_LOCAL ours; IPv6 otherwise has
     // IFA_ADDRESS alone.
     let mut address = None;
+    // The header has room for the first eight.
+    let mut flags = u32::from(*body.get(2)?);
     for (kind, value) in attributes(body.get(ADDRESS..)?) {
         let local = kind == libc::IFA_LOCAL;
         if local || (kind == libc::IFA_ADDRESS && address.is_none()) {
             address = ip(value);
         }
+        if kind == libc::IFA_FLAGS {
+            flags = u32_at(value, 0)?;
+        }
     }
+    let is_usable =
+        flags & UNUSABLE == 0 || flags & OPTIMISTIC != 0 && flags & libc::IFA_F_DADFAILED == 0;
     Some(Content::Address {
         index: u32_at(body, 4)?,
-        address: address?,
+        address: Address {
+            ip: address?,
+            length: *body.get(1)?,
+            is_global: *body.get(3)? == libc::RT_SCOPE_UNIVERSE,
+            is_secondary: flags & libc::IFA_F_SECONDARY != 0,
+            is_deprecated: flags & libc::IFA_F_DEPRECATED != 0,
+            is_usable,
+        },
         deleted,
     })
+}
+
+fn parse_route(body: &[u8]) -> Option<Content<'_>> {
+    let family = libc::c_int::from(*body.first()?);
+    if family != libc::AF_INET && family != libc::AF_INET6 || u32_at(body, 8)? & CLONED != 0 {
+        return None;
+    }
+    let everything = match family {
+        libc::AF_INET => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        _ => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    let mut change = RouteChange {
+        destination: (everything, *body.get(1)?),
+        table: u32::from(*body.get(4)?),
+        index: None,
+    };
+    for (kind, value) in attributes(body.get(ROUTE..)?) {
+        match kind {
+            libc::RTA_DST => change.destination.0 = ip(value)?,
+            libc::RTA_OIF => change.index = u32_at(value, 0),
+            libc::RTA_TABLE => change.table = u32_at(value, 0)?,
+            _ => {}
+        }
+    }
+    Some(Content::Route(change))
 }
 
 fn ip(value: &[u8]) -> Option<IpAddr> {
@@ -191,6 +267,7 @@ pub(super) mod tests {
         body.extend([0; 4]);
         body.extend(attribute(999, b"new"));
         body.extend(attribute(libc::IFLA_IFNAME, name));
+        body.extend(attribute(libc::IFLA_MTU, &1500_u32.to_ne_bytes()));
         message(kind, &body)
     }
 
@@ -212,8 +289,12 @@ pub(super) mod tests {
             let datagram = link(libc::RTM_NEWLINK, 0, 7, flags, b"eth0\0");
             let expected = Content::Link {
                 index: 7,
-                name: "eth0",
-                up: expected,
+                link: LinkState {
+                    name: "eth0",
+                    up: expected,
+                    is_set_up: flags & up != 0,
+                    mtu: 1500,
+                },
                 deleted: false,
             };
             assert_eq!(contents(&datagram), [expected], "{flags:x}");
@@ -243,11 +324,58 @@ pub(super) mod tests {
             }
             let expected = Content::Address {
                 index: 3,
-                address: "10.0.0.1".parse().unwrap(),
+                address: Address {
+                    ip: "10.0.0.1".parse().unwrap(),
+                    length: 32,
+                    is_global: true,
+                    is_secondary: false,
+                    is_deprecated: false,
+                    is_usable: true,
+                },
                 deleted: false,
             };
             assert_eq!(contents(&message(libc::RTM_NEWADDR, &body)), [expected]);
         }
+    }
+
+    #[test]
+    fn an_address_that_may_be_another_hosts_cannot_be_used_yet() {
+        for (flags, is_usable) in [
+            (libc::IFA_F_PERMANENT, true),
+            (libc::IFA_F_TENTATIVE, false),
+            (libc::IFA_F_TENTATIVE | libc::IFA_F_OPTIMISTIC, true),
+            (libc::IFA_F_DADFAILED | libc::IFA_F_OPTIMISTIC, false),
+        ] {
+            let mut body = vec![libc::AF_INET6 as u8, 64, 0, 0];
+            body.extend(3_u32.to_ne_bytes());
+            body.extend(attribute(libc::IFA_ADDRESS, &[0xfd; 16]));
+            body.extend(attribute(libc::IFA_FLAGS, &flags.to_ne_bytes()));
+            let datagram = message(libc::RTM_NEWADDR, &body);
+            let [Content::Address { address, .. }] = contents(&datagram)[..] else {
+                panic!("{datagram:?}");
+            };
+            assert_eq!(address.is_usable, is_usable, "{flags:x}");
+        }
+    }
+
+    #[test]
+    fn a_route_has_its_destination_its_table_and_its_link() {
+        let route = |flags: u32| {
+            let mut body = vec![libc::AF_INET as u8, 24, 0, 0, libc::RT_TABLE_MAIN, 4, 0, 1];
+            body.extend(flags.to_ne_bytes());
+            body.extend(attribute(libc::RTA_TABLE, &4754_u32.to_ne_bytes()));
+            body.extend(attribute(libc::RTA_DST, &[192, 0, 2, 0]));
+            body.extend(attribute(libc::RTA_OIF, &7_u32.to_ne_bytes()));
+            message(libc::RTM_DELROUTE, &body)
+        };
+        let expected = RouteChange {
+            destination: ("192.0.2.0".parse().unwrap(), 24),
+            table: 4754,
+            index: Some(7),
+        };
+        assert_eq!(contents(&route(0)), [Content::Route(expected)]);
+        assert_eq!(contents(&route(CLONED)), []);
+        assert_eq!(contents(&message(libc::RTM_NEWRULE, &[])), [Content::Rule]);
     }
 
     #[test]

@@ -17,6 +17,17 @@ fn a_window_can_be_set_where_there_is_one() {
 }
 
 #[test]
+fn a_reload_tells_what_is_still_missing_also_when_nothing_has_changed() {
+    let missing = [Missing {
+        what: "path lte".to_owned(),
+        why: "interface wwan0 is not there".to_owned(),
+    }];
+    let file = FilePath::new("office.toml");
+    insta::assert_snapshot!(reloaded(file, true, &[]), @"office.toml read again");
+    insta::assert_snapshot!(reloaded(file, false, &missing), @"office.toml read again; nothing has changed; still missing, and tried again until it is there: path lte (interface wwan0 is not there)");
+}
+
+#[test]
 fn what_would_have_no_effect_is_refused_with_what_to_do() {
     let off = ReorderSettings {
         window: 0.into(),

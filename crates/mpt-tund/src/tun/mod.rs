@@ -155,6 +155,12 @@ impl AsFd for Tun {
     }
 }
 
+/// Whether this error of [`Tun::recv`] says that the interface was deleted: `EBADFD`, or `EFAULT` in the
+/// moment when it happens.
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EBADFD | libc::EFAULT))
+}
+
 /// What the kernel demands of a name, and no `%`, which would ask it to number the interface.
 fn check_name(name: &str) -> Result<(), TunError> {
     let fits = (1..=MAX_NAME).contains(&name.len()) && name != "." && name != "..";

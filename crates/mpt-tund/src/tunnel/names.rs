@@ -3,7 +3,8 @@
 //! A name is looked up when its path has no address yet, and again as long as the path is not up: a peer
 //! with a changing address is found at its new one. While a path works it is left alone; in a sealed tunnel
 //! it follows its peer by itself. When a name stands for several addresses, those that do not work are
-//! tried in turn.
+//! tried in turn. A path with `local` takes those of its family; one that follows its interface takes those
+//! that the interface has an address for, IPv4 first.
 //!
 //! Looking up takes as long as it takes, so it goes on beside the control thread's loop, one at a time for
 //! each path, and comes back to it by a channel.
@@ -17,8 +18,10 @@ use mpt_core::time::Time;
 use tokio::sync::mpsc;
 
 use super::Tunnel;
+use super::paths::RunningPath;
 use crate::clock;
-use crate::config::{self, Remote};
+use crate::config::{self, Family, Remote};
+use crate::netlink::Links;
 
 /// Pause after a name was not found; twice as long after each further time, up to the longest.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
@@ -47,7 +50,8 @@ pub(crate) type Finds = mpsc::Sender<Found>;
 pub(super) struct Lookup {
     host: String,
     port: u16,
-    is_ipv4: bool,
+    /// The one that the configuration decides on.
+    family: Option<Family>,
     /// What is being used.
     address: Option<SocketAddr>,
     is_under_way: bool,
@@ -64,7 +68,7 @@ impl Lookup {
         Some(Lookup {
             host: host.clone(),
             port: *port,
-            is_ipv4: path.local.is_ipv4(),
+            family: path.local.address.map(Family::of),
             address: None,
             is_under_way: false,
             next: Time::ZERO,
@@ -74,7 +78,7 @@ impl Lookup {
 
     /// Whether both look up the same.
     pub(super) fn is_for(&self, other: &Lookup) -> bool {
-        (&self.host, self.port, self.is_ipv4) == (&other.host, other.port, other.is_ipv4)
+        (&self.host, self.port, self.family) == (&other.host, other.port, other.family)
     }
 
     pub(super) fn address(&self) -> Option<SocketAddr> {
@@ -103,23 +107,33 @@ impl Lookup {
         });
     }
 
-    /// Takes what was found. Returns the address to use, when it is another one than before.
+    /// Takes what was found. Returns the address to use, when it is another one than before. The path's
+    /// interface, where it decides, has addresses of these `families`.
     fn take(
         &mut self,
         now: Time,
         addresses: io::Result<Vec<SocketAddr>>,
+        families: &[Family],
     ) -> Result<Option<SocketAddr>, String> {
         self.is_under_way = false;
-        let family = if self.is_ipv4 { "IPv4" } else { "IPv6" };
+        let fits = |address: &SocketAddr| match self.family {
+            Some(family) => Family::of(address.ip()) == family,
+            None => families.is_empty() || families.contains(&Family::of(address.ip())),
+        };
+        let family = match (self.family, families) {
+            (Some(family), _) | (None, &[family]) => format!("{family} "),
+            (None, _) => String::new(),
+        };
         let found = addresses
             .map_err(|error| error.to_string())
             .and_then(|mut all| {
-                all.retain(|address| address.is_ipv4() == self.is_ipv4);
+                all.retain(fits);
+                all.sort_by_key(SocketAddr::is_ipv6);
                 let at = self
                     .address
                     .and_then(|used| all.iter().position(|one| *one == used));
                 let next = at.map_or(0, |at| (at + 1) % all.len());
-                let none = || format!("it has no {family} address");
+                let none = || format!("it has no {family}address");
                 all.get(next).copied().ok_or_else(none)
             });
         match found {
@@ -142,17 +156,17 @@ impl Tunnel {
     /// Begins to look up the names of peers whose paths are not up.
     pub(crate) async fn look_up(&mut self, finds: &Finds) -> anyhow::Result<()> {
         let now = clock::now();
-        let is_due = |lookup: &Lookup| lookup.is_due(now);
-        if !self
-            .paths
-            .iter()
-            .any(|path| path.lookup.as_ref().is_some_and(is_due))
-        {
+        let is_due = |path: &RunningPath| {
+            let lookup = path.lookup.as_ref().filter(|lookup| lookup.is_due(now));
+            // Without a way to anywhere an address that is known will do.
+            lookup.is_some_and(|lookup| lookup.address.is_none() || !path.waits_for_the_host())
+        };
+        if !self.paths.iter().any(is_due) {
             return Ok(());
         }
         let status = self.report().await?;
-        for path in &mut self.paths {
-            let Some(lookup) = path.lookup.as_mut().filter(|lookup| lookup.is_due(now)) else {
+        for path in self.paths.iter_mut().filter(|path| is_due(path)) {
+            let Some(lookup) = path.lookup.as_mut() else {
                 continue;
             };
             let mut known = status.paths.iter();
@@ -166,13 +180,16 @@ impl Tunnel {
         Ok(())
     }
 
-    /// Uses what a name was found to stand for.
-    pub(crate) async fn found(&mut self, found: Found) -> anyhow::Result<()> {
-        let mut paths = self.paths.iter_mut();
-        let Some(path) = paths.find(|path| path.name == found.path) else {
+    /// Uses what a name was found to stand for. [`Tunnel::reconcile`] is to follow: the family may be
+    /// another one.
+    pub(crate) async fn found(&mut self, found: Found, links: &Links) -> anyhow::Result<()> {
+        let Some(at) = self.paths.iter().position(|path| path.name == found.path) else {
             return Ok(());
         };
-        let known = path
+        let configured = self.config.path(&found.path);
+        let interface = configured.and_then(|path| path.interface.as_deref());
+        let families = families_of(interface, links);
+        let known = self.paths[at]
             .lookup
             .as_mut()
             .filter(|lookup| lookup.host == found.host);
@@ -180,22 +197,38 @@ impl Tunnel {
             return Ok(());
         };
         let is_first_failure = lookup.pause == SHORTEST_PAUSE;
-        match lookup.take(clock::now(), found.addresses) {
+        let (path, host) = (&found.path, &found.host);
+        match lookup.take(clock::now(), found.addresses, &families) {
             Ok(None) => {}
             Ok(Some(address)) => {
-                tracing::info!("path {}: {} is at {address}", found.path, found.host);
-                let mut configured = self.config.paths.iter();
-                if let Some(path) = configured.find(|path| path.name == found.path).cloned() {
-                    self.set_path(&path, None).await?;
-                }
+                self.log
+                    .info(format!("path {path}: {host} is at {address}"));
+                self.set_path(at, None).await?;
             }
             Err(why) if is_first_failure => {
-                tracing::warn!("path {}: {} is not found: {why}", found.path, found.host);
+                self.log
+                    .warn(format!("path {path}: {host} is not found: {why}"));
             }
-            Err(why) => tracing::debug!("path {}: {} is not found: {why}", found.path, found.host),
+            Err(why) => tracing::debug!("path {path}: {host} is not found: {why}"),
         }
         Ok(())
     }
+}
+
+/// The families that an interface has addresses of.
+fn families_of(interface: Option<&str>, links: &Links) -> Vec<Family> {
+    let Some(index) = interface.and_then(|name| links.index_of(name)) else {
+        return Vec::new();
+    };
+    let mut families = Vec::new();
+    for address in links.addresses_of(index) {
+        let family = Family::of(address.ip);
+        // A link-local address leads to no peer that has a name.
+        if address.is_usable && address.is_global && !families.contains(&family) {
+            families.push(family);
+        }
+    }
+    families
 }
 
 #[cfg(test)]
@@ -206,7 +239,7 @@ mod tests {
         Lookup {
             host: "office.example.net".to_owned(),
             port: 4754,
-            is_ipv4: true,
+            family: Some(Family::V4),
             address: None,
             is_under_way: true,
             next: Time::ZERO,
@@ -224,20 +257,47 @@ mod tests {
         let all = ["[fd00::1]:4754", "192.0.2.1:4754", "192.0.2.2:4754"];
         let mut tried = Vec::new();
         for _ in 0..3 {
-            let address = lookup.take(Time::ZERO, addresses(&all)).unwrap().unwrap();
+            let address = lookup
+                .take(Time::ZERO, addresses(&all), &[])
+                .unwrap()
+                .unwrap();
             tried.push(address.to_string());
         }
         assert_eq!(tried, [all[1], all[2], all[1]]);
-        assert!(lookup.take(Time::ZERO, addresses(&all[..1])).is_err());
+        assert!(lookup.take(Time::ZERO, addresses(&all[..1]), &[]).is_err());
         assert_eq!(lookup.address().unwrap().to_string(), all[1], "kept");
+    }
+
+    #[test]
+    fn a_path_that_follows_its_interface_takes_what_that_can_reach_and_rather_ipv4() {
+        let all = ["[fd00::1]:4754", "192.0.2.1:4754"];
+        let take = |families: &[Family]| {
+            let mut lookup = lookup();
+            lookup.family = None;
+            let taken = lookup.take(Time::ZERO, addresses(&all), families);
+            taken.unwrap().unwrap().to_string()
+        };
+        assert_eq!(take(&[]), all[1]);
+        assert_eq!(take(&[Family::V6, Family::V4]), all[1]);
+        assert_eq!(take(&[Family::V6]), all[0]);
     }
 
     #[test]
     fn the_address_that_is_in_use_is_no_news() {
         let mut lookup = lookup();
         let one = ["192.0.2.1:4754"];
-        assert!(lookup.take(Time::ZERO, addresses(&one)).unwrap().is_some());
-        assert!(lookup.take(Time::ZERO, addresses(&one)).unwrap().is_none());
+        assert!(
+            lookup
+                .take(Time::ZERO, addresses(&one), &[])
+                .unwrap()
+                .is_some()
+        );
+        assert!(
+            lookup
+                .take(Time::ZERO, addresses(&one), &[])
+                .unwrap()
+                .is_none()
+        );
     }
 
     #[test]
@@ -247,7 +307,7 @@ mod tests {
         let mut pauses = Vec::new();
         for _ in 0..7 {
             let missing = Err(io::Error::other("no such host"));
-            assert!(lookup.take(now, missing).is_err());
+            assert!(lookup.take(now, missing, &[]).is_err());
             pauses.push(lookup.next.since(now).as_secs());
             now = lookup.next;
         }

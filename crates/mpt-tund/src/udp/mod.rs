@@ -35,7 +35,7 @@ mod socket;
 
 pub(crate) use receive::RecvMeta;
 pub(crate) use send::Sent;
-pub(crate) use socket::{BUFFER_WANTED, PathSocket};
+pub(crate) use socket::{BUFFER_WANTED, PathSocket, receives_trains};
 
 #[cfg(test)]
 mod testing;

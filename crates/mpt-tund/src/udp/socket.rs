@@ -127,6 +127,14 @@ impl PathSocket {
     }
 }
 
+/// Whether paths' sockets will hand over trains ([`PathSocket::receives_trains`]): to be known before
+/// there is one.
+pub(crate) fn receives_trains(offload: Offload) -> bool {
+    let probe = |domain| Socket::new(domain, Type::DGRAM, Some(Protocol::UDP));
+    let probe = probe(Domain::IPV4).or_else(|_| probe(Domain::IPV6));
+    offload != Offload::Off && probe.is_ok_and(|socket| gro::switch_on(socket.as_fd()))
+}
+
 impl AsRawFd for PathSocket {
     fn as_raw_fd(&self) -> RawFd {
         self.socket.as_raw_fd()
@@ -287,6 +295,14 @@ mod tests {
         let socket =
             PathSocket::open("127.0.0.1:0".parse().unwrap(), Some("lo"), Offload::Auto).unwrap();
         assert_ne!(socket.local_addr().port(), 0);
+    }
+
+    #[test]
+    fn whether_trains_come_in_is_known_beforehand() {
+        for offload in [Offload::Auto, Offload::Off] {
+            let socket = PathSocket::open("127.0.0.1:0".parse().unwrap(), None, offload).unwrap();
+            assert_eq!(socket.receives_trains(), receives_trains(offload));
+        }
     }
 
     #[test]

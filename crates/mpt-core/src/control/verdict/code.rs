@@ -32,6 +32,10 @@ codes! {
     PathDown = "path-down",
     /// A path has not come up yet.
     PathProbing = "path-probing",
+    /// A path has no socket yet: something on this host is not there.
+    PathWaiting = "path-waiting",
+    /// Something else that is configured is not there.
+    Missing = "missing",
     /// A path was taken out of service here.
     PathOutOfService = "path-out-of-service",
     /// The peer is no mpt-tund, or an old one: it does not probe.

@@ -1,7 +1,7 @@
 //! Which paths work, and what they lose.
 
 use super::{Code, Finding, Level};
-use crate::control::{PathPhase, PathState, PathStatus, Status};
+use crate::control::{Missing, PathPhase, PathState, PathStatus, Status};
 use crate::units::percent;
 
 /// A share of losses from which a path is worth a word: at 1 % and 50 ms of round trip TCP gets
@@ -16,6 +16,7 @@ const ENOUGH_LOST: f64 = 5.0;
 pub(super) fn findings(status: &Status) -> Vec<Finding> {
     let mut found = Vec::new();
     found.extend(no_path_up(status));
+    found.extend(missing(status));
     let judged = status
         .paths
         .iter()
@@ -58,7 +59,9 @@ fn no_path_up(status: &Status) -> Option<Finding> {
     if used || up(paths).next().is_some() {
         return None;
     }
-    let here = paths.iter().all(|path| path.state == PathState::AdminDown);
+    let is_here =
+        |path: &PathStatus| matches!(path.state, PathState::AdminDown | PathState::Waiting);
+    let here = paths.iter().all(is_here);
     Some(Finding::down(
         Code::NoPathUp,
         "No path is up: nothing gets through the tunnel.",
@@ -67,6 +70,24 @@ fn no_path_up(status: &Status) -> Option<Finding> {
             false => "Is mpt-tund running at the other end, and is UDP let through to its port?",
         },
     ))
+}
+
+/// What is configured and not there, but for paths: those say so themselves.
+fn missing(status: &Status) -> Vec<Finding> {
+    let missing = status.tunnel.missing.iter();
+    let missing = missing.filter(|one| !one.what.starts_with("path "));
+    let finding = |one: &Missing| {
+        let text = format!(
+            "What is configured is not all there: {}: {}.",
+            one.what, one.why
+        );
+        let remedy = "It is tried again by itself.";
+        match one.what.starts_with("interface ") {
+            true => Finding::down(Code::Missing, text, remedy),
+            false => Finding::degraded(Code::Missing, text, remedy),
+        }
+    };
+    missing.map(finding).collect()
 }
 
 fn not_up(path: &PathStatus) -> Option<Finding> {
@@ -91,6 +112,11 @@ fn not_up(path: &PathStatus) -> Option<Finding> {
                 "",
             ))
         }
+        PathState::Waiting => Some(Finding::degraded(
+            Code::PathWaiting,
+            format!("Path {name} waits{because}."),
+            "It opens by itself.",
+        )),
         PathState::AdminDown => Some(Finding::note(
             Code::PathOutOfService,
             format!("Path {name} is out of service by command."),

@@ -1,7 +1,7 @@
 use super::*;
 use crate::control::recent::{PathRecent, Recent};
 use crate::control::{
-    PathPhase, PathState, PathStatus, ReorderMode, ReorderStatus, Status, TunnelStatus,
+    Missing, PathPhase, PathState, PathStatus, ReorderMode, ReorderStatus, Status, TunnelStatus,
 };
 use crate::drops::Drop;
 
@@ -143,6 +143,32 @@ fn a_path_that_is_not_up_is_named_with_its_reason() {
         status.paths[1].state = PathState::Down;
         status.paths[1].reason = Some("link of eth1 is down".into());
     }), @"Degraded path-down: Path lte is down: link of eth1 is down.");
+}
+
+#[test]
+fn what_is_configured_and_not_there_is_named() {
+    insta::assert_snapshot!(told(|status| {
+        status.paths[1].state = PathState::Waiting;
+        status.paths[1].reason = Some("interface wwan0 is not there".into());
+        for (what, why) in [
+            ("route 192.0.2.0/24", "there is one already"),
+            ("path lte", "interface wwan0 is not there"),
+        ] {
+            status.tunnel.missing.push(Missing {
+                what: what.into(),
+                why: why.into(),
+            });
+        }
+    }), @r"
+    Degraded missing: What is configured is not all there: route 192.0.2.0/24: there is one already. It is tried again by itself.
+    Degraded path-waiting: Path lte waits: interface wwan0 is not there. It opens by itself.
+    ");
+    insta::assert_snapshot!(told(|status| {
+        status.tunnel.missing.push(Missing {
+            what: "interface mpt0".into(),
+            why: "its name is taken".into(),
+        });
+    }), @"Down missing: What is configured is not all there: interface mpt0: its name is taken. It is tried again by itself.");
 }
 
 #[test]

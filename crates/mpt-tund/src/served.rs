@@ -1,0 +1,293 @@
+//! A configured tunnel: it runs, with a control socket, as far as the host allows; and what does not is
+//! tried again.
+
+use mpt_core::control::{Reply, Request};
+use mpt_core::time::Time;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::config::Config;
+use crate::daemon::Host;
+use crate::log::Log;
+use crate::netlink::{Change, Links};
+use crate::tunnel::{Ended, Ending, Finds, Found, Mtus, Tunnel};
+use crate::wanted::retry::Retry;
+use crate::{clock, control, requests};
+
+/// What `mpt-ctl` asks of the tunnel of that name.
+pub(crate) struct Asked {
+    /// The tunnel's name.
+    pub(crate) tunnel: String,
+    request: Request,
+    reply: oneshot::Sender<Reply>,
+}
+
+/// Where what a tunnel's threads and tasks have to say goes.
+#[derive(Clone)]
+pub(crate) struct Outlets {
+    /// The end of a thread.
+    pub(crate) ended: Ended,
+    /// What names stand for.
+    pub(crate) finds: Finds,
+    /// The MTU that an interface is to have.
+    pub(crate) mtus: Mtus,
+    /// Requests.
+    pub(crate) asking: mpsc::Sender<Asked>,
+}
+
+/// A configured tunnel.
+pub(crate) struct Served {
+    config: Config,
+    running: Wish<Tunnel>,
+    speaking: Wish<JoinHandle<()>>,
+    log: Log,
+}
+
+/// Something that is wanted.
+enum Wish<T> {
+    /// It was not tried yet.
+    New,
+    /// It is there.
+    Granted(T),
+    /// It could not be had, for this reason.
+    Refused(String, Retry),
+}
+
+impl<T> Wish<T> {
+    fn granted(&self) -> Option<&T> {
+        match self {
+            Wish::Granted(value) => Some(value),
+            Wish::New | Wish::Refused(..) => None,
+        }
+    }
+
+    fn granted_mut(&mut self) -> Option<&mut T> {
+        match self {
+            Wish::Granted(value) => Some(value),
+            Wish::New | Wish::Refused(..) => None,
+        }
+    }
+
+    fn is_due(&self, now: Time) -> bool {
+        match self {
+            Wish::New => true,
+            Wish::Granted(_) => false,
+            Wish::Refused(_, retry) => retry.is_due(now),
+        }
+    }
+
+    /// What came of an attempt. Something is said of it when that is news.
+    fn take(&mut self, what: &str, result: anyhow::Result<T>, log: &mut Log) {
+        let now = clock::now();
+        *self = match (result, &*self) {
+            (Ok(value), Wish::Refused(..)) => {
+                log.info(format!("{what} is there now"));
+                Wish::Granted(value)
+            }
+            (Ok(value), _) => Wish::Granted(value),
+            (Err(error), Wish::Refused(before, retry)) => {
+                let why = format!("{error:#}");
+                if why != *before {
+                    log.warn(format!("{what} is missing: {why}"));
+                }
+                Wish::Refused(why, retry.again(now))
+            }
+            (Err(error), _) => {
+                let why = format!("{error:#}");
+                log.warn(format!("{what} is missing: {why}"));
+                Wish::Refused(why, Retry::new(now))
+            }
+        };
+    }
+}
+
+impl Served {
+    /// A tunnel that runs once [`Served::reconcile`] has been called.
+    pub(crate) fn new(config: Config) -> Served {
+        Served {
+            log: Log::new(&config.tunnel.name),
+            config,
+            running: Wish::New,
+            speaking: Wish::New,
+        }
+    }
+
+    /// The tunnel's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.config.tunnel.name
+    }
+
+    /// The host has changed.
+    pub(crate) fn note(&mut self, change: &Change) {
+        if let Some(tunnel) = self.running.granted_mut() {
+            tunnel.note(change);
+        }
+    }
+
+    /// Compares what is wanted with what there is, and mends what differs.
+    pub(crate) async fn reconcile(&mut self, host: &Host, outlets: &Outlets) {
+        let now = clock::now();
+        if self.speaking.is_due(now) {
+            let socket = self.speak(outlets);
+            self.speaking
+                .take("its control socket", socket, &mut self.log);
+        }
+        if self.running.is_due(now) {
+            let started = Tunnel::start(self.config.clone(), &outlets.ended, &outlets.mtus).await;
+            self.running.take("the tunnel", started, &mut self.log);
+        }
+        if let Some(tunnel) = self.running.granted_mut()
+            && let Err(error) = tunnel.reconcile(host).await
+        {
+            // Its end is told by the thread itself.
+            tracing::debug!("tunnel {}: {error:#}", self.config.tunnel.name);
+        }
+    }
+
+    /// Opens the control socket and begins to speak there.
+    fn speak(&self, outlets: &Outlets) -> anyhow::Result<JoinHandle<()>> {
+        let control = &self.config.control;
+        let listener = control::bind(&control.socket, control.owner.as_ref(), control.mode)?;
+        let (name, asking) = (self.name().to_owned(), outlets.asking.clone());
+        Ok(tokio::task::spawn_local(async move {
+            let answer = |request| ask(name.clone(), asking.clone(), request);
+            if let Err(error) = control::serve(listener, answer).await {
+                tracing::error!("tunnel {name}: the control socket fails: {error}");
+            }
+        }))
+    }
+
+    /// Why the tunnel has no interface, if it has none.
+    pub(crate) fn lacks_interface(&self) -> Option<String> {
+        match &self.running {
+            Wish::Granted(tunnel) if tunnel.has_interface() => None,
+            Wish::Granted(tunnel) => {
+                let missing = tunnel.missing().into_iter().next();
+                Some(missing.map_or_else(String::new, |missing| missing.why))
+            }
+            Wish::Refused(why, _) => Some(why.clone()),
+            Wish::New => Some("it was not started".to_owned()),
+        }
+    }
+
+    /// Whether its control socket, which is to be given to somebody, is still to be opened.
+    pub(crate) fn has_socket_to_give(&self) -> bool {
+        self.config.control.owner.is_some() && self.speaking.granted().is_none()
+    }
+
+    /// Carries out what `mpt-ctl` asks.
+    pub(crate) async fn answer(&mut self, host: &Host, asked: Asked) {
+        let reply = match &mut self.running {
+            Wish::Granted(tunnel) => {
+                let reply = requests::answer(host, tunnel, asked.request).await;
+                self.config = tunnel.config.clone();
+                reply
+            }
+            Wish::Refused(why, _) => Reply::Error(format!("the tunnel does not run: {why}")),
+            Wish::New => Reply::Error("the tunnel is being started".to_owned()),
+        };
+        // Whoever asked may have gone.
+        let _ = asked.reply.send(reply);
+    }
+
+    /// Wants what `config` says from now on.
+    ///
+    /// # Errors
+    /// As [`Tunnel::reload`].
+    pub(crate) async fn reload(&mut self, config: Config, host: &Host) -> anyhow::Result<()> {
+        match &mut self.running {
+            Wish::Granted(tunnel) => {
+                tunnel.reload(config, host).await?;
+                self.config = tunnel.config.clone();
+            }
+            Wish::New | Wish::Refused(..) => {
+                self.config = config;
+                self.running = Wish::New;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins to look up names that are due.
+    pub(crate) async fn look_up(&mut self, outlets: &Outlets) {
+        if let Some(tunnel) = self.running.granted_mut()
+            && let Err(error) = tunnel.look_up(&outlets.finds).await
+        {
+            tracing::debug!("tunnel {}: {error:#}", self.config.tunnel.name);
+        }
+    }
+
+    /// Keeps the counters of this moment.
+    pub(crate) async fn note_counters(&mut self, host: &Host) {
+        if let Some(tunnel) = self.running.granted_mut()
+            && let Err(error) = tunnel.note_counters(&host.netlink).await
+        {
+            // A line has ended, and says so itself.
+            tracing::debug!(
+                "tunnel {}: its counters are not known: {error:#}",
+                self.config.tunnel.name
+            );
+        }
+    }
+
+    /// Uses what a name was found to stand for.
+    pub(crate) async fn found(&mut self, found: Found, links: &Links) {
+        if let Some(tunnel) = self.running.granted_mut()
+            && let Err(error) = tunnel.found(found, links).await
+        {
+            tracing::debug!("tunnel {}: {error:#}", self.config.tunnel.name);
+        }
+    }
+
+    /// The paths turned out to carry this much.
+    pub(crate) fn mtu_found(&mut self, mtu: u16) {
+        if let Some(tunnel) = self.running.granted_mut() {
+            tunnel.set_interface_mtu(mtu);
+        }
+    }
+
+    /// One of the tunnel's threads has ended: the tunnel cannot go on, and is started again.
+    pub(crate) fn ended(&mut self, ending: Ending) {
+        let is_this = |tunnel: &Tunnel| tunnel.session == ending.session;
+        if !self.running.granted().is_some_and(is_this) {
+            return;
+        }
+        let why = match ending.result {
+            Ok(()) => "it has ended".to_owned(),
+            Err(error) => format!("it cannot go on: {error}"),
+        };
+        tracing::error!("tunnel {}: {why}; it is started again", self.name());
+        let refused = Wish::Refused(why, Retry::new(clock::now()));
+        if let Wish::Granted(tunnel) = std::mem::replace(&mut self.running, refused) {
+            tunnel.stop();
+        }
+    }
+
+    /// Ends the tunnel.
+    pub(crate) async fn stop(self) {
+        if let Wish::Granted(speaking) = self.speaking {
+            speaking.abort();
+            // It removes the control socket as it ends.
+            let _ = speaking.await;
+        }
+        if let Wish::Granted(tunnel) = self.running {
+            tunnel.stop();
+        }
+    }
+}
+
+/// Hands a request to the daemon's loop and waits for the reply.
+async fn ask(tunnel: String, asking: mpsc::Sender<Asked>, request: Request) -> Reply {
+    let (reply, answer) = oneshot::channel();
+    let sent = asking
+        .send(Asked {
+            tunnel,
+            request,
+            reply,
+        })
+        .await;
+    match (sent, answer.await) {
+        (Ok(()), Ok(reply)) => reply,
+        _ => Reply::Error("mpt-tund is stopping".to_owned()),
+    }
+}

@@ -1,0 +1,350 @@
+//! The tunnel's TUN interface: opened, kept as it is wanted, and made again when somebody deletes it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mpt_core::control::Missing;
+use mpt_core::time::Time;
+
+use crate::clock;
+use crate::config::{self, Config};
+use crate::log::Log;
+use crate::netlink::{Change, Links, Netlink, NetlinkError, Prefix, network};
+use crate::tun::Tun;
+use crate::wanted::interface::{Observed, Step, Wanted, steps};
+use crate::wanted::retry::{Ration, Retry};
+
+/// The least MTU of an interface that keeps its IPv6 addresses (RFC 8200 §5).
+const IPV6_MIN_MTU: u16 = 1280;
+/// Who changes one thing often changes more: so long is waited for the rest, so that all is mended, and
+/// logged, at once, and `ip address flush`, which looks whether it was successful, is.
+const SETTLE: Duration = Duration::from_millis(200);
+/// It is mended so often at once …
+const MENDED_AT_ONCE: u32 = 20;
+/// … and then once in this time: somebody else may undo it each time.
+const MENDED_EACH: Duration = Duration::from_millis(500);
+
+/// A TUN interface, or the wish for one.
+pub(super) struct Interface {
+    tun: Option<Arc<Tun>>,
+    index: u32,
+    /// MTU that it is to have, in bytes: less than is configured where the paths carry less.
+    mtu: u16,
+    /// What it was given.
+    ours: BTreeSet<Step>,
+    missing: Vec<Missing>,
+    retry: Option<Retry>,
+    /// It may be otherwise than it is wanted, and is to be looked at then.
+    doubt: Option<Time>,
+    /// It was there before.
+    was_open: bool,
+    ration: Ration,
+}
+
+impl Interface {
+    /// None yet.
+    pub(super) fn new(config: &Config) -> Interface {
+        Interface {
+            tun: None,
+            index: 0,
+            mtu: config.mtu(),
+            ours: BTreeSet::new(),
+            missing: Vec::new(),
+            retry: None,
+            doubt: Some(Time::ZERO),
+            was_open: false,
+            ration: Ration::new(MENDED_AT_ONCE, MENDED_EACH),
+        }
+    }
+
+    /// What is wanted of it and not there.
+    pub(super) fn missing(&self) -> &[Missing] {
+        &self.missing
+    }
+
+    /// Its index, while there is one.
+    pub(super) fn index(&self) -> Option<u32> {
+        self.tun.as_ref().map(|_| self.index)
+    }
+
+    /// The back end in use, in words.
+    pub(super) fn describe(&self) -> String {
+        let none = || "none: the interface is missing".to_owned();
+        self.tun.as_ref().map_or_else(none, |tun| tun.describe())
+    }
+
+    /// The host has changed: is it of concern?
+    pub(super) fn note(&mut self, config: &Config, change: &Change) {
+        let tunnel = &config.tunnel;
+        let concerns = match change {
+            Change::Link(event) => event.index == self.index || event.name == tunnel.name,
+            Change::Address { index, .. } => *index == self.index,
+            Change::Route(route) => {
+                let is_wanted = |prefix: &Prefix| network(*prefix) == network(route.destination);
+                let mut wanted = tunnel.routes.iter().chain(&tunnel.addresses);
+                route.index == Some(self.index) || wanted.any(is_wanted)
+            }
+            Change::Rule => false,
+            Change::Anything => true,
+        };
+        let is_gone = matches!(change, Change::Link(event) if event.deleted);
+        let at = clock::now() + if is_gone { Duration::ZERO } else { SETTLE };
+        if concerns && self.doubt.is_none_or(|doubt| at < doubt) {
+            self.doubt = Some(at);
+        }
+    }
+
+    /// The configuration has changed.
+    pub(super) fn doubt(&mut self) {
+        self.doubt = Some(Time::ZERO);
+        self.retry = None;
+    }
+
+    /// It is to have this MTU, in bytes, from now on. With IPv6 inside it keeps what that needs: less, and
+    /// the kernel would take the addresses away.
+    pub(super) fn set_mtu(&mut self, config: &Config, mtu: u16) {
+        let inside = config.tunnel.addresses.iter();
+        let mut inside = inside.chain(&config.tunnel.routes);
+        let least = if inside.any(|(address, _)| address.is_ipv6()) {
+            IPV6_MIN_MTU.min(config.mtu())
+        } else {
+            0
+        };
+        self.mtu = mtu.max(least);
+        self.ours.retain(|step| !matches!(step, Step::SetMtu(_)));
+        self.doubt = Some(Time::ZERO);
+    }
+
+    /// Compares it with what is wanted, and mends it. Returns a new interface, when there is one, for the
+    /// two lines to use.
+    pub(super) async fn mend(
+        &mut self,
+        config: &Config,
+        netlink: &Netlink,
+        links: &Links,
+        log: &mut Log,
+        now: Time,
+    ) -> Option<Arc<Tun>> {
+        let is_due = self.retry.is_some_and(|retry| retry.is_due(now));
+        if !is_due && self.doubt.is_none_or(|at| now < at) {
+            return None;
+        }
+        let mut opened = None;
+        if self.tun.is_some()
+            && links.link(self.index).is_none()
+            && !netlink.exists(self.index).await
+        {
+            self.tun = None;
+            self.ours.clear();
+            self.retry = None;
+        }
+        if self.tun.is_none() {
+            if !self.ration.take(now) {
+                self.doubt = Some(now + MENDED_EACH);
+                return None;
+            }
+            self.doubt = None;
+            opened = self.open(config, netlink, log, now).await;
+            opened.as_ref()?;
+        }
+        self.doubt = None;
+        self.compare(config, netlink, links, log, now).await;
+        opened
+    }
+
+    async fn open(
+        &mut self,
+        config: &Config,
+        netlink: &Netlink,
+        log: &mut Log,
+        now: Time,
+    ) -> Option<Arc<Tun>> {
+        let name = &config.tunnel.name;
+        match open(config, netlink).await {
+            Ok((tun, index)) => {
+                let tun = Arc::new(tun);
+                (self.tun, self.index) = (Some(tun.clone()), index);
+                if self.was_open {
+                    log.warn(format!(
+                        "the interface {name} was removed; it is made again"
+                    ));
+                } else if !self.missing.is_empty() {
+                    log.info(format!("the interface {name} is there now"));
+                }
+                self.was_open = true;
+                self.missing.clear();
+                self.retry = None;
+                Some(tun)
+            }
+            Err(error) => {
+                let missing = Missing {
+                    what: format!("interface {name}"),
+                    why: format!("{error:#}"),
+                };
+                self.note_missing(vec![missing], log, now);
+                None
+            }
+        }
+    }
+
+    /// Does what is to be done, as far as it can be.
+    async fn compare(
+        &mut self,
+        config: &Config,
+        netlink: &Netlink,
+        links: &Links,
+        log: &mut Log,
+        now: Time,
+    ) {
+        let observed = match observe(&config.tunnel.name, self.index, netlink, links).await {
+            Ok(observed) => observed,
+            Err(error) => {
+                let missing = Missing {
+                    what: "the interface's settings".to_owned(),
+                    why: error.to_string(),
+                };
+                return self.note_missing(vec![missing], log, now);
+            }
+        };
+        let wanted = Wanted {
+            name: config.tunnel.name.clone(),
+            mtu: self.mtu.into(),
+            addresses: config.tunnel.addresses.clone(),
+            routes: config.tunnel.routes.clone(),
+        };
+        let steps = steps(&wanted, &observed, &self.ours);
+        if steps.is_empty() {
+            return self.note_missing(Vec::new(), log, now);
+        }
+        if !netlink.exists(self.index).await {
+            // It has just been deleted: the table of links will know in a moment.
+            self.doubt = Some(now);
+            return;
+        }
+        if !self.ration.take(now) {
+            self.doubt = Some(now + MENDED_EACH);
+            return;
+        }
+        let (mut missing, mut restored) = (Vec::new(), Vec::new());
+        for step in steps {
+            match carry_out(step, &wanted.name, self.index, netlink).await {
+                Ok(()) => {
+                    if !self.remember(step) {
+                        restored.push(step.to_string());
+                    }
+                }
+                Err(error) => missing.push(Missing {
+                    what: step.to_string(),
+                    why: error.to_string(),
+                }),
+            }
+        }
+        if !restored.is_empty() {
+            let name = &wanted.name;
+            log.warn(format!(
+                "somebody has changed {name}; restored: {}",
+                restored.join(", ")
+            ));
+        }
+        self.note_missing(missing, log, now);
+    }
+
+    /// Remembers what was given or taken. Returns whether it is new.
+    fn remember(&mut self, step: Step) -> bool {
+        match step {
+            Step::RemoveAddress(address) => self.ours.remove(&Step::AddAddress(address)),
+            Step::RemoveRoute(route) => {
+                let before = self.ours.len();
+                self.ours.retain(|given| {
+                    !matches!(given, Step::AddRoute(ours) if network(*ours) == network(route))
+                });
+                before != self.ours.len()
+            }
+            Step::Rename
+            | Step::SetMtu(_)
+            | Step::SetUp
+            | Step::AddAddress(_)
+            | Step::AddRoute(_) => self.ours.insert(step),
+            // The kernel's first gift.
+            Step::AddNetwork(_) => false,
+        }
+    }
+
+    /// Says what has come to be missing, once, and what is no longer.
+    fn note_missing(&mut self, missing: Vec<Missing>, log: &mut Log, now: Time) {
+        for one in missing.iter().filter(|one| !self.missing.contains(one)) {
+            log.warn(format!("{} is missing: {}", one.what, one.why));
+        }
+        for before in &self.missing {
+            if !missing.iter().any(|one| one.what == before.what) {
+                log.info(format!("{} is no longer missing", before.what));
+            }
+        }
+        self.retry = match self.retry {
+            _ if missing.is_empty() => None,
+            None => Some(Retry::new(now)),
+            Some(retry) => Some(retry.again(now)),
+        };
+        self.missing = missing;
+    }
+}
+
+async fn open(config: &Config, netlink: &Netlink) -> anyhow::Result<(Tun, u32)> {
+    let name = &config.tunnel.name;
+    let offload: config::Offload = config.tunnel.offload;
+    let tun = Tun::open(name, offload)?;
+    let index = netlink.interface_index(name).await?;
+    netlink.prepare(index).await?;
+    Ok((tun, index))
+}
+
+/// What the interface has now. What the table of links does not know yet is nothing.
+async fn observe(
+    name: &str,
+    index: u32,
+    netlink: &Netlink,
+    links: &Links,
+) -> Result<Observed, NetlinkError> {
+    let addresses = links.addresses_of(index);
+    let addresses = addresses
+        .map(|address| (address.ip, address.length))
+        .collect();
+    let routes = netlink.routes_of(index).await?;
+    let routes = routes.into_iter().map(|(_, route)| route).collect();
+    Ok(match links.link(index) {
+        Some(link) => Observed {
+            name: link.name.clone(),
+            mtu: link.mtu,
+            is_up: link.is_set_up,
+            addresses,
+            routes,
+        },
+        None => Observed {
+            name: name.to_owned(),
+            ..Observed::default()
+        },
+    })
+}
+
+async fn carry_out(
+    step: Step,
+    name: &str,
+    index: u32,
+    netlink: &Netlink,
+) -> Result<(), NetlinkError> {
+    match step {
+        Step::Rename => netlink.rename(index, name).await,
+        Step::RemoveRoute(route) => netlink.remove_route(index, route).await,
+        Step::RemoveAddress(address) => netlink.remove_address(index, address).await,
+        Step::SetMtu(mtu) => {
+            netlink.set_mtu(index, mtu).await?;
+            // With an MTU below 1280 the kernel forgot all about IPv6 here.
+            netlink.prepare(index).await
+        }
+        Step::AddAddress(address) => netlink.add_address(index, address).await,
+        Step::SetUp => netlink.set_up(index).await,
+        Step::AddRoute(route) => netlink.add_route(index, route).await,
+        Step::AddNetwork(address) => netlink.add_network(index, address).await,
+    }
+}

@@ -1,0 +1,329 @@
+//! A tunnel's paths: which socket each has, or what it waits for.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::bail;
+use mpt_core::control::{Missing, PathState, PathStatus};
+use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
+use mpt_core::time::Time;
+use tokio::sync::oneshot;
+
+use super::Tunnel;
+use super::names::Lookup;
+use crate::config::{self, Remote};
+use crate::netlink::Links;
+use crate::udp::{BUFFER_WANTED, PathSocket};
+use crate::wanted::binding::{Binding, Waits, binding, link_of};
+use crate::wanted::retry::Retry;
+use crate::{clock, downlink, uplink};
+
+/// A path in the order of the configuration.
+pub(super) struct RunningPath {
+    pub(super) id: PathId,
+    pub(super) name: String,
+    /// What its peer's name stands for, if it has one.
+    pub(super) lookup: Option<Lookup>,
+    socket: Option<Bound>,
+    /// What it waits for while it has no socket.
+    waits: Option<Waits>,
+    /// What was refused, and when it is tried again.
+    refused: Option<(Binding, Retry)>,
+    /// Any port will do: the one that others know seems to lead nowhere.
+    takes_any_port: bool,
+    was_open: bool,
+    link_up: bool,
+}
+
+/// A path's socket as this thread knows it.
+struct Bound {
+    binding: Binding,
+    /// Granted by the kernel, in bytes.
+    receive_buffer: usize,
+}
+
+impl RunningPath {
+    /// Where the peer is, as far as the configuration and its name tell.
+    fn remote(&self, configured: &config::Path) -> Option<SocketAddr> {
+        let found = || self.lookup.as_ref().and_then(Lookup::address);
+        configured
+            .remote
+            .as_ref()
+            .and_then(Remote::address)
+            .or_else(found)
+    }
+
+    /// What its socket is to be bound to.
+    fn wanted(&self, configured: &config::Path, links: &Links) -> Result<Binding, Waits> {
+        let now = self.socket.as_ref().map(|bound| &bound.binding);
+        let mut wanted = binding(configured, self.remote(configured), now, links)?;
+        if self.takes_any_port && !configured.local.port_is_given {
+            wanted.local.set_port(0);
+        }
+        Ok(wanted)
+    }
+
+    /// Whether it waits for something, of which it is not looking up the name.
+    pub(super) fn waits_for_the_host(&self) -> bool {
+        self.waits
+            .as_ref()
+            .is_some_and(|waits| !matches!(waits, Waits::Name(_)))
+    }
+
+    /// What this thread knows of the path.
+    pub(super) fn status(&self, configured: &config::Path) -> PathStatus {
+        let (local, granted, asked) = match &self.socket {
+            Some(bound) => {
+                let local = bound.binding.local.to_string();
+                (local, bound.receive_buffer, BUFFER_WANTED)
+            }
+            None => (configured.local.to_string(), 0, 0),
+        };
+        PathStatus {
+            name: self.name.clone(),
+            local,
+            interface: configured.interface.clone(),
+            receive_buffer_bytes: granted as u64,
+            receive_buffer_wanted_bytes: asked as u64,
+            ..PathStatus::default()
+        }
+    }
+
+    /// Adds what it waits for to what the line in has said.
+    pub(super) fn explain(&self, status: &mut PathStatus) {
+        if status.state == PathState::Waiting {
+            status.reason = self.waits.as_ref().map(ToString::to_string);
+        }
+    }
+
+    /// What it waits for, for the list of what is missing.
+    pub(super) fn missing(&self) -> Option<Missing> {
+        Some(Missing {
+            what: format!("path {}", self.name),
+            why: self.waits.as_ref()?.to_string(),
+        })
+    }
+}
+
+impl Tunnel {
+    /// Compares the paths' sockets with what the configuration and the host's links ask for, and mends
+    /// them.
+    pub(super) async fn mend_paths(&mut self, links: &Links, now: Time) -> anyhow::Result<()> {
+        let (mut opening, mut waiting) = (Vec::new(), Vec::new());
+        for (at, path) in self.paths.iter().enumerate() {
+            let Some(configured) = self.config.path(&path.name) else {
+                continue;
+            };
+            match path.wanted(configured, links) {
+                Err(waits) => waiting.push((at, waits)),
+                Ok(wanted) => {
+                    let bound = path.socket.as_ref();
+                    let serves = bound.is_some_and(|bound| bound.binding.serves(&wanted));
+                    let is_to_wait = |(refused, retry): &(Binding, Retry)| {
+                        *refused == wanted && !retry.is_due(now)
+                    };
+                    if !serves && !path.refused.as_ref().is_some_and(is_to_wait) {
+                        opening.push((at, wanted));
+                    }
+                }
+            }
+        }
+        // All that go first: one may have the address and port that another is to have.
+        for at in opening
+            .iter()
+            .map(|(at, _)| *at)
+            .chain(waiting.iter().map(|(at, _)| *at))
+        {
+            self.close(at).await?;
+        }
+        for (at, waits) in waiting {
+            self.paths[at].refused = None;
+            self.wait(at, waits);
+        }
+        for (at, wanted) in opening {
+            self.open(at, wanted, now).await?;
+        }
+        self.follow_links(links).await
+    }
+
+    /// Gives a path another socket with a port that the kernel chooses, since what is sent from the one
+    /// that it has seems to lead nowhere. Returns whether it does: only in a sealed tunnel, whose peer
+    /// follows, and where the configuration names no port.
+    #[allow(dead_code, reason = "until the line in asks for it")]
+    pub(crate) async fn reopen(&mut self, id: PathId) -> anyhow::Result<bool> {
+        let Some(at) = self.paths.iter().position(|path| path.id == id) else {
+            return Ok(false);
+        };
+        let Some(configured) = self.config.path(&self.paths[at].name) else {
+            return Ok(false);
+        };
+        if configured.local.port_is_given || self.config.crypto.is_none() {
+            return Ok(false);
+        }
+        let Some(bound) = &self.paths[at].socket else {
+            return Ok(false);
+        };
+        let mut wanted = bound.binding.clone();
+        wanted.local.set_port(0);
+        self.paths[at].takes_any_port = true;
+        self.open(at, wanted, clock::now()).await?;
+        Ok(true)
+    }
+
+    /// Opens a path's socket, in place of the one that it has; the path waits when it cannot be had.
+    async fn open(&mut self, at: usize, wanted: Binding, now: Time) -> anyhow::Result<()> {
+        let device = wanted.device.as_ref().map(|(name, _)| name.as_str());
+        let offload = self.config.tunnel.offload;
+        let path = &mut self.paths[at];
+        let socket = match PathSocket::open(wanted.local, device, offload) {
+            Ok(socket) => socket,
+            Err(error) => {
+                let retry = match path.refused.take() {
+                    Some((refused, retry)) if refused == wanted => retry.again(now),
+                    _ => Retry::new(now),
+                };
+                path.refused = Some((wanted, retry));
+                if path.socket.is_none() {
+                    self.wait(at, Waits::Refused(error.to_string()));
+                }
+                return Ok(());
+            }
+        };
+        let granted = socket.buffers().receive;
+        let local = socket.local_addr();
+        path.socket = Some(Bound {
+            binding: Binding { local, ..wanted },
+            receive_buffer: granted,
+        });
+        path.refused = None;
+        let is_news = path.waits.take().is_some() || std::mem::replace(&mut path.was_open, true);
+        let name = &path.name;
+        if is_news {
+            self.log.info(format!("path {name} is open at {local}"));
+        } else if granted < BUFFER_WANTED {
+            self.log.warn(format!(
+                "path {name}: the kernel grants a receive buffer of {granted} bytes where \
+                 {BUFFER_WANTED} were asked for, and may drop bursts: sysctl -w \
+                 net.core.rmem_max={BUFFER_WANTED}"
+            ));
+        }
+        self.set_path(at, Some(Arc::new(socket))).await
+    }
+
+    /// Closes a path's socket, if it has one, and waits until its port is free.
+    async fn close(&mut self, at: usize) -> anyhow::Result<()> {
+        let path = &mut self.paths[at];
+        if path.socket.take().is_none() {
+            return Ok(());
+        }
+        let (id, (out, out_closed), (inn, in_closed)) =
+            (path.id, oneshot::channel(), oneshot::channel());
+        self.uplink.send(uplink::Command::Close(id, out)).await?;
+        self.downlink
+            .send(downlink::Command::Close(id, inn))
+            .await?;
+        out_closed.await?;
+        in_closed.await?;
+        Ok(())
+    }
+
+    /// Says what a path waits for, when that is news.
+    fn wait(&mut self, at: usize, waits: Waits) {
+        let path = &mut self.paths[at];
+        if path.waits.as_ref() != Some(&waits) {
+            self.log.warn(format!("path {} waits: {waits}", path.name));
+            path.waits = Some(waits);
+        }
+    }
+
+    /// Tells the line in of the paths whose links went or came.
+    async fn follow_links(&mut self, links: &Links) -> anyhow::Result<()> {
+        for path in &mut self.paths {
+            let (Some(configured), Some(bound)) = (self.config.path(&path.name), &path.socket)
+            else {
+                continue;
+            };
+            let link = link_of(configured, Some(&bound.binding), links);
+            let up = link
+                .and_then(|index| links.link(index))
+                .is_some_and(|link| link.up);
+            if up != path.link_up {
+                path.link_up = up;
+                let command = downlink::Command::SetLink(path.id, up);
+                self.downlink.send(command).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a path, which waits for its socket.
+    pub(super) async fn add_path(&mut self, name: &str) -> anyhow::Result<()> {
+        let taken = |index: &usize| self.paths.iter().any(|path| path.id.index() == *index);
+        let id = (0..MAX_PATHS)
+            .find(|index| !taken(index))
+            .and_then(PathId::new);
+        let Some(id) = id else {
+            bail!("a tunnel has at most {MAX_PATHS} paths");
+        };
+        self.paths.push(RunningPath {
+            id,
+            name: name.to_owned(),
+            lookup: None,
+            socket: None,
+            waits: None,
+            refused: None,
+            takes_any_port: false,
+            was_open: false,
+            link_up: true,
+        });
+        self.set_path(self.paths.len() - 1, None).await
+    }
+
+    /// Takes a path away and waits until its socket is closed.
+    pub(super) async fn remove_path(&mut self, name: &str) -> anyhow::Result<()> {
+        if let Some(at) = self.paths.iter().position(|path| path.name == name) {
+            self.close(at).await?;
+            let id = self.paths.remove(at).id;
+            self.downlink
+                .send(downlink::Command::RemovePath(id))
+                .await?;
+            self.uplink.send(uplink::Command::RemovePath(id)).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells both lines what is configured of a path, and its socket, when that is a new one.
+    pub(super) async fn set_path(
+        &mut self,
+        at: usize,
+        socket: Option<Arc<PathSocket>>,
+    ) -> anyhow::Result<()> {
+        let path = &mut self.paths[at];
+        let Some(configured) = self.config.path(&path.name) else {
+            return Ok(());
+        };
+        let lookup = Lookup::of(configured);
+        let is_same = |old: &Lookup| lookup.as_ref().is_some_and(|new| new.is_for(old));
+        if !path.lookup.as_ref().is_some_and(is_same) {
+            path.lookup = lookup;
+        }
+        let (id, name) = (path.id, path.name.clone());
+        let config = PathConfig {
+            remote: path.remote(configured),
+            weight: configured.weight,
+            keepalive: configured.keepalive,
+            dead_after: configured.dead_after,
+        };
+        let command = uplink::Command::SetPath(id, config, socket.clone());
+        self.uplink.send(command).await?;
+        self.downlink
+            .send(downlink::Command::SetPath {
+                id,
+                name,
+                config,
+                socket,
+            })
+            .await?;
+        Ok(())
+    }
+}
