@@ -461,7 +461,8 @@ fn where_both_ways_lose_packets_reports_and_resends_hardly_any_is_given_up() {
             assert!(given_up <= 2, "{seed} {side:?} {reorder:?}");
             assert!(reorder.gaps_recovered > 300, "{seed} {side:?} {reorder:?}");
             let recovery = pair.end(side).status().recovery;
-            assert!(recovery.resent * 10 <= recovery.lost * 12, "{recovery:?}");
+            // A path that took one packet, which was lost, may be taken for silent.
+            assert!(recovery.resent * 10 <= recovery.lost * 13, "{recovery:?}");
         }
     }
 }

@@ -101,7 +101,7 @@ fn a_loss_is_reported_within_two_milliseconds_of_its_inference() {
 }
 
 #[test]
-fn reports_are_a_hundredth_of_what_arrives_and_a_burst() {
+fn reports_are_a_hundredth_of_what_arrives_and_a_burst_or_25_a_second() {
     for gap in [MS / 10, MS, 20 * MS] {
         let mut pair = Pair::running(asking(), SECOND);
         pair.record();
@@ -119,8 +119,10 @@ fn reports_are_a_hundredth_of_what_arrives_and_a_burst() {
             reports > data / 250,
             "{gap:?}: {reports} bytes for {data} of data"
         );
+        // Beyond that no more than 25 a second, of two paths and a few gaps.
+        let spared = (gap * 5000).as_millis() as usize / 40 * 140;
         assert!(
-            reports <= data / 125 + 14_000,
+            reports <= data / 125 + 14_000 + spared,
             "{gap:?}: {reports} bytes for {data} of data"
         );
         let told = pair.end(Side::B).status().recovery.report_bytes;

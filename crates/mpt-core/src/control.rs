@@ -305,6 +305,8 @@ pub enum PathPhase {
     Competing,
     /// It loses more than it adds, and what it loses is not sent again.
     LeftOut,
+    /// Nothing that was sent over it lately is reported: until it answers, packets go over others.
+    Suspected,
 }
 
 /// What a path is doing.

@@ -44,6 +44,7 @@ pub mod segment;
 mod sent;
 pub mod seq;
 pub mod setting;
+mod silence;
 pub mod time;
 pub mod train;
 mod transport;

@@ -39,6 +39,7 @@ use crate::path::{MAX_PATHS, PathId};
 use crate::report::{MAX_MISSING, Missing, Report};
 use crate::sent::SentLog;
 use crate::seq::Seq;
+use crate::silence::REPORTED_WITHIN;
 use crate::time::{Time, earliest};
 
 use arrayvec::ArrayVec;
@@ -64,6 +65,8 @@ const LOOKED_AT: usize = 16;
 const REPORT_DELAY: Duration = Duration::from_millis(15);
 /// A path that lost something so long ago may lose more.
 const LATELY: Duration = Duration::from_secs(2);
+/// Beyond what a report may take, so long is waited before the tail is probed.
+const TAIL_MARGIN: Duration = Duration::from_millis(25);
 /// Probes of the tail in a row.
 const MAX_PROBES: u32 = 2;
 
@@ -122,6 +125,8 @@ pub(crate) struct Recovery {
     paths: [PathRecovery; MAX_PATHS],
     quickest: Duration,
     due: VecDeque<Seq>,
+    /// What was under way on paths that are suspected, the oldest first.
+    stranded: VecDeque<Seq>,
     burst: BurstLimit,
     /// Bytes that may be sent again, times [`EARNED`].
     earned: u64,
@@ -152,6 +157,7 @@ impl Recovery {
             paths: Default::default(),
             quickest: Duration::from_millis(100),
             due: VecDeque::new(),
+            stranded: VecDeque::new(),
             burst: BurstLimit::default(),
             earned: SAVED_BYTES * EARNED,
             resent: VecDeque::with_capacity(REMEMBERED),
@@ -201,6 +207,7 @@ impl Recovery {
     pub(crate) fn forget(&mut self) {
         self.kept.clear();
         self.due.clear();
+        self.stranded.clear();
         self.missing.clear();
         self.recheck = None;
         self.probe_check = None;
@@ -248,7 +255,7 @@ impl Recovery {
         self.last_sent = now;
         self.probes = 0;
         if self.probe_check.is_none() {
-            self.probe_check = Some(now + self.patience());
+            self.probe_check = Some(now + self.tail_patience());
         }
     }
 
@@ -274,9 +281,18 @@ impl Recovery {
         self.kept.bytes(seq)
     }
 
-    /// How long to wait for a report on what was sent last.
+    /// How long what was lost is held up, until it is known and here after all.
     fn patience(&self) -> Duration {
         self.quickest * 2 + REPORT_DELAY
+    }
+
+    /// How long to wait for a report on what was sent last: it comes over the path that took that, and
+    /// where little comes the peer is in no hurry to report.
+    fn tail_patience(&self) -> Duration {
+        let newest = self.kept.newest().map(|(_, kept)| kept.path);
+        let rtt = newest.map_or(self.quickest, |path| self.paths[path.index()].rtt);
+        let rtt = rtt.max(self.quickest);
+        (rtt * 2 + REPORT_DELAY).max(rtt + REPORTED_WITHIN + TAIL_MARGIN)
     }
 
     /// Takes a believed report.
@@ -411,12 +427,13 @@ impl Recovery {
 
     fn judge_one(&mut self, now: Time, seq: Seq, kept: Kept) {
         let path = self.paths[kept.path.index()];
-        if kept.due || kept.bound || kept.tries >= MAX_TRIES || path.contended {
+        let most_tries = MAX_TRIES + u8::from(kept.rescued);
+        if kept.due || kept.bound || kept.stranded || kept.tries >= most_tries || path.contended {
             return;
         }
-        let overtaken = path
-            .edge
-            .filter(|&(edge, sent, _)| sent > kept.sent || (kept.tries == 0 && edge.is_after(seq)));
+        let overtaken = path.edge.filter(|&(edge, sent, _)| {
+            sent > kept.sent || (kept.tries == 0 && sent == kept.sent && edge.is_after(seq))
+        });
         // Where packets overtake, the newest to arrive was a quick one.
         let took = path.edge.map_or(Duration::ZERO, |(.., took)| took);
         let reported = kept.sent + took.max(path.rtt) + path.window();
@@ -524,6 +541,74 @@ impl Recovery {
         }
     }
 
+    /// `path` is suspected: what is under way on it is to be sent again over others.
+    pub(crate) fn strand(&mut self, path: PathId) {
+        let edge = self.paths[path.index()].edge.map(|(edge, ..)| edge);
+        for (seq, kept) in self.kept.iter_mut() {
+            let is_under_way = kept.path == path && !kept.bound && !kept.rescued;
+            let is_told_of = edge.is_some_and(|edge| !seq.is_after(edge))
+                && !is_missing(&self.missing, self.high, seq);
+            if is_under_way && !is_told_of && !kept.stranded {
+                kept.stranded = true;
+                kept.due = false;
+                self.stranded.push_back(seq);
+            }
+        }
+        let kept = &self.kept;
+        let is_due = |&seq: &Seq| kept.get(seq).is_some_and(|kept| kept.due);
+        self.due.retain(is_due);
+        let first = self.kept.first();
+        let place = |&seq: &Seq| seq.distance_from(first);
+        self.stranded.make_contiguous().sort_by_key(place);
+    }
+
+    /// `path` answers: what was to be sent again over others for it need not be.
+    pub(crate) fn unstrand(&mut self, path: PathId) {
+        let kept = &mut self.kept;
+        self.stranded.retain(|&seq| match kept.get_mut(seq) {
+            Some(kept) if kept.path == path => {
+                kept.stranded = false;
+                false
+            }
+            other => other.is_some(),
+        });
+    }
+
+    pub(crate) fn has_stranded(&self) -> bool {
+        !self.stranded.is_empty()
+    }
+
+    /// The packet that is to be sent again first for the path that it is under way on: that path, its number
+    /// and outer TOS. Its bytes: [`Recovery::packet`]. Say with [`Recovery::rescued`] where it went.
+    pub(crate) fn next_stranded(&mut self) -> Option<(PathId, Seq, u8)> {
+        while let Some(&seq) = self.stranded.front() {
+            if let Some(kept) = self.kept.get_mut(seq) {
+                let edge = self.paths[kept.path.index()].edge;
+                let passed = edge.is_some_and(|(edge, ..)| !seq.is_after(edge));
+                if !passed || is_missing(&self.missing, self.high, seq) {
+                    return Some((kept.path, seq, kept.tos));
+                }
+                kept.stranded = false;
+            }
+            self.stranded.pop_front();
+        }
+        None
+    }
+
+    /// What [`Recovery::next_stranded`] said was sent again, over `path`.
+    pub(crate) fn rescued(&mut self, now: Time, seq: Seq, path: PathId) {
+        self.stranded.pop_front();
+        if let Some(kept) = self.kept.get_mut(seq) {
+            kept.stranded = false;
+            kept.rescued = true;
+            kept.sent = now;
+            kept.path = path;
+            kept.tries += 1;
+            self.counters.resent += 1;
+            self.counters.resent_bytes += u64::from(kept.len);
+        }
+    }
+
     /// When [`Recovery::handle_timeout`] is to be called.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         let refill =
@@ -546,11 +631,11 @@ impl Recovery {
             return None;
         }
         if kept.bound {
-            self.probe_check = Some(now + self.patience());
+            self.probe_check = Some(now + self.tail_patience());
             return None;
         }
         let quiet_since = self.last_sent.max(self.last_report);
-        let due = quiet_since + self.patience() * 2u32.pow(self.probes);
+        let due = quiet_since + self.tail_patience() * 2u32.pow(self.probes);
         if due > now {
             self.probe_check = Some(due);
             return None;
@@ -560,7 +645,7 @@ impl Recovery {
         }
         self.probes += 1;
         self.last_sent = now;
-        self.probe_check = Some(now + self.patience() * 2u32.pow(self.probes));
+        self.probe_check = Some(now + self.tail_patience() * 2u32.pow(self.probes));
         self.counters.probes += 1;
         Some(Resend {
             seq: newest,

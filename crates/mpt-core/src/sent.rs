@@ -83,6 +83,11 @@ impl SentLog {
     pub(crate) fn find(&self, path: PathId, seq: Seq) -> Option<SentAt> {
         self.paths[path.index()].find(seq)
     }
+
+    /// When the first number higher than `seq` was sent on `path`, if one was.
+    pub(crate) fn next_after(&self, path: PathId, seq: Seq) -> Option<Time> {
+        self.paths[path.index()].next_after(seq)
+    }
 }
 
 impl PathLog {
@@ -104,19 +109,34 @@ impl PathLog {
         }
     }
 
-    fn find(&self, seq: Seq) -> Option<SentAt> {
-        let at = |index: usize| &self.runs[(self.next + index) % self.runs.len()];
-        let begins_by = |index: usize| !at(index).first.is_after(seq);
+    fn at(&self, index: usize) -> &Run {
+        &self.runs[(self.next + index) % self.runs.len()]
+    }
+
+    /// How many of the runs begin with `seq` or before.
+    fn begun_by(&self, seq: Seq) -> usize {
         let (mut low, mut high) = (0, self.runs.len());
         while low < high {
             let middle = low.midpoint(high);
-            if begins_by(middle) {
-                low = middle + 1;
-            } else {
+            if self.at(middle).first.is_after(seq) {
                 high = middle;
+            } else {
+                low = middle + 1;
             }
         }
-        let run = at(low.checked_sub(1)?);
+        low
+    }
+
+    fn next_after(&self, seq: Seq) -> Option<Time> {
+        let begun = self.begun_by(seq);
+        let last = begun.checked_sub(1).map(|index| self.at(index));
+        let goes_on = |run: &&Run| run.first.plus(run.packets - 1).is_after(seq);
+        let next = || (begun < self.runs.len()).then(|| self.at(begun));
+        last.filter(goes_on).or_else(next).map(|run| run.time)
+    }
+
+    fn find(&self, seq: Seq) -> Option<SentAt> {
+        let run = self.at(self.begun_by(seq).checked_sub(1)?);
         let place = u32::try_from(seq.distance_from(run.first)).ok()?;
         if place >= run.packets {
             return None;
@@ -165,8 +185,15 @@ mod tests {
                     seq = seq.next();
                 }
             }
-            for (seq, sent) in expected {
+            for &(seq, sent) in &expected {
                 prop_assert_eq!(find(&log, seq), sent);
+            }
+            for (at, (seq, _)) in expected.iter().enumerate() {
+                for path in 0..3 {
+                    let next = expected[at + 1..].iter().find_map(|(_, sent)| sent[path]);
+                    let after = log.next_after(PathId::new(path).unwrap(), *seq);
+                    prop_assert_eq!(after, next.map(|sent| sent.time));
+                }
             }
             prop_assert_eq!(find(&log, seq), [None; 3]);
             prop_assert_eq!(find(&log, Seq::new(first.wrapping_sub(1))), [None; 3]);

@@ -36,6 +36,10 @@ pub(super) struct Kept {
     pub(super) bound: bool,
     /// Waits to be sent again.
     pub(super) due: bool,
+    /// Under way on a path that is suspected, and waits to be sent again over another …
+    pub(super) stranded: bool,
+    /// … or was.
+    pub(super) rescued: bool,
 }
 
 /// The packets that are kept.
@@ -83,6 +87,14 @@ impl KeptPackets {
         self.packets.back_mut()
     }
 
+    /// All that is kept, the oldest first.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (Seq, &mut Kept)> {
+        let first = self.first;
+        (0..)
+            .zip(&mut self.packets)
+            .map(move |(index, kept)| (first.plus(index), kept))
+    }
+
     /// Bytes of memory that the ring has.
     pub(super) fn memory(&self) -> usize {
         self.ring.len()
@@ -127,6 +139,8 @@ impl KeptPackets {
             tries: 0,
             bound: false,
             due: false,
+            stranded: false,
+            rescued: false,
         });
         true
     }

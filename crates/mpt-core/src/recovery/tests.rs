@@ -280,7 +280,11 @@ fn a_silent_tail_is_probed_with_the_newest_packet_and_not_for_ever() {
         }
     }
     assert_eq!(probes.len(), 2, "{probes:?}");
-    assert_eq!(probes[0], at(96), "two round trips and a report's delay");
+    assert_eq!(
+        probes[0],
+        at(106),
+        "a round trip, a report's delay and a margin"
+    );
 }
 
 #[test]
@@ -295,6 +299,49 @@ fn a_tail_that_arrived_is_not_probed() {
         assert!(sender.recovery.handle_timeout(due).is_none());
     }
     panic!("never at rest");
+}
+
+#[test]
+fn what_a_suspected_path_swallowed_goes_again_once_and_the_oldest_first() {
+    let mut sender = Sender::new();
+    let told = sender.send(at(0), path(0));
+    let swallowed = [1, 2, 3].map(|ms| sender.send(at(ms), path(0)));
+    let other = sender.send(at(4), path(1));
+    sender.hears(
+        at(40),
+        &[(path(0), told), (path(1), other)],
+        &[(swallowed[0], 3)],
+        &[],
+    );
+    sender.recovery.strand(path(0));
+    assert_eq!(
+        sender.resends(at(41), path(1)),
+        [],
+        "not for another reason, too"
+    );
+    let mut rescued = Vec::new();
+    while let Some((from, seq, _)) = sender.recovery.next_stranded() {
+        assert_eq!(from, path(0));
+        sender.recovery.rescued(at(41), seq, path(1));
+        rescued.push(seq);
+        sender.recovery.strand(path(0));
+    }
+    assert_eq!(rescued, swallowed);
+    assert!(!sender.recovery.has_stranded());
+    assert_eq!(sender.recovery.counters().resent, 3);
+}
+
+#[test]
+fn what_a_path_delivers_after_all_does_not_go_again() {
+    let mut sender = Sender::new();
+    let first = sender.send(at(0), path(0));
+    let second = sender.send(at(1), path(0));
+    sender.recovery.strand(path(0));
+    sender.hears(at(140), &[(path(0), first)], &[], &[]);
+    let next = sender.recovery.next_stranded();
+    assert_eq!(next.map(|(_, seq, _)| seq), Some(second));
+    sender.recovery.unstrand(path(0));
+    assert_eq!(sender.recovery.next_stranded(), None);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::report::Report;
 use crate::sent::SentLog;
 use crate::seq::Seq;
-use crate::time::Time;
+use crate::time::{Time, earliest};
 use crate::tunnel::Answered;
 
 /// So long packets wait for a faster path, in nanoseconds, while a slower one's delay is not known.
@@ -201,6 +201,23 @@ impl Adaptive {
     /// How many bytes the path takes now, if it does.
     pub(crate) fn room(&mut self, now: Time, path: PathId) -> Option<usize> {
         self.paces[path.index()].room(now)
+    }
+
+    /// The fastest of these paths that takes something now; if none does, when one will.
+    pub(crate) fn fastest_ready(
+        &mut self,
+        now: Time,
+        paths: PathSet,
+    ) -> Result<PathId, Option<Time>> {
+        let (mut left, mut ready) = (paths, None);
+        while let Some((path, _)) = self.fastest(now, left) {
+            if self.room(now, path).is_some() {
+                return Ok(path);
+            }
+            ready = earliest(ready, Some(self.ready_at(now, path)));
+            left.remove(path);
+        }
+        Err(ready)
     }
 
     /// When it does.

@@ -28,6 +28,7 @@ use crate::scheduler::adaptive::{Adaptive, Choice};
 use crate::scheduler::flow;
 use crate::segment::Segments;
 use crate::seq::Seq;
+use crate::silence::Silence;
 use crate::time::{Time, earliest};
 use crate::vnet::VnetHeader;
 
@@ -47,6 +48,13 @@ pub(super) struct Adapting {
     pub(super) queue: Queue,
     pub(super) bound: Bound,
     pub(super) recovery: Recovery,
+    pub(super) silence: Silence,
+    /// Suspected paths that had no other beside them so far.
+    unrescued: PathSet,
+    /// Paths that were suspected when that was last looked at.
+    was_suspected: PathSet,
+    /// When what is under way on suspected paths goes on being sent again.
+    rescue_at: Option<Time>,
     /// Losses of the queue that were counted as drops.
     counted: Losses,
     /// Answered probes that were taken note of.
@@ -67,6 +75,10 @@ impl Adapting {
             queue: Queue::new(),
             bound: Bound::default(),
             recovery: Recovery::new(recovery),
+            silence: Silence::default(),
+            unrescued: PathSet::EMPTY,
+            was_suspected: PathSet::EMPTY,
+            rescue_at: None,
             counted: Losses::default(),
             answers: 0,
             answers_of: [0; MAX_PATHS],
@@ -79,6 +91,8 @@ impl Adapting {
     /// What is bound to it goes over another when the queue is looked at next.
     pub(super) fn forget_path(&mut self, path: PathId) {
         self.paths.forget_path(path);
+        self.silence.forget(path);
+        self.unrescued.remove(path);
     }
 
     /// Whether the flow has sent little of late, this packet included.
@@ -131,12 +145,16 @@ impl Outbound {
                 *known = probed.answers;
                 let paths = &mut self.adapting.paths;
                 paths.probed(now, path, &probed);
+                let jitter = Duration::from_nanos(probed.jitter_ns);
+                let silence = &mut self.adapting.silence;
+                silence.answered(now, path, probed.sent, probed.rtt, jitter);
             }
             let recovery = &mut self.adapting.recovery;
             recovery.set_rtt(path, probed.rtt, quickest);
             recovery.set_contended(path, self.adapting.paths.is_contended(now, path));
         }
         self.set_patience(now);
+        self.rehabilitate();
     }
 
     /// Lets flows wait for as long as it takes them to notice that they should slow down.
@@ -161,7 +179,8 @@ impl Outbound {
         if segments.segments() == 1 && self.send_sparse(now, &packet, &mut segments) {
             return;
         }
-        if self.adapting.queue.is_empty() {
+        self.rescue(now);
+        if self.adapting.queue.is_empty() && !self.adapting.recovery.has_stranded() {
             self.send_at_once(now, &mut segments);
         }
         if segments.remaining() > 0 {
@@ -174,7 +193,7 @@ impl Outbound {
     fn send_at_once(&mut self, now: Time, segments: &mut Segments<'_>) {
         let packet = segments.packet();
         let (version, tos) = (packet.version(), ecn::outer_tos(packet.tos()));
-        let usable = self.shared.usable();
+        let usable = self.trusted();
         while segments.remaining() > 0 {
             let first = segments.segments() - segments.remaining();
             let datagram = segments.segment_len(first) + self.overhead();
@@ -199,9 +218,16 @@ impl Outbound {
                     self.keep(now, seq, path, tos, inner_len);
                 }
             }
-            let paths = &mut self.adapting.paths;
-            paths.took(now, path, number, run as u32, bytes as u32);
+            self.took(now, path, number, run as u32, bytes as u32);
             self.note_spread(now, usable, path);
+            if !self.adapting.silence.suspected().is_empty() {
+                let tail = self.framing(&self.header(Version::V4)).tail;
+                let inner_len = segments.segment_len(first + run - 1);
+                let train = self.open[path.index()].as_ref();
+                let last = train.map(|train| train.last(inner_len + tail)[..inner_len].to_vec());
+                let newest = number.plus(run as u32 - 1);
+                self.try_suspected(now, newest, tos, &last.unwrap_or_default());
+            }
         }
     }
 
@@ -227,7 +253,11 @@ impl Outbound {
     /// Sends from the queue what the paths take.
     fn drain_queue(&mut self, now: Time) {
         self.adapting.wake = None;
-        let usable = self.shared.usable();
+        if self.adapting.recovery.has_stranded() {
+            // That is older.
+            return;
+        }
+        let usable = self.trusted();
         self.send_bound(now, usable);
         while !self.adapting.queue.is_empty() {
             let (waiting, bound) = (self.adapting.queue.bytes(), self.adapting.bound.bytes());
@@ -298,8 +328,8 @@ impl Outbound {
         let (out, len) = self.append(path, &header, tos, bytes.len());
         out.copy_from_slice(&bytes);
         self.adapting.recovery.unbind(now, seq, path);
-        let paths = &mut self.adapting.paths;
-        paths.took(now, path, seq, 1, len as u32);
+        self.took(now, path, seq, 1, len as u32);
+        self.try_suspected(now, seq, tos, &bytes);
         self.adapting.queue.give_back(bytes);
     }
 
@@ -359,10 +389,14 @@ impl Outbound {
         if !is_sparse || !is_spread || self.adapting.queue.holds(flow) {
             return false;
         }
-        let usable = self.shared.usable();
+        let usable = self.trusted();
         let Some((path, _)) = self.adapting.paths.fastest(now, usable) else {
             return false;
         };
+        if !self.adapting.silence.is_told_of(now, path) {
+            // Nobody would notice that the path swallows it.
+            return false;
+        }
         let header = self.unnumbered_header(packet.version(), len);
         let tos = ecn::outer_tos(packet.tos());
         let (out, bytes) = self.append(path, &header, tos, len);
@@ -389,7 +423,7 @@ impl Outbound {
 
     /// Sends a packet again, where it arrives first, or over two paths.
     fn resend(&mut self, now: Time, resend: Resend) {
-        let mut usable = self.shared.usable();
+        let mut usable = self.trusted();
         let mut others = usable;
         if let Some(path) = resend.lost_on {
             others.remove(path);
@@ -430,8 +464,137 @@ impl Outbound {
         self.adapting.paths.took_again(path, len);
     }
 
+    /// `path` took packets that had not been sent before, or not on it.
+    fn took(&mut self, now: Time, path: PathId, first: Seq, packets: u32, bytes: u32) {
+        let Adapting { paths, silence, .. } = &mut self.adapting;
+        paths.took(now, path, first, packets, bytes);
+        silence.sent(now, path);
+    }
+
+    /// The paths that packets go over.
+    fn trusted(&self) -> PathSet {
+        self.adapting.silence.trusted(self.shared.usable())
+    }
+
+    /// Looks for paths that have fallen silent.
+    fn watch(&mut self, now: Time) {
+        if !self.adapts(now) {
+            self.adapting.silence.forget_all();
+            self.adapting.unrescued = PathSet::EMPTY;
+            return;
+        }
+        let usable = self.shared.usable();
+        let silent = self.adapting.silence.handle_timeout(now);
+        for path in silent.iter() {
+            self.adapting.unrescued.insert(path);
+        }
+        for path in self.adapting.unrescued.iter() {
+            let mut others = self.trusted();
+            others.remove(path);
+            if !others.is_empty() {
+                self.adapting.unrescued.remove(path);
+                self.adapting.recovery.strand(path);
+            }
+            if !usable.contains(path) {
+                self.adapting.unrescued.remove(path);
+                self.adapting.silence.forget(path);
+            }
+        }
+    }
+
+    /// Sends again what is under way on suspected paths, the oldest first, as others have room.
+    fn rescue(&mut self, now: Time) {
+        self.adapting.rescue_at = None;
+        while let Some((swallowed_by, seq, tos)) = self.adapting.recovery.next_stranded() {
+            let mut others = self.trusted();
+            others.remove(swallowed_by);
+            let path = match self.adapting.paths.fastest_ready(now, others) {
+                Ok(path) => path,
+                Err(ready) => {
+                    self.adapting.rescue_at = ready;
+                    if ready.is_none() {
+                        self.adapting.recovery.unstrand(swallowed_by);
+                    }
+                    return;
+                }
+            };
+            let packet = self.adapting.recovery.packet(seq).map(<[u8]>::to_vec);
+            if let Some(packet) = packet
+                && let Some(len) = self.append_numbered(path, seq, tos, &packet)
+            {
+                self.took(now, path, seq, 1, len as u32);
+                self.try_suspected(now, seq, tos, &packet);
+            }
+            self.adapting.recovery.rescued(now, seq, path);
+        }
+    }
+
+    /// Appends a packet that has a number to the path's train. Returns the datagram's length.
+    fn append_numbered(&mut self, path: PathId, seq: Seq, tos: u8, packet: &[u8]) -> Option<usize> {
+        let parsed = Packet::parse(packet).ok()?;
+        let header = Header {
+            sequence: Some(seq),
+            ..self.header(parsed.version())
+        };
+        let (out, len) = self.append(path, &header, tos, packet.len());
+        out.copy_from_slice(packet);
+        Some(len)
+    }
+
+    /// A copy of the packet that was just sent goes over suspected paths, now and then.
+    fn try_suspected(&mut self, now: Time, seq: Seq, tos: u8, packet: &[u8]) {
+        if self.adapting.silence.suspected().is_empty() {
+            return;
+        }
+        let usable = self.shared.usable();
+        for path in self.adapting.silence.take_tries(now, usable).iter() {
+            if let Some(len) = self.append_numbered(path, seq, tos, packet) {
+                let paths = &mut self.adapting.paths;
+                paths.took(now, path, seq, 1, len as u32);
+            }
+        }
+    }
+
+    /// Paths that are not suspected any more need no others.
+    fn rehabilitate(&mut self) {
+        let suspected = self.adapting.silence.suspected();
+        for path in (0..MAX_PATHS).filter_map(PathId::new) {
+            if !suspected.contains(path) && self.adapting.was_suspected.contains(path) {
+                self.adapting.unrescued.remove(path);
+                self.adapting.recovery.unstrand(path);
+            }
+        }
+        self.adapting.was_suspected = suspected;
+    }
+
+    /// Tells the line in which paths are suspected.
+    pub(super) fn publish_suspected(&self) {
+        let suspected = self.adapting.silence.suspected();
+        let is_done = !self.adapting.recovery.has_stranded();
+        let abandoned = if is_done { suspected } else { PathSet::EMPTY };
+        self.shared.tell_suspected(suspected, abandoned);
+    }
+
+    /// Notes of which paths a report tells that they deliver.
+    fn note_reported(&mut self, now: Time, report: &Report) {
+        let Adapting { paths, silence, .. } = &mut self.adapting;
+        silence.heard(now);
+        for entry in &report.paths {
+            let Some(path) = PathId::new(usize::from(entry.path)) else {
+                continue;
+            };
+            let newest = paths.log.find(path, entry.edge);
+            let next = || paths.log.next_after(path, entry.edge);
+            let newest = newest.map(|newest| (newest.time, next()));
+            let held = report.sent.since(entry.edge_arrived);
+            silence.reported(now, path, entry.packets, held, newest);
+        }
+        self.rehabilitate();
+    }
+
     /// Takes what the peer reports on what this end sent, which came at `now`.
     pub fn handle_report(&mut self, now: Time, report: &Report) {
+        self.note_reported(now, report);
         let adapting = &mut self.adapting;
         adapting.paths.learn(now, report);
         let (recovers, flows) = (adapting.recovery.is_enabled(), adapting.queue.flows());
@@ -446,7 +609,10 @@ impl Outbound {
     /// When [`Outbound::handle_timeout`] is to be called at the latest.
     #[must_use]
     pub fn poll_timeout(&mut self) -> Option<Time> {
-        earliest(self.adapting.wake, self.adapting.recovery.poll_timeout())
+        let adapting = &self.adapting;
+        let silence = earliest(adapting.rescue_at, adapting.silence.poll_timeout());
+        let recovery = earliest(silence, adapting.recovery.poll_timeout());
+        earliest(adapting.wake, recovery)
     }
 
     /// Does what is due. Afterwards, poll everything.
@@ -454,7 +620,9 @@ impl Outbound {
         if let Some(probe) = self.adapting.recovery.handle_timeout(now) {
             self.resend(now, probe);
         }
+        self.watch(now);
         self.recover(now);
+        self.rescue(now);
         if self.adapting.queue.is_empty() && self.adapting.bound.is_empty() {
             self.adapting.wake = None;
             return;

@@ -13,7 +13,7 @@ use super::inbound::Inbound;
 use super::probing::MAX_MESSAGES_QUEUED;
 use crate::drops::Drop;
 use crate::edges::Edges;
-use crate::path::{MAX_PATHS, PathId};
+use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::seq::Seq;
 use crate::time::Time;
 
@@ -27,6 +27,7 @@ const NUMBERS: i32 = 16;
 pub(super) struct Edging {
     at: Time,
     next: Seq,
+    abandoned: PathSet,
 }
 
 impl Inbound {
@@ -36,7 +37,10 @@ impl Inbound {
         let new = next.distance_from(self.edging.next);
         let usable = self.shared.usable();
         let is_only = usable.iter().nth(1).is_none();
-        if now.since(self.edging.at) < INTERVAL || (0..NUMBERS).contains(&new) || is_only {
+        // What a suspected path swallowed has gone over others by now.
+        let abandoned = self.shared.abandoned();
+        let is_due = now.since(self.edging.at) >= INTERVAL && !(0..NUMBERS).contains(&new);
+        if is_only || !is_due && abandoned == self.edging.abandoned {
             return;
         }
         let (Some(about), Some(quickest)) = (self.peer.session(), self.quickest_path()) else {
@@ -46,11 +50,21 @@ impl Inbound {
             let last = self.shared.last_on(*path);
             last.is_none_or(|last| self.edging.next.is_after(last))
         };
-        let paths = usable.iter().filter(idle);
+        let paths = usable
+            .iter()
+            .filter(|path| abandoned.contains(*path) || idle(path));
+        let last_on = |path: PathId| {
+            let last = self.shared.last_on(path);
+            last.filter(|_| !abandoned.contains(path))
+        };
         let paths: ArrayVec<_, MAX_PATHS> = paths
-            .map(|path| (path.index() as u8, self.shared.last_on(path)))
+            .map(|path| (path.index() as u8, last_on(path)))
             .collect();
-        self.edging = Edging { at: now, next };
+        self.edging = Edging {
+            at: now,
+            next,
+            abandoned,
+        };
         if paths.is_empty() || !self.may_speak() || self.messages.len() >= MAX_MESSAGES_QUEUED {
             return;
         }

@@ -28,7 +28,7 @@ impl Inbound {
             }
             Some(&KIND_REPORT) => {
                 let report = Report::parse(message).ok();
-                report.map(|report| self.handle_report(now, report))
+                report.map(|report| self.handle_report(now, path, report))
             }
             Some(_) | None => {
                 let message = Message::parse(message).ok();

@@ -45,6 +45,7 @@ use crate::crypto::Sessions;
 use crate::path::{IdleDelay, MAX_PATHS, PathId, PathSet};
 use crate::scheduler::Policy;
 use crate::seq::Seq;
+use crate::time::Time;
 
 /// What is configured of a tunnel as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,6 +123,10 @@ struct Shared {
     /// out before `next_seq`.
     last_on: [AtomicU64; MAX_PATHS],
     sent: [Sent; MAX_PATHS],
+    /// Paths that swallow what they are given, as the line out sees it …
+    suspected: AtomicU32,
+    /// … and those of them for which nothing is left to be sent again; both written by the line out.
+    abandoned: AtomicU32,
     /// The peer's session is known: it answers probes, and reports when it is asked.
     peer_known: AtomicBool,
     /// How many probes were answered; after it changes, [`Shared::probed`] has news.
@@ -137,6 +142,8 @@ const NOT_KNOWN: i64 = i64::MIN;
 struct Probed {
     /// How many were answered.
     answers: AtomicU32,
+    /// When what was answered last had been sent.
+    sent_ns: AtomicU64,
     rtt_ns: AtomicU64,
     /// One-way delay of the last, with the clocks' offset.
     forward_ns: AtomicI64,
@@ -149,6 +156,8 @@ struct Probed {
 #[derive(Debug, Default)]
 pub(crate) struct Answered {
     pub(crate) answers: u32,
+    /// When what was answered last had been sent.
+    pub(crate) sent: Time,
     pub(crate) rtt: Duration,
     /// One-way delay of the last, in nanoseconds, with the clocks' offset.
     pub(crate) forward_ns: i64,
@@ -173,6 +182,8 @@ impl Shared {
             next_seq: AtomicU32::new(Seq::FIRST.value()),
             last_on: Default::default(),
             sent: Default::default(),
+            suspected: AtomicU32::new(0),
+            abandoned: AtomicU32::new(0),
             peer_known: AtomicBool::new(false),
             answers: AtomicU32::new(0),
             probed: Default::default(),
@@ -180,8 +191,16 @@ impl Shared {
     }
 
     /// Tells the line out of a path's answered probe.
-    fn tell_probed(&self, path: PathId, rtt: Duration, forward_ns: i64, idle: &IdleDelay) {
+    fn tell_probed(
+        &self,
+        path: PathId,
+        sent: Time,
+        rtt: Duration,
+        forward_ns: i64,
+        idle: &IdleDelay,
+    ) {
         let probed = &self.probed[path.index()];
+        probed.sent_ns.store(sent.as_nanos(), Ordering::Relaxed);
         let rtt_ns = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
         probed.rtt_ns.store(rtt_ns, Ordering::Relaxed);
         probed.forward_ns.store(forward_ns, Ordering::Relaxed);
@@ -201,6 +220,7 @@ impl Shared {
         let probed = &self.probed[path.index()];
         Answered {
             answers: probed.answers.load(Ordering::Acquire),
+            sent: Time::from_nanos(probed.sent_ns.load(Ordering::Relaxed)),
             rtt: Duration::from_nanos(probed.rtt_ns.load(Ordering::Relaxed)),
             forward_ns: probed.forward_ns.load(Ordering::Relaxed),
             idle_ns: Some(probed.idle_ns.load(Ordering::Relaxed))
@@ -215,6 +235,21 @@ impl Shared {
 
     fn usable(&self) -> PathSet {
         PathSet::from_bits(self.usable.load(Ordering::Relaxed) as u16)
+    }
+
+    fn suspected(&self) -> PathSet {
+        PathSet::from_bits(self.suspected.load(Ordering::Relaxed) as u16)
+    }
+
+    fn abandoned(&self) -> PathSet {
+        PathSet::from_bits(self.abandoned.load(Ordering::Relaxed) as u16)
+    }
+
+    /// Tells the line in which paths are suspected, and which of them abandoned.
+    fn tell_suspected(&self, suspected: PathSet, abandoned: PathSet) {
+        let bits = |paths: PathSet| u32::from(paths.bits());
+        self.suspected.store(bits(suspected), Ordering::Relaxed);
+        self.abandoned.store(bits(abandoned), Ordering::Relaxed);
     }
 
     fn mtu(&self) -> u16 {

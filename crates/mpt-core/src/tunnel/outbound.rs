@@ -489,6 +489,7 @@ impl Outbound {
                 self.shared.set_last_on(path, last);
             }
         }
+        self.publish_suspected();
         // All before this has been sent.
         let next = self.adapting.bound.first().unwrap_or(self.next_seq);
         self.shared.next_seq.store(next.value(), Ordering::Release);

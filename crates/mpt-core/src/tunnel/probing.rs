@@ -66,7 +66,8 @@ impl Inbound {
             known.learn(now, message, echo_sent);
             if let (Some(rtt), Some(forward)) = (known.rtt.smoothed(), known.forward) {
                 known.idle.probed(now, forward, self.shared.sent(path).1);
-                self.shared.tell_probed(path, rtt, forward, &known.idle);
+                self.shared
+                    .tell_probed(path, echo_sent, rtt, forward, &known.idle);
             }
             self.reporting.learn(path, message);
             if let Some(rtt) = known.rtt.round_trip() {
@@ -160,6 +161,7 @@ impl Inbound {
         self.reorder.handle_timeout(now, out);
         self.settle(now);
         self.note_losses(now);
+        self.notice_suspected(now);
         self.report_if_due(now);
         for path in (0..MAX_PATHS).filter_map(PathId::new) {
             let due = self.paths[path.index()]

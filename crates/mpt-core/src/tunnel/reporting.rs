@@ -8,8 +8,12 @@
 //! Reports may cost a hundredth of what the tunnel carries: for a byte that arrives 0.8 hundredths of
 //! a byte of reports are earned, for one that is sent, 0.2 ([`Budget`]). The latter is for the
 //! acknowledgements of a large flow, which are few bytes and yet must not be lost. What is saved up
-//! suffices for a burst; the last quarter is kept for news of losses ([`Occasion`]). So a trickle of
-//! data is reported on seldom, and its losses at once.
+//! suffices for a burst; the last quarter is kept for news of losses ([`Occasion`]). Where that is used up,
+//! a report goes all the same when the last was [`REPORTED_WITHIN`] ago: the sender counts on it, or it would
+//! take the path for dead ([`crate::silence`]).
+//!
+//! Reports go over the path that answers first. That may have died without a word, and the sender gone over
+//! to another: so now and then, when data come over another, one more goes back over that.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,11 +23,12 @@ use arrayvec::ArrayVec;
 use super::inbound::Inbound;
 use super::probing::MAX_MESSAGES_QUEUED;
 use crate::drops::Drop;
-use crate::path::{MAX_PATHS, PathId, PathState};
+use crate::path::{MAX_PATHS, PathId, PathSet, PathState};
 use crate::probe::Message;
 use crate::reorder::{Reorder, Verdict};
 use crate::report::{MAX_DUPLICATES, Missing, PathReport, Report};
 use crate::seq::Seq;
+use crate::silence::REPORTED_WITHIN;
 use crate::time::{Time, earliest};
 
 /// Time between reports while data come.
@@ -77,8 +82,14 @@ pub(super) struct Reporting {
     budget: Budget,
     /// Bytes of the reports that were sent, with all headers.
     sent_bytes: u64,
-    /// Number of the peer's newest report.
+    /// Paths that were known to be suspected.
+    suspected: PathSet,
+    /// The path that brought the newest data, and when a report went back over it for that alone.
+    newest_on: Option<PathId>,
+    copied: Option<Time>,
+    /// Number of the peer's newest report, and of the newest that came over each path.
     heard: Option<u32>,
+    heard_on: [Option<u32>; MAX_PATHS],
     /// The peer's reports for the other half of this end, with their time of arrival.
     queue: VecDeque<(Time, Report)>,
 }
@@ -173,6 +184,8 @@ impl Reporting {
         self.told_again = None;
         self.due = None;
         self.heard = None;
+        self.heard_on = Default::default();
+        self.newest_on = None;
         self.queue.clear();
     }
 
@@ -218,6 +231,7 @@ impl Reporting {
         }
         arrived.packets += 1;
         arrived.bytes += bytes as u64;
+        self.newest_on = Some(path);
         if self.wanted {
             self.budget.earn(bytes as u64);
             self.news = true;
@@ -242,6 +256,12 @@ impl Reporting {
             let soonest = self.last_sent.map_or(at, |sent| sent + interval);
             self.due = earliest(self.due, Some(at.max(soonest)));
         }
+    }
+
+    /// When a report is to go whatever it costs, if there is something to report.
+    fn needed_by(&self, now: Time) -> Option<Time> {
+        let since = self.last_sent.map_or(now, |sent| sent + REPORTED_WITHIN);
+        (self.news || self.urgent).then_some(since)
     }
 
     fn occasion(&self, now: Time) -> Occasion {
@@ -392,16 +412,29 @@ impl Inbound {
         let paths = (0..MAX_PATHS).filter_map(PathId::new);
         let sent = paths.map(|path| self.shared.sent(path).1).sum();
         self.reporting.budget.earn_sent(sent);
-        let affordable = self.may_speak() && self.reporting.budget.pay(sent_len, occasion);
-        if !affordable || self.messages.len() >= MAX_MESSAGES_QUEUED {
-            // Once there is a pause, more may be spent. Else the next packet sets the time again.
-            if occasion == Occasion::Routine {
-                self.reporting.due = Some(self.reporting.last_arrived + REPORT_INTERVAL);
-            }
+        if !self.may_speak() || self.messages.len() >= MAX_MESSAGES_QUEUED {
             return;
         }
-        self.queue_control(path, report.buffer_len(), |out| report.emit(out));
-        self.reporting.sent(now, report.number, sent_len);
+        if !self.reporting.budget.pay(sent_len, occasion) {
+            let needed_by = self.reporting.needed_by(now);
+            if needed_by.is_none_or(|needed_by| needed_by > now) {
+                // Once there is a pause, more may be spent.
+                let pause = self.reporting.last_arrived + REPORT_INTERVAL;
+                let pause = (occasion == Occasion::Routine).then_some(pause);
+                self.reporting.due = earliest(pause, needed_by);
+                return;
+            }
+        }
+        self.send_report(now, path, &report);
+        if let Some(other) = self.other_way_back(now, path) {
+            let copy = Report {
+                number: report.number.wrapping_add(1).max(1),
+                ..report
+            };
+            self.reporting.budget.pay(sent_len, Occasion::Routine);
+            self.send_report(now, other, &copy);
+            self.reporting.copied = Some(now);
+        }
         self.reporting.urgent = false;
         if self.reporting.told_again.is_none() && self.reorder.awaits_lost() {
             self.reporting.told_again = self.quickest_rtt().map(|rtt| now + rtt + RESEND_DELAY);
@@ -412,22 +445,40 @@ impl Inbound {
         }
     }
 
+    fn send_report(&mut self, now: Time, path: PathId, report: &Report) {
+        self.queue_control(path, report.buffer_len(), |out| report.emit(out));
+        let sent_len = self.control_len(report.buffer_len());
+        self.reporting.sent(now, report.number, sent_len);
+    }
+
+    /// The path that brought the newest data, if reports go back over another: that one may have died, and
+    /// the sender gone over to the first.
+    fn other_way_back(&self, now: Time, path: PathId) -> Option<PathId> {
+        let other = self.reporting.newest_on.filter(|&other| other != path)?;
+        let is_up = self.paths[other.index()].as_ref()?.state == PathState::Up;
+        let copied = self.reporting.copied;
+        let is_due = copied.is_none_or(|at| now.since(at) >= REPORTED_WITHIN);
+        (is_up && is_due && self.reporting.news && self.messages.len() < MAX_MESSAGES_QUEUED)
+            .then_some(other)
+    }
+
     /// Bytes of the reports that were sent.
     pub(super) fn report_bytes(&self) -> u64 {
         self.reporting.sent_bytes
     }
 
-    /// The path that is up and answers first.
+    /// The path that is up and answers first, of those that are not suspected if there are any.
     pub(super) fn quickest_path(&self) -> Option<PathId> {
+        let suspected = self.shared.suspected();
         (0..MAX_PATHS)
             .filter_map(PathId::new)
             .filter_map(|id| {
                 let path = self.paths[id.index()].as_ref()?;
                 let rtt = path.rtt.smoothed().unwrap_or(Duration::MAX);
-                (path.state == PathState::Up).then_some((rtt, id))
+                (path.state == PathState::Up).then_some((suspected.contains(id), rtt, id))
             })
             .min()
-            .map(|(_, id)| id)
+            .map(|(.., id)| id)
     }
 
     /// Its smoothed round-trip time.
@@ -436,20 +487,42 @@ impl Inbound {
         quickest.rtt.smoothed()
     }
 
+    /// A path that has come to be suspected is probed at once.
+    pub(super) fn notice_suspected(&mut self, now: Time) {
+        let suspected = self.shared.suspected();
+        let known = std::mem::replace(&mut self.reporting.suspected, suspected);
+        for path in suspected.iter().filter(|&path| !known.contains(path)) {
+            if let Some(path) = &mut self.paths[path.index()] {
+                path.next_probe = path.next_probe.min(now);
+            }
+        }
+        if !suspected.is_empty() || !known.is_empty() {
+            self.tell_edges(now);
+        }
+    }
+
     /// Takes a report of the path's peer, for [`Inbound::poll_report`]. It is believed when it is of
     /// the peer's session, about ours, and newer than the last.
-    pub(super) fn handle_report(&mut self, now: Time, report: Report) {
-        let is_newer = self
-            .reporting
-            .heard
-            .is_none_or(|heard| report.number.wrapping_sub(heard) as i32 > 0);
-        if self.peer.session() != Some(report.session) || report.about != self.session || !is_newer
+    pub(super) fn handle_report(&mut self, now: Time, path: PathId, report: Report) {
+        let is_newer = |heard: Option<u32>| {
+            heard.is_none_or(|heard| report.number.wrapping_sub(heard) as i32 > 0)
+        };
+        let heard_on = self.reporting.heard_on[path.index()];
+        if self.peer.session() != Some(report.session)
+            || report.about != self.session
+            || !is_newer(heard_on)
         {
             self.drops.count(Drop::StaleControl, 1);
             return;
         }
-        self.reporting.heard = Some(report.number);
+        self.reporting.heard_on[path.index()] = Some(report.number);
         self.control_packets += 1;
+        self.notice_suspected(now);
+        if !is_newer(self.reporting.heard) {
+            // Those that came over a quicker path meanwhile said more.
+            return;
+        }
+        self.reporting.heard = Some(report.number);
         if self.reporting.queue.len() >= MAX_REPORTS_QUEUED {
             // Newer ones say more.
             self.reporting.queue.pop_front();

@@ -7,7 +7,8 @@ use hdrhistogram::Histogram;
 use super::sealing::Opening;
 use super::{Inbound, Outbound};
 use crate::control::{
-    HoldTimes, PathStatus, Protection, RecoveryStatus, ReorderMode, ReorderStatus, TunnelStatus,
+    HoldTimes, PathPhase, PathStatus, Protection, RecoveryStatus, ReorderMode, ReorderStatus,
+    TunnelStatus,
 };
 use crate::path::PathId;
 use crate::setting::Setting;
@@ -43,6 +44,9 @@ impl Outbound {
     /// Fills in what this half knows of a path.
     pub fn report_path(&self, id: PathId, status: &mut PathStatus) {
         self.adapting.paths.report(id, status);
+        if self.adapting.silence.suspected().contains(id) {
+            status.tx_phase = PathPhase::Suspected;
+        }
     }
 }
 
