@@ -21,7 +21,7 @@ use mpt_core::control::{MAX_LINE_BYTES, Reply, Request};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::time::{sleep, timeout};
+use tokio::time::{interval, sleep, timeout};
 use tracing::{debug, warn};
 
 pub(crate) use listener::{Listener, bind};
@@ -36,6 +36,8 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Rest after connections could not be accepted: mostly there are no descriptors left, and trying
 /// again at once would spin.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+/// How often the socket's file is looked for.
+const LOOK: Duration = Duration::from_secs(1);
 
 const EXAMPLE: &str = r#"{"command":"status"}"#;
 /// What [`Request`] knows, for those who write requests by hand.
@@ -57,13 +59,14 @@ const COMMANDS: [&str; 9] = [
 ///
 /// # Errors
 /// When the runtime cannot watch the socket; nothing that happens later ends it.
-pub(crate) async fn serve<A, F>(listener: Listener, answer: A) -> io::Result<()>
+pub(crate) async fn serve<A, F>(mut listener: Listener, answer: A) -> io::Result<()>
 where
     A: Fn(Request) -> F,
     F: Future<Output = Reply>,
 {
-    let socket = UnixListener::from_std(listener.socket()?)?;
+    let mut socket = UnixListener::from_std(listener.socket()?)?;
     let failing = Cell::new(false);
+    let mut look = interval(LOOK);
     let mut connections = FuturesUnordered::new();
     loop {
         tokio::select! {
@@ -77,6 +80,31 @@ where
                     turn_away(&stream);
                 }
             }
+            _ = look.tick() => {
+                if let Some(restored) = restore(&listener) {
+                    socket = UnixListener::from_std(restored.socket()?)?;
+                    listener = restored;
+                }
+            }
+        }
+    }
+}
+
+/// A socket in the place of one whose file somebody has removed: without it the daemon could not be asked
+/// any more, and only a restart would help.
+fn restore(listener: &Listener) -> Option<Listener> {
+    match listener.restored()? {
+        Ok(restored) => {
+            warn!(
+                "the control socket {} was removed: made again",
+                listener.path().display()
+            );
+            Some(restored)
+        }
+        // Its folder may come back: tried again.
+        Err(error) => {
+            debug!("{error}");
+            None
         }
     }
 }

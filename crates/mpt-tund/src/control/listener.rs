@@ -47,6 +47,8 @@ pub(crate) enum ControlError {
 pub(crate) struct Listener {
     socket: Socket,
     path: PathBuf,
+    owner: Option<Owner>,
+    mode: u32,
     /// Device and inode of the file that is ours.
     file: (u64, u64),
 }
@@ -90,6 +92,8 @@ pub(crate) fn bind(
     let listener = Listener {
         socket,
         path: path.to_owned(),
+        owner: owner.cloned(),
+        mode,
         file: identity(&file),
     };
     // The umask may have taken something from the mode.
@@ -160,6 +164,18 @@ impl Listener {
     /// The socket itself, non-blocking.
     pub(super) fn socket(&self) -> io::Result<UnixListener> {
         Ok(self.socket.try_clone()?.into())
+    }
+
+    /// Another one in its place where somebody has removed its file; `None` while that is there, or a
+    /// successor's.
+    pub(super) fn restored(&self) -> Option<Result<Listener, ControlError>> {
+        let is_gone = matches!(self.path.symlink_metadata(), Err(error) if error.kind() == io::ErrorKind::NotFound);
+        is_gone.then(|| bind(&self.path, self.owner.as_ref(), self.mode))
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 }
 
@@ -274,6 +290,21 @@ mod tests {
         let _second = bind(&path, None, 0o600).unwrap();
         drop(first);
         assert!(UnixStream::connect(&path).is_ok());
+    }
+
+    #[test]
+    fn a_socket_whose_file_was_removed_is_made_again_and_no_other() {
+        let (_dir, path) = place();
+        let first = bind(&path, None, 0o660).unwrap();
+        assert!(first.restored().is_none());
+        std::fs::remove_file(&path).unwrap();
+        let second = first.restored().unwrap().unwrap();
+        drop(first);
+        assert!(UnixStream::connect(&path).is_ok());
+        assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o660);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "precious").unwrap();
+        assert!(second.restored().is_none(), "the name is taken");
     }
 
     #[test]
