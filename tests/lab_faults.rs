@@ -1,4 +1,6 @@
-//! Faults of a tunnel over two NAT routers in which delay or long times matter.
+//! The faults of docs/faults.md in which delay matters.
+//!
+//! `MPT_TEST_FAULTS_WRITE=1 ./test native_faults lab_faults` writes the rows of that page anew.
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 

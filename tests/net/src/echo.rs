@@ -82,7 +82,7 @@ impl Echo {
         Ears(Arc::clone(&self.record))
     }
 
-    /// Waits until every ping sent in the last `calm` was answered, for at most `limit`; whether it was so.
+    /// Waits until every ping sent in a time of `calm` was answered, those under way apart, for at most `limit`; whether it was so.
     pub fn await_answers(&self, calm: Duration, limit: Duration) -> bool {
         let start = Instant::now();
         while start.elapsed() < limit {
@@ -94,12 +94,18 @@ impl Echo {
         false
     }
 
+    /// How old a ping must be to count as not answered: longer than any round trip of a test.
+    #[must_use]
+    pub fn under_way() -> Duration {
+        Duration::from_millis(if crate::in_lab() { 700 } else { 100 })
+    }
+
     fn is_answered(&self, calm: Duration) -> bool {
         let now = Instant::now();
-        // The last few may be under way.
+        let under_way = Self::under_way();
         let recent = |sent: &Instant| {
             let age = now.saturating_duration_since(*sent);
-            age <= calm && age >= calm / 4
+            age >= under_way && age <= under_way + calm
         };
         let pings = self.record.lock();
         let mut recent = pings

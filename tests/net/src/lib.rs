@@ -24,6 +24,7 @@ pub mod kernel_gre;
 pub mod limit;
 pub mod link;
 pub mod meter;
+pub mod names;
 pub mod namespace;
 pub mod ping;
 pub mod process;

@@ -16,6 +16,8 @@ use crate::echo::Ears;
 const STEP: Duration = Duration::from_millis(100);
 /// Pings that fail for so long cannot go with "all is well".
 const TELLING: Duration = Duration::from_secs(2);
+/// Time until what is said is asked for again.
+const SECOND_LOOK: Duration = Duration::from_millis(400);
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -52,8 +54,13 @@ impl Watch {
                     if silence <= TELLING {
                         continue;
                     }
-                    let level = ask(socket).map(|status| level(&status).to_owned());
-                    if level.as_deref() == Some("ok") && ears.silence() > silence {
+                    // Twice: the first ping over a path that has just come up is under way.
+                    let is_well = || ask(socket).is_some_and(|status| level(&status) == "ok");
+                    let insists = is_well() && {
+                        std::thread::sleep(SECOND_LOOK);
+                        ears.silence() > silence && is_well()
+                    };
+                    if insists {
                         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
                         found.push(Lie { at, end, silence });
                     }

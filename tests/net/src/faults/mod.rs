@@ -22,7 +22,7 @@ use table::Row;
 /// machine may be busy; what depends on time is measured in the lab.
 const PATIENCE: Duration = Duration::from_secs(8);
 /// Pings must have been answered for so long for a fault to be over.
-const CALM: Duration = Duration::from_millis(400);
+const CALM: Duration = Duration::from_millis(300);
 /// Time between two looks at a status.
 const STEP: Duration = Duration::from_millis(50);
 
@@ -150,8 +150,11 @@ impl Bench {
         std::thread::sleep(fault.lasts.saturating_sub(start.elapsed()));
         mend_it(&mut self.pair);
         let mended = Instant::now();
+        // Until then pings from before would count.
+        let settling = CALM + Echo::under_way();
+        std::thread::sleep(settling);
         let is_back = self.calm(fault.back);
-        let back = mended.elapsed();
+        let back = mended.elapsed().saturating_sub(settling);
         let seen = self.echo.seen(start, Instant::now());
         for lie in self.watch.lies(start) {
             if !fault.cannot_know[lie.end] {
