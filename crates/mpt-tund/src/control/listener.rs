@@ -166,11 +166,17 @@ impl Listener {
         Ok(self.socket.try_clone()?.into())
     }
 
-    /// Another one in its place where somebody has removed its file; `None` while that is there, or a
-    /// successor's.
+    /// Another one where the file that was ours is not there any more; `None` while it is.
+    ///
+    /// # Errors
+    /// As [`bind`]: what another daemon serves, and what is no socket, is left alone.
     pub(super) fn restored(&self) -> Option<Result<Listener, ControlError>> {
-        let is_gone = matches!(self.path.symlink_metadata(), Err(error) if error.kind() == io::ErrorKind::NotFound);
-        is_gone.then(|| bind(&self.path, self.owner.as_ref(), self.mode))
+        (!self.is_there()).then(|| bind(&self.path, self.owner.as_ref(), self.mode))
+    }
+
+    fn is_there(&self) -> bool {
+        let file = self.path.symlink_metadata();
+        file.is_ok_and(|file| identity(&file) == self.file)
     }
 
     /// Where it is.
@@ -181,11 +187,9 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let ours = self
-            .path
-            .symlink_metadata()
-            .is_ok_and(|file| identity(&file) == self.file);
-        if ours && let Err(error) = std::fs::remove_file(&self.path) {
+        if self.is_there()
+            && let Err(error) = std::fs::remove_file(&self.path)
+        {
             warn!(
                 "cannot remove the control socket {}: {error}",
                 self.path.display()
@@ -304,7 +308,8 @@ mod tests {
         assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o660);
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "precious").unwrap();
-        assert!(second.restored().is_none(), "the name is taken");
+        assert!(second.restored().unwrap().is_err(), "the name is taken");
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     }
 
     #[test]
