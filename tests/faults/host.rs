@@ -41,7 +41,7 @@ fn the_host_is_at_fault() {
     );
     bench.run(
         &Fault::new("the disk is full when `mpt-ctl save` writes").stalls_at_most_ms(1000),
-        |pair| save_to_a_full_disk(pair),
+        save_to_a_full_disk,
         |pair| {
             let folder = pair.client.config().with_file_name("");
             // Lazily: the socket in it is open.
