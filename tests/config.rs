@@ -139,6 +139,18 @@ fn every_way_to_write_an_end_is_read() {
 }
 
 #[test]
+fn a_path_with_an_interface_needs_no_local() {
+    let text = edited(&[
+        ("local = \"10.1.0.1\"", "interface = \"eth0\""),
+        ("local = \"10.2.0.1\"", "interface = \"wwan0\""),
+        ("\"10.2.0.2\"", "\"office.example.net\""),
+    ]);
+    let folder = folder(&[("a.toml", &text)]);
+    let (right, _, complaint) = check(folder.path(), &["-c", "a.toml"]);
+    assert!(right, "{complaint}");
+}
+
+#[test]
 fn paths_bound_to_devices_of_their_own_may_share_a_port() {
     let text = edited(&[
         ("\"10.1.0.1\"", "\"0.0.0.0\"\ninterface = \"eth0\""),

@@ -285,14 +285,19 @@ fn state_of(host: &Namespace) -> BTreeSet<String> {
     let addresses = text("ip -o addr show dev mpt0");
     let mut words = addresses.split_whitespace();
     while let Some(word) = words.next() {
-        if word.starts_with("inet") {
-            state.insert(format!("address {}", words.next().unwrap_or_default()));
+        let address = match word.starts_with("inet") {
+            true => words.next().unwrap_or_default(),
+            false => continue,
+        };
+        // The kernel's own, once an MTU was too small for IPv6.
+        if !address.starts_with("fe80:") {
+            state.insert(format!("address {address}"));
         }
     }
     for routes in ["ip route show dev mpt0", "ip -6 route show dev mpt0"] {
         for line in text(routes).lines() {
             let destination = line.split_whitespace().next().unwrap_or_default();
-            // The kernel's, once an MTU was too small for IPv6; no address belongs to it.
+            // Likewise.
             if destination == "fe80::/64" {
                 continue;
             }

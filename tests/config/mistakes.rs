@@ -604,6 +604,23 @@ fn a_weight_out_of_range() {
 // Sockets
 
 #[test]
+fn a_path_with_neither_local_nor_interface() {
+    insta::assert_snapshot!(complaint(&edited(&[("local = \"10.1.0.1\"\n", "")])), @r#"
+    mpt0.toml:8:1: [[paths]] has no `local`
+      help: add this host's address on the path, like local = "10.1.0.1", or the device that it leaves by, like interface = "wwan0", whose address is followed then
+    "#);
+}
+
+#[test]
+fn two_paths_that_follow_one_interface() {
+    let interface = "interface = \"wwan0\"";
+    insta::assert_snapshot!(complaint(&edited(&[("local = \"10.1.0.1\"", interface), ("local = \"10.2.0.1\"", interface)])), @r#"
+    mpt0.toml:16:13: paths "fibre" (line 10) and "lte" have one local socket, port 4754 of wwan0
+      help: give one of them another port, like local = "0.0.0.0:4755", and its peer the same in `remote`
+    "#);
+}
+
+#[test]
 fn two_paths_with_one_local_socket() {
     insta::assert_snapshot!(complaint(&edited(&[("\"10.2.0.1\"", "\"10.1.0.1\"")])), @r#"
     mpt0.toml:16:9: paths "fibre" (line 10) and "lte" have one local socket, 10.1.0.1:4754
