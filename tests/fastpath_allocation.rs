@@ -54,6 +54,7 @@ impl Line {
                 weight: 1,
                 keepalive: Duration::from_millis(200),
                 dead_after: Duration::from_secs(1000),
+                metered: false,
             };
             outbound.set_path(path, &config);
             inbound.set_path(Time::ZERO, path, config);

@@ -162,14 +162,6 @@ fn the_last_ten_seconds_forget_what_was_before() {
     assert!((10.0..10.5).contains(&idle.seconds), "{}", idle.seconds);
     assert_eq!((idle.reordering.received, idle.reordering.ratio), (0, 0.0));
     assert_eq!(quiet.arriving.since_start.reordering.received, 2_000);
-    assert!(
-        quiet.paths["1"]
-            .last_interval
-            .as_ref()
-            .unwrap()
-            .delay
-            .pdv_ns
-            .count
-            > 20
-    );
+    let probes = &quiet.paths["1"].last_interval.as_ref().unwrap().delay;
+    assert!(probes.pdv_ns.count <= 1, "an idle path is probed seldom");
 }

@@ -43,6 +43,14 @@ fn talk(pair: &mut Pair, packets: u64) -> usize {
     came.iter().filter_map(|(_, packet)| id_of(packet)).count()
 }
 
+/// A packet every second: the tunnel is not idle, and that is all.
+fn mumble(pair: &mut Pair, seconds: u64) {
+    for id in 0..seconds {
+        pair.send(Side::A, Inner::of_len(100).packet(id));
+        pair.run_for(SECOND);
+    }
+}
+
 fn said(pair: &mut Pair, side: Side) -> Vec<(usize, u16, bool)> {
     let events = pair.events(side);
     let said = events.iter().filter_map(|(_, event)| match event {
@@ -59,12 +67,19 @@ fn said(pair: &mut Pair, side: Side) -> Vec<(usize, u16, bool)> {
 #[test]
 fn paths_that_carry_all_that_is_configured_cost_a_probe_now_and_then() {
     let mut pair = Pair::running(sealed(), SECOND);
+    let count = |pair: &mut Pair| {
+        let full = usize::from(MTU) + 30;
+        let recorded = pair.recorded();
+        let padded = recorded.iter().filter(|(_, wire)| wire.bytes.len() == full);
+        padded.count()
+    };
+    pair.run_for(10 * SECOND);
     pair.record();
     pair.run_for(100 * SECOND);
-    let full = usize::from(MTU) + 30;
-    let recorded = pair.recorded();
-    let padded = recorded.iter().filter(|(_, wire)| wire.bytes.len() == full);
-    let count = padded.count();
+    assert_eq!(count(&mut pair), 0, "while the tunnel is idle");
+    pair.record();
+    mumble(&mut pair, 100);
+    let count = count(&mut pair);
     assert!(
         (30..=44).contains(&count),
         "{count} of both ends over both paths"
@@ -102,13 +117,13 @@ fn a_narrow_path_is_found_to_the_byte_and_the_interface_follows() {
 fn a_black_hole_is_noticed_and_its_end_too() {
     let mut pair = Pair::running(sealed(), 3 * SECOND);
     set_link_mtu(&mut pair, 0, 1400);
-    pair.run_for(15 * SECOND);
+    mumble(&mut pair, 15);
     let mtu = (1400 - OVERHEAD) as u16;
     assert_eq!(pair.end(Side::A).interface_mtu, mtu);
     talk(&mut pair, 200);
     assert!(talk(&mut pair, 1000) >= 999);
     set_link_mtu(&mut pair, 0, 1500);
-    pair.run_for(600 * SECOND);
+    mumble(&mut pair, 600);
     for side in Side::BOTH {
         assert_eq!(pair.end(side).interface_mtu, MTU);
         assert_eq!(said(&mut pair, side), [(0, mtu, true), (0, MTU, false)]);

@@ -57,6 +57,7 @@ fn looped(paths: usize, accepts: Accepts) -> (Outbound, Inbound) {
             weight: 1 + path.index() as u32,
             keepalive: Duration::from_secs(10),
             dead_after: Duration::from_secs(100),
+            metered: false,
         };
         outbound.set_path(path, &config);
         inbound.set_path(Time::ZERO, path, config);

@@ -42,7 +42,7 @@ fn an_unknown_key() {
 fn an_unknown_key_like_no_other() {
     insta::assert_snapshot!(complaint(&edited(&[("weight = 50", "colour = 50")])), @r#"
     mpt0.toml:18:1: unknown key `colour` in [[paths]]
-      help: the keys here are name, local, remote, interface, weight, keepalive, dead_after
+      help: the keys here are name, local, remote, interface, weight, keepalive, dead_after, metered
     "#);
 }
 
@@ -625,6 +625,14 @@ fn two_paths_with_one_local_socket() {
     insta::assert_snapshot!(complaint(&edited(&[("\"10.2.0.1\"", "\"10.1.0.1\"")])), @r#"
     mpt0.toml:16:9: paths "fibre" (line 10) and "lte" have one local socket, 10.1.0.1:4754
       help: give one of them another port, like local = "10.1.0.1:4755", and its peer the same in `remote`
+    "#);
+}
+
+#[test]
+fn two_paths_to_one_socket_of_the_peer() {
+    insta::assert_snapshot!(complaint(&edited(&[("\"10.2.0.2\"", "\"10.1.0.2\"")])), @r#"
+    mpt0.toml:17:10: paths "fibre" (line 10) and "lte" lead to one socket of the peer, 10.1.0.2:4754
+      help: the peer could not tell them apart: give it a path for each, on ports of their own, and write the one of this path here
     "#);
 }
 

@@ -167,6 +167,9 @@ pub struct TunnelStatus {
     /// What is configured and is not there now. Each of it is tried again by itself.
     #[serde(default)]
     pub missing: Vec<Missing>,
+    /// Nothing was carried for some seconds: paths are probed seldom.
+    #[serde(default)]
+    pub idle: bool,
 }
 
 /// Something that is configured and is not there.
@@ -268,6 +271,12 @@ pub struct PathStatus {
     /// Receive buffer asked for, in bytes.
     #[serde(default)]
     pub receive_buffer_wanted_bytes: u64,
+    /// Bytes of what was sent besides data (probes, reports, handshakes), IP and UDP headers included.
+    #[serde(default)]
+    pub control_tx_bytes: u64,
+    /// Bytes of what was received besides data, IP and UDP headers included.
+    #[serde(default)]
+    pub control_rx_bytes: u64,
 }
 
 /// Recovery, in packets since start: at the sender, but for the reports.

@@ -140,6 +140,8 @@ pub struct PairConfig {
     pub keepalive: Duration,
     /// Silence after which a path is down.
     pub dead_after: Duration,
+    /// All paths are metered.
+    pub metered: bool,
     /// What each end's clock shows at the simulation's zero.
     pub clocks: [Duration; 2],
     /// All randomness follows from it.
@@ -171,6 +173,7 @@ impl PairConfig {
             waits_to_be_called: None,
             keepalive: Duration::from_millis(200),
             dead_after: Duration::from_secs(1),
+            metered: false,
             clocks: [Duration::from_secs(3_600), Duration::from_secs(86_400)],
             seed: 1,
         }
@@ -196,6 +199,7 @@ impl PairConfig {
                 weight: self.paths[path].weight,
                 keepalive: self.keepalive,
                 dead_after: self.dead_after,
+                metered: self.metered,
             })
             .collect();
         let clock = self.clocks[side.index()];
@@ -562,7 +566,7 @@ impl Pair {
     fn flush(&mut self, side: Side) {
         let end = &mut self.ends[side.index()];
         end.poll(self.now);
-        let sent = end.poll_transmits();
+        let sent = end.poll_transmits(self.now);
         for (to, mut wire) in sent {
             if to == RELAY {
                 if let Some(relay) = &mut self.relay {

@@ -14,7 +14,7 @@ use mpt_core::control::{PathState, PathStatus, Protection, ReorderStatus, Tunnel
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId, Unreachable};
 use mpt_core::report;
 use mpt_core::scheduler::Policy;
-use mpt_core::time::Time;
+use mpt_core::time::{Time, earliest};
 use mpt_core::tunnel::{Change, Datagram, Event, Inbound, ReorderSettings};
 use tokio::io::Ready;
 use tokio::io::unix::AsyncFd;
@@ -22,6 +22,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::clock::{self, Timer};
+use crate::journal::{Journal, Level};
 use crate::tun::Tun;
 use crate::udp::errqueue::{self, PathError};
 use crate::udp::{PathSocket, RecvMeta};
@@ -88,6 +89,8 @@ pub(crate) struct Outlets {
     pub(crate) changes: mpsc::Sender<Change>,
     /// To the control thread: the MTU that the interface is to have, with the tunnel's name.
     pub(crate) mtus: mpsc::Sender<(String, u16)>,
+    /// From the line out: packets come again.
+    pub(crate) carries: Arc<Notify>,
 }
 
 /// Runs until `commands` is closed.
@@ -102,8 +105,11 @@ pub(crate) async fn run(
 ) -> io::Result<()> {
     let mut timer = Timer::new()?;
     let wake = Rc::new(Notify::new());
+    let carries = outlets.carries.clone();
+    let journal = Journal::new(&outlets.tunnel, clock::now());
     let downlink = Rc::new(RefCell::new(Downlink {
         inbound,
+        journal,
         tun: None,
         outlets,
         paths: Default::default(),
@@ -123,6 +129,7 @@ pub(crate) async fn run(
                 None => return Ok(()),
             },
             () = timer.elapsed() => downlink.borrow_mut().inbound.handle_timeout(clock::now()),
+            () = carries.notified() => downlink.borrow_mut().inbound.wake(clock::now()),
             // A path's task has worked; the timer may have to go off earlier.
             () = wake.notified() => {}
         }
@@ -132,6 +139,7 @@ pub(crate) async fn run(
 
 struct Downlink {
     inbound: Inbound,
+    journal: Journal,
     tun: Option<Arc<Tun>>,
     outlets: Outlets,
     paths: [Option<Attached>; MAX_PATHS],
@@ -217,6 +225,7 @@ fn obey(downlink: &Rc<RefCell<Downlink>>, wake: &Rc<Notify>, command: Command) {
         }
         Command::RemovePath(id) => {
             this.inbound.remove_path(now, id);
+            this.journal.forget_path(id);
             this.paths[id.index()] = None;
         }
         Command::SetOutOfService(id, out) => {
@@ -259,16 +268,17 @@ async fn watch(
     id: PathId,
     socket: Arc<PathSocket>,
 ) {
+    let place = downlink.borrow().place(id);
     let fd = match socket.register() {
         Ok(fd) => fd,
         Err(error) => {
-            tracing::error!("cannot watch the socket of path {}: {error}", id.index());
+            tracing::error!("{place} cannot watch its socket: {error}");
             return;
         }
     };
     loop {
         if let Err(error) = wait_and_receive(&downlink, id, &fd).await {
-            tracing::error!("path {} receives no more: {error}", id.index());
+            tracing::error!("{place} receives no more: {error}");
             return;
         }
         wake.notify_one();
@@ -305,6 +315,13 @@ impl Downlink {
             }
         }
         Some(open)
+    }
+
+    /// A path, as lines of the log name it.
+    fn place(&self, id: PathId) -> String {
+        let attached = self.paths[id.index()].as_ref();
+        let name = attached.map_or("?", |attached| attached.name.as_str());
+        format!("tunnel {}: path {name}", self.outlets.tunnel)
     }
 
     /// Receives one batch. Returns whether more may wait.
@@ -349,7 +366,7 @@ impl Downlink {
 
     /// Reads what the network said of datagrams that did not arrive. Returns whether more may wait.
     fn take_errors(&mut self, id: PathId, socket: &PathSocket) -> bool {
-        let now = clock::now();
+        let (now, place) = (clock::now(), self.place(id));
         let inbound = &mut self.inbound;
         errqueue::drain(socket, |error| match error {
             PathError::TooBig { mtu, to } => inbound.handle_too_big(now, id, to, mtu),
@@ -358,12 +375,12 @@ impl Downlink {
                 to,
                 from_icmp,
             } => {
-                tracing::debug!("path {}: {reason:?}, says {from_icmp:?}", id.index());
+                tracing::debug!("{place}: {reason:?}, says {from_icmp:?}");
                 if let Some(what) = unreachable(reason) {
                     inbound.handle_unreachable(now, id, to, what);
                 }
             }
-            PathError::Local(error) => tracing::debug!("path {}: {error}", id.index()),
+            PathError::Local(error) => tracing::debug!("{place}: {error}"),
         })
     }
 
@@ -401,10 +418,14 @@ impl Downlink {
                 );
             }
         }
+        let now = clock::now();
         while let Some(event) = self.inbound.poll_event() {
-            self.log(&event);
+            self.log(now, &event);
         }
-        self.inbound.poll_timeout()
+        while let Some(line) = self.journal.take(now) {
+            line.write();
+        }
+        earliest(self.inbound.poll_timeout(), self.journal.due())
     }
 
     fn write_tun(&mut self) {
@@ -413,60 +434,67 @@ impl Downlink {
             .drain_tun(|header, packet| tun.is_some_and(|tun| tun.send(header, packet).is_ok()));
     }
 
-    fn log(&self, event: &Event) {
+    fn log(&mut self, now: Time, event: &Event) {
+        let attached = &self.paths;
         let name = |id: PathId| {
-            self.paths[id.index()]
-                .as_ref()
-                .map_or("?", |attached| attached.name.as_str())
+            let attached = attached[id.index()].as_ref();
+            attached.map_or("?", |attached| attached.name.as_str())
         };
-        match *event {
+        let tunnel = &self.outlets.tunnel;
+        let (thing, level, text) = match *event {
             Event::Path {
                 path,
                 state,
                 reason,
-            } => match (state, reason) {
-                (PathState::Down, Some(reason)) => {
-                    tracing::warn!("path {} is down: {reason}", name(path));
+            } => {
+                if state == PathState::Waiting {
+                    // The control thread has said so, and for what.
+                    return self.journal.forget_path(path);
                 }
-                (PathState::Down, None) => tracing::warn!("path {} is down", name(path)),
-                (PathState::Up, _) => tracing::info!("path {} is up", name(path)),
-                (PathState::Probing, _) => tracing::info!("path {} is being probed", name(path)),
-                // The control thread has said so, and for what.
-                (PathState::Waiting, _) => {}
-                (PathState::AdminDown, _) => {
-                    tracing::info!("path {} is out of service", name(path));
-                }
-            },
-            Event::PeerSession {
-                restarted: false, ..
-            } => tracing::info!("the peer answers"),
-            Event::PeerSession {
-                restarted: true, ..
-            } => tracing::info!("the peer has restarted"),
+                let reason = reason.map(|reason| reason.to_string());
+                return self.journal.path(now, path, name(path), state, reason);
+            }
+            Event::PeerSession { restarted, .. } => {
+                let text = match restarted {
+                    false => "the peer answers",
+                    true => "the peer has restarted",
+                };
+                (text.to_owned(), Level::Info, text.to_owned())
+            }
             Event::Keys { protection } => match protection {
-                Protection::None => {}
+                Protection::None => return,
                 Protection::Waiting => {
-                    tracing::warn!("the keys have expired, and the peer agrees to no new ones");
+                    let text = "the keys have expired, and the peer agrees to no new ones";
+                    (text.to_owned(), Level::Warn, text.to_owned())
                 }
-                Protection::Aes256Gcm => tracing::debug!("new keys, for AES-256-GCM"),
+                Protection::Aes256Gcm => {
+                    return tracing::debug!("tunnel {tunnel}: new keys, for AES-256-GCM");
+                }
                 Protection::ChaCha20Poly1305 => {
-                    tracing::debug!("new keys, for ChaCha20-Poly1305");
+                    return tracing::debug!("tunnel {tunnel}: new keys, for ChaCha20-Poly1305");
                 }
             },
             Event::PeerAddress { path, address } => {
-                tracing::info!("the peer of path {} is at {address} now", name(path));
+                let name = name(path);
+                let text = format!("the peer of path {name} is at {address} now");
+                (format!("{name} moved"), Level::Info, text)
             }
             Event::PeerStoppedProbing => {
-                tracing::warn!("the peer sends data but no probes any more; going on without them");
+                let text = "the peer sends data but no probes any more; going on without them";
+                (text.to_owned(), Level::Warn, text.to_owned())
             }
             Event::PathMtu { path, mtu, lowered } => {
+                let (level, most) = match lowered {
+                    true => (Level::Warn, " at most"),
+                    false => (Level::Info, ""),
+                };
                 let name = name(path);
-                if lowered {
-                    tracing::warn!("path {name} carries inner packets of {mtu} bytes at most");
-                } else {
-                    tracing::info!("path {name} carries inner packets of {mtu} bytes");
-                }
+                let text = format!("path {name} carries inner packets of {mtu} bytes{most}");
+                (text.clone(), level, text)
             }
+        };
+        if let Some(line) = self.journal.happened(now, &thing, level, &text) {
+            line.write();
         }
     }
 

@@ -5,6 +5,7 @@ mod config;
 mod control;
 mod daemon;
 mod downlink;
+mod journal;
 mod log;
 mod netlink;
 mod privileges;

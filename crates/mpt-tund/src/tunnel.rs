@@ -12,6 +12,7 @@ mod names;
 mod paths;
 mod threads;
 
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use anyhow::{Context as _, bail};
@@ -24,7 +25,7 @@ use mpt_core::drops::Drop;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{ReorderSettings, TunnelConfig, sealed_tunnel, tunnel};
 use paths::RunningPath;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::config::{self, Changes, Config};
 use crate::daemon::Host;
@@ -97,16 +98,22 @@ impl Tunnel {
         let (reports, reported) = mpsc::channel(MAX_REPORTS);
         let (uplink, uplink_commands) = mpsc::channel(MAX_COMMANDS);
         let (downlink, downlink_commands) = mpsc::channel(MAX_COMMANDS);
+        let carries = Arc::new(Notify::new());
+        let out = uplink::Outlets {
+            tunnel: name.clone(),
+            carries: carries.clone(),
+        };
         let outlets = downlink::Outlets {
             tunnel: name.clone(),
             reports,
             changes,
             mtus: mtus.clone(),
+            carries,
         };
         let whose = (name.as_str(), session);
         let threads = vec![
             threads::spawn(&format!("{name}-out"), whose, ended, move || {
-                uplink::run(outbound, reported, changed, uplink_commands)
+                uplink::run(outbound, reported, changed, uplink_commands, out)
             })?,
             threads::spawn(&format!("{name}-in"), whose, ended, move || {
                 downlink::run(inbound, receives_trains, outlets, downlink_commands)

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use mpt_core::drops::Drop;
@@ -15,7 +16,7 @@ use mpt_core::time::Time;
 use mpt_core::tunnel::{Change, Outbound, Transmit};
 use mpt_core::vnet::VnetHeader;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::clock::{self, Timer};
 use crate::downlink;
@@ -26,6 +27,11 @@ use crate::udp::{PathSocket, Sent};
 const BATCH: usize = 64;
 /// The same in bytes: what is on its way should still be in the cache.
 const BATCH_BYTES: usize = 256 * 1024;
+/// Reports that stay away for so long while paths are up do not come; less may be a path that has just
+/// failed.
+const UNREPORTED_FOR: Duration = Duration::from_secs(15);
+/// That is said so often at most.
+const SAID_EVERY: Duration = Duration::from_secs(3600);
 
 /// What the control thread tells this one.
 pub(crate) enum Command {
@@ -52,6 +58,14 @@ pub(crate) enum Command {
     ),
 }
 
+/// Where the line out tells what it finds out.
+pub(crate) struct Outlets {
+    /// The tunnel's name.
+    pub(crate) tunnel: String,
+    /// To the line in: packets come again.
+    pub(crate) carries: Arc<Notify>,
+}
+
 /// Runs until `commands` is closed. Without an interface it waits for one.
 ///
 /// # Errors
@@ -61,13 +75,15 @@ pub(crate) async fn run(
     mut reports: mpsc::Receiver<(Time, report::Report)>,
     mut changes: mpsc::Receiver<Change>,
     mut commands: mpsc::Receiver<Command>,
+    outlets: Outlets,
 ) -> io::Result<()> {
     let mut timer = Timer::new()?;
     let mut uplink = Uplink {
         outbound,
         sockets: Default::default(),
         tun: None,
-        unreported: false,
+        outlets,
+        unreported: Unreported::default(),
     };
     let mut bytes = vec![0; tun::MAX_READ];
     loop {
@@ -87,6 +103,9 @@ pub(crate) async fn run(
             }
         }
         uplink.send();
+        if uplink.outbound.poll_wake() {
+            uplink.outlets.carries.notify_one();
+        }
         uplink.tell_scheduler();
         timer.wake_by(uplink.outbound.poll_timeout());
     }
@@ -105,8 +124,16 @@ struct Uplink {
     outbound: Outbound,
     sockets: Sockets,
     tun: Option<AsyncFd<Arc<Tun>>>,
-    /// It was said that the peer sends no reports.
-    unreported: bool,
+    outlets: Outlets,
+    unreported: Unreported,
+}
+
+/// Whether the peer sends no reports, and what was said of that.
+#[derive(Default)]
+struct Unreported {
+    since: Option<Time>,
+    is_said: bool,
+    said: Option<Time>,
 }
 
 type Sockets = [Option<Arc<PathSocket>>; MAX_PATHS];
@@ -214,19 +241,10 @@ impl Uplink {
 
     /// Says when weights begin or cease to stand in for the peer's reports.
     fn tell_scheduler(&mut self) {
-        let unreported = self.outbound.is_unreported();
-        if unreported == self.unreported {
-            return;
-        }
-        self.unreported = unreported;
-        if unreported {
-            tracing::warn!(
-                "the peer sends no reports on what arrives: packets are shared by the paths' weights"
-            );
-        } else {
-            tracing::info!(
-                "the peer's reports are back: packets are shared by what the paths deliver"
-            );
+        // While no path works nothing is reported, and that is not what is wrong.
+        let is_unreported = self.outbound.is_unreported() && self.outbound.has_paths();
+        if let Some(text) = self.unreported.note(clock::now, is_unreported) {
+            tracing::info!("tunnel {}: {text}", self.outlets.tunnel);
         }
     }
 
@@ -242,6 +260,29 @@ impl Uplink {
                 let _ = tun.get_ref().send(&VnetHeader::default(), message);
             }
         }
+    }
+}
+
+impl Unreported {
+    /// What is to be said now, if anything is.
+    fn note(&mut self, clock: impl Fn() -> Time, is_unreported: bool) -> Option<&'static str> {
+        if !is_unreported {
+            self.since = None;
+            return std::mem::take(&mut self.is_said).then_some(
+                "the peer's reports are back: packets are shared by what the paths deliver",
+            );
+        }
+        if self.is_said {
+            return None;
+        }
+        let now = clock();
+        let since = *self.since.get_or_insert(now);
+        let is_repeated = self.said.is_some_and(|said| now.since(said) < SAID_EVERY);
+        if now.since(since) < UNREPORTED_FOR || is_repeated {
+            return None;
+        }
+        (self.is_said, self.said) = (true, Some(now));
+        Some("the peer sends no reports on what arrives: packets are shared by the paths' weights")
     }
 }
 
@@ -283,5 +324,23 @@ impl Outcome {
                 outbound.not_sent(self.path, datagrams, datagrams * self.segment_size, why);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_that_stay_away_for_a_moment_are_no_line_and_for_an_hour_are_two() {
+        let mut unreported = Unreported::default();
+        let mut said = Vec::new();
+        for second in 0..3600u64 {
+            let now = || Time::from_nanos(second * 1_000_000_000);
+            // Away for 10 s now and then, and twice for 20 s.
+            let is_away = second % 100 < 10 || matches!(second % 1500, 1000..=1020);
+            said.extend(unreported.note(now, is_away));
+        }
+        assert_eq!(said.len(), 2, "{said:?}");
     }
 }

@@ -93,6 +93,15 @@ pub struct Sender {
     pub known: bool,
 }
 
+/// How soon an initiation is repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Haste {
+    /// After [`FIRST_PAUSE`], or this if it is longer, and again.
+    CopyAfter(Duration),
+    /// Not at all: after so long another one takes its place.
+    OnceIn(Duration),
+}
+
 /// What a handshake brings.
 pub(super) struct Agreed {
     pub(super) keys: Keys,
@@ -130,6 +139,8 @@ struct Pending {
     until: Time,
     next_copy: Time,
     pause: Duration,
+    /// It is sent once only.
+    is_calm: bool,
 }
 
 /// The last initiation that was answered, and how.
@@ -177,6 +188,12 @@ impl Handshake {
         self.pending.is_some()
     }
 
+    /// Whether an initiation waits that is sent once only.
+    pub(super) fn is_calm(&self) -> bool {
+        let pending = self.pending.as_ref();
+        pending.is_some_and(|pending| pending.is_calm)
+    }
+
     /// The index that a response would bring into use.
     pub(super) fn pending_index(&self) -> Option<u32> {
         self.pending.as_ref().map(|pending| pending.own.index)
@@ -210,7 +227,11 @@ impl Handshake {
     }
 
     /// Begins a handshake on all `paths`. `own.index` must not be in use.
-    pub(super) fn initiate(&mut self, now: Time, paths: PathSet, own: End) {
+    pub(super) fn initiate(&mut self, now: Time, paths: PathSet, own: End, haste: Haste) {
+        let (attempt, pause) = match haste {
+            Haste::CopyAfter(least) => (ATTEMPT, least.clamp(FIRST_PAUSE, LONGEST_PAUSE)),
+            Haste::OnceIn(attempt) => (attempt, attempt),
+        };
         let since_1970 = self.wall.1 + now.since(self.wall.0);
         self.last_sent = Timestamp::at(since_1970).max(self.last_sent.next());
         let offer = Offer {
@@ -228,9 +249,10 @@ impl Handshake {
             own,
             state,
             message,
-            until: now + ATTEMPT,
-            next_copy: now + FIRST_PAUSE,
-            pause: FIRST_PAUSE,
+            until: now + attempt,
+            next_copy: now + pause,
+            pause,
+            is_calm: matches!(haste, Haste::OnceIn(_)),
         });
         self.send_initiation(now, paths);
     }

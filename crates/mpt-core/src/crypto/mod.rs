@@ -47,7 +47,9 @@ pub use packet::{
 };
 pub use replay::ReplayWindow;
 pub use sealer::{DataSealer, SealError};
-pub use sessions::{KeyChange, OLD_KEYS_KEPT, REJECT_AFTER, REKEY_AFTER, SessionEvent, Sessions};
+pub use sessions::{
+    Calm, KeyChange, OLD_KEYS_KEPT, REJECT_AFTER, REKEY_AFTER, SessionEvent, Sessions,
+};
 pub use wire::{
     COOKIE_REPLY_BYTES, INITIATION_BYTES, KIND_COOKIE_REPLY, KIND_INITIATION, KIND_RESPONSE,
     RESPONSE_BYTES,

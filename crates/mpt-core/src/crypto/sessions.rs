@@ -7,14 +7,20 @@
 //!
 //! Both ends may initiate at once: then there are two sessions, each end perhaps sending in another one, and
 //! both are good. A packet of a former life of the peer, which comes late, makes this end send in no session
-//! of that life. A session that was replaced is kept as long as the peer still sends in it and five
-//! seconds more, for what is under way; three minutes after its handshake any session ends. So a recording
+//! of that life. A session that was replaced is kept as long as the peer still sends in it, which its last
+//! packet shows, however long ago it came, and five seconds more, for what is under way; three minutes after
+//! its handshake any session ends. So a recording
 //! can be opened by nobody, the two ends included, after that time.
 //!
 //! A new handshake begins two minutes after the last, after 2^60 packets, when there is no session, and when
 //! nothing has come for [`CryptoConfig::silence`]: the peer may have begun anew, and what it sends be lost. An
 //! initiation of the peer that opens but is not newer than the last makes this end begin one too: a peer whose
 //! clock went back cannot prove itself, but it can answer.
+//!
+//! While the tunnel carries nothing, a handshake is most of what it costs. Then it goes over one path, and
+//! over all only when that brings no answer; on metered paths it begins as late as it may; nobody is
+//! taken for silent that was asked nothing; and where nobody answers for long, the next initiation waits
+//! ([`Calm`]). There is a session all the same, so that the first packet finds one.
 //!
 //! When keys are two minutes old one end begins, and the other only some seconds later, for the case that it
 //! does not. Which is which cannot hang on who began the session: of two that began at once each end may send in
@@ -27,7 +33,7 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
-use super::handshake::{Agreed, Handshake, HandshakeTransmit, Refused, Sender};
+use super::handshake::{Agreed, Handshake, HandshakeTransmit, Haste, Refused, Sender};
 use super::mac::AddressCodes;
 use super::opener::Opener;
 use super::packet::{Route, SealedHeader, UNORDERED};
@@ -43,6 +49,14 @@ pub const REKEY_AFTER: Duration = Duration::from_secs(120);
 /// Age at which the other end does, if the first did not; less than [`REKEY_SPREAD`] more.
 const REKEY_SECOND_AFTER: Duration = Duration::from_secs(130);
 const REKEY_SPREAD: Duration = Duration::from_secs(8);
+/// Age at which either does while nothing but metered paths are up and the tunnel carries nothing.
+const REKEY_METERED_AFTER: Duration = Duration::from_secs(165);
+const REKEY_METERED_SECOND_AFTER: Duration = Duration::from_secs(174);
+/// An idle tunnel waits for so long from one initiation to the next when [`HASTY_ATTEMPTS`] were in vain …
+const CALM_ATTEMPT: Duration = Duration::from_secs(5);
+/// … and where that costs money for so long.
+const CALM_METERED_ATTEMPT: Duration = Duration::from_secs(20);
+const HASTY_ATTEMPTS: u32 = 6;
 /// Age at which a session ends, whatever happens.
 pub const REJECT_AFTER: Duration = Duration::from_secs(180);
 /// How long a session that was replaced is kept after the last packet in it.
@@ -64,6 +78,17 @@ pub enum KeyChange {
     Use(Box<DataSealer>),
     /// With none: the session has ended and there is no other. Nothing may be sent.
     Stop,
+}
+
+/// What handshakes may cost while the tunnel carries nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Calm {
+    /// The path on which the next session is asked for first; all if none is named.
+    pub path: PathSet,
+    /// An answer takes so long on it.
+    pub patience: Duration,
+    /// All paths that could be used are metered.
+    pub metered: bool,
 }
 
 /// Something that the caller is to know.
@@ -105,6 +130,11 @@ pub struct Sessions {
     /// How many sessions there were.
     established: u64,
     last_heard: Time,
+    /// From when on the peer should have sent something.
+    owed_since: Option<Time>,
+    calm: Option<Calm>,
+    /// Initiations since the last session.
+    attempts: u32,
     /// No handshake may be provoked before.
     next_provoked: Time,
     /// No handshake may begin before.
@@ -130,7 +160,10 @@ struct Session {
     confirmed: bool,
     /// Since when another one is sent in.
     replaced: Option<Time>,
+    /// When its last packet came, or when it was made.
     last_heard: Time,
+    /// A packet of the peer has opened in it.
+    was_used: bool,
 }
 
 impl Sessions {
@@ -158,6 +191,9 @@ impl Sessions {
             sending: None,
             established: 0,
             last_heard: now,
+            owed_since: Some(now),
+            calm: None,
+            attempts: 0,
             next_provoked: now,
             next_initiation: now,
             key_change: None,
@@ -169,6 +205,23 @@ impl Sessions {
     /// not out of service. Call [`Sessions::handle_timeout`] afterwards.
     pub fn set_paths(&mut self, paths: PathSet) {
         self.paths = paths;
+    }
+
+    /// Says from when on the peer should have sent something, and, while the tunnel carries nothing, how
+    /// handshakes go.
+    pub fn set_calm(&mut self, owed_since: Option<Time>, calm: Option<Calm>) {
+        self.owed_since = owed_since;
+        self.calm = calm;
+    }
+
+    /// The tunnel carries something again: an initiation that waits need not. Call
+    /// [`Sessions::handle_timeout`] afterwards.
+    pub fn hurry(&mut self, now: Time) {
+        self.attempts = 0;
+        if self.handshake.is_calm() {
+            self.handshake.abandon();
+            self.next_initiation = now;
+        }
     }
 
     /// Says which number the next data packet has; it may have grown when it is used. Call this
@@ -230,6 +283,7 @@ impl Sessions {
             return Ok(opened);
         }
         session.last_heard = now;
+        session.was_used = true;
         self.last_heard = now;
         if !session.confirmed {
             let number = session.number;
@@ -289,16 +343,17 @@ impl Sessions {
     /// When [`Sessions::handle_timeout`] is to be called at the latest.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        let ends = self.sessions.iter().flatten().map(|held| held.ends());
+        let ends = self.sessions.iter().flatten().map(|held| self.ends(held));
         let deadline = self.handshake.deadline();
         earliest(ends.min(), deadline.or_else(|| self.next_due()))
     }
 
     /// Does what is due: ends sessions, begins handshakes, sends initiations again.
     pub fn handle_timeout(&mut self, now: Time) {
-        for slot in &mut self.sessions {
-            if slot.as_ref().is_some_and(|session| session.ends() <= now) {
-                *slot = None;
+        for slot in 0..MAX_SESSIONS {
+            let session = self.sessions[slot].as_ref();
+            if session.is_some_and(|session| self.ends(session) <= now) {
+                self.sessions[slot] = None;
             }
         }
         if self.sending.is_some() && self.sending().is_none() {
@@ -336,7 +391,12 @@ impl Sessions {
         let due = match self.sending() {
             None => Time::ZERO,
             Some(session) if self.is_used_up(session) => Time::ZERO,
-            Some(session) => session.rekey_at.min(self.last_heard + self.silence),
+            Some(session) => {
+                let silent_since = self.owed_since.map(|since| since.max(self.last_heard));
+                let silent = silent_since.map(|since| since + self.silence);
+                let rekey_at = self.rekey_at(session);
+                silent.map_or(rekey_at, |silent| silent.min(rekey_at))
+            }
         };
         let sessions = self.sessions.iter().flatten();
         let hoped_for = sessions
@@ -344,6 +404,30 @@ impl Sessions {
             .map(|session| session.created + CONFIRMED_WITHIN);
         let not_before = hoped_for.fold(self.next_initiation, Time::max);
         Some(due.max(not_before))
+    }
+
+    /// When a session is dropped, as things stand.
+    fn ends(&self, session: &Session) -> Time {
+        let end = session.created + REJECT_AFTER;
+        let mut others = self.sessions.iter().flatten();
+        let is_left = others.any(|other| other.was_used && other.last_heard > session.last_heard)
+            || self.is_of_former_life(session.number);
+        match session.replaced.filter(|_| is_left) {
+            Some(at) => end.min(at.max(session.last_heard) + OLD_KEYS_KEPT),
+            None => end,
+        }
+    }
+
+    fn rekey_at(&self, session: &Session) -> Time {
+        if !self.calm.is_some_and(|calm| calm.metered) {
+            return session.rekey_at;
+        }
+        let is_first = session.own.session > session.peer.session;
+        let after = match is_first {
+            true => REKEY_METERED_AFTER,
+            false => REKEY_METERED_SECOND_AFTER,
+        };
+        session.created + after
     }
 
     /// What this end says of itself, but for the index.
@@ -367,7 +451,25 @@ impl Sessions {
             index: fresh_index(self.handshake.entropy(), &taken),
             ..self.own_end()
         };
-        self.handshake.initiate(now, self.paths, own);
+        let is_routine = self.sending().is_some_and(|session| {
+            let silent = self.owed_since.map(|since| since.max(self.last_heard));
+            silent.is_none_or(|since| now < since + self.silence) && !self.is_used_up(session)
+        });
+        let (paths, haste) = match self.calm {
+            Some(calm) if is_routine && self.attempts == 0 && !calm.path.is_empty() => {
+                (calm.path, Haste::CopyAfter(calm.patience))
+            }
+            Some(calm) if self.attempts >= HASTY_ATTEMPTS => {
+                let attempt = match calm.metered {
+                    true => CALM_METERED_ATTEMPT,
+                    false => CALM_ATTEMPT,
+                };
+                (self.paths, Haste::OnceIn(attempt))
+            }
+            _ => (self.paths, Haste::CopyAfter(Duration::ZERO)),
+        };
+        self.attempts = self.attempts.saturating_add(1);
+        self.handshake.initiate(now, paths, own, haste);
         if !self.handshake.is_pending() {
             self.next_initiation = now + FAILED_PAUSE;
         }
@@ -406,6 +508,7 @@ impl Sessions {
             confirmed: initiated,
             replaced: None,
             last_heard: now,
+            was_used: false,
         };
         let slot = self.free_slot(initiated);
         self.sessions[slot] = Some(Box::new(session));
@@ -447,6 +550,7 @@ impl Sessions {
             }
             return;
         }
+        self.attempts = 0;
         let before = self.sending.replace(number);
         for session in self.sessions.iter_mut().flatten() {
             if Some(session.number) == before {
@@ -508,17 +612,6 @@ impl Sessions {
     fn event(&mut self, event: SessionEvent) {
         if self.events.len() < MAX_EVENTS_QUEUED {
             self.events.push_back(event);
-        }
-    }
-}
-
-impl Session {
-    /// When it is dropped, as things stand.
-    fn ends(&self) -> Time {
-        let end = self.created + REJECT_AFTER;
-        match self.replaced {
-            Some(at) => end.min(at.max(self.last_heard) + OLD_KEYS_KEPT),
-            None => end,
         }
     }
 }

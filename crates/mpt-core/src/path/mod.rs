@@ -8,7 +8,7 @@
 //! * *waiting* while it has no socket, because its interface or address is not there;
 //! * *down* while the link has no carrier, the peer says "out of service", an ICMP error said
 //!   "unreachable" within the last `dead_after`, or no echo came for `dead_after`;
-//! * *up* while echoes come;
+//! * *up* while echoes come, or while the tunnel is idle and none is owed ([`Rhythm`]);
 //! * *probing* before the first echo.
 //!
 //! Only an echo proves that what we send arrives; hearing the peer proves the other direction. So a
@@ -16,6 +16,7 @@
 
 mod estimate;
 mod place;
+mod rhythm;
 mod search;
 mod set;
 
@@ -30,6 +31,7 @@ use crate::time::{Time, earliest};
 pub(crate) use estimate::{CLOCK_JUMP, IdleDelay};
 use estimate::{Loss, Rate, Rtt, SmoothedDelay};
 pub(crate) use place::{Call, Place, Rank, Ruling};
+pub(crate) use rhythm::Rhythm;
 pub(crate) use search::{Bounds, MtuSearch};
 pub use set::{MAX_PATHS, PathId, PathSet};
 
@@ -39,6 +41,9 @@ const REMEMBERED: usize = 256;
 
 /// A recovery this soon after an ICMP error shows that the error was false.
 const FALSE_ALARM_WITHIN: Duration = Duration::from_secs(1);
+/// What the peer held for longer before it answered says little about the round trip: the two clocks may
+/// go at rates that differ by 100 in a million.
+const LONGEST_HELD: Duration = Duration::from_secs(2);
 /// How long ICMP errors are then ignored on that path: anyone can send them.
 const ICMP_DISTRUST: Duration = Duration::from_secs(30);
 
@@ -54,6 +59,8 @@ pub struct PathConfig {
     pub keepalive: Duration,
     /// Silence after which the path is down.
     pub dead_after: Duration,
+    /// Bytes cost money: hardly any are sent while the tunnel is idle.
+    pub metered: bool,
 }
 
 /// Why a path is down.
@@ -114,11 +121,10 @@ pub(crate) struct Path {
     out_of_service_at_peer: bool,
     unreachable: Option<(Time, Unreachable)>,
     icmp_ignored_until: Time,
-    /// Since when an echo could have come: start, or the link's return.
-    probing_since: Time,
-    last_echo: Option<Time>,
-    pub(crate) heard: Option<Time>,
+    pub(crate) rhythm: Rhythm,
     pub(crate) next_probe: Time,
+    /// When anything was sent last but data.
+    last_sent: Time,
     /// Number of the last message sent, and when each of the last ones was.
     number: u32,
     sent_at: Box<[Time; REMEMBERED]>,
@@ -135,6 +141,9 @@ pub(crate) struct Path {
     pub(crate) idle: IdleDelay,
     pub(crate) rx_packets: u64,
     pub(crate) rx_bytes: u64,
+    /// Of all that is not data, with IP and UDP headers.
+    pub(crate) control_tx_bytes: u64,
+    pub(crate) control_rx_bytes: u64,
     pub(crate) tx_rate: Rate,
     pub(crate) rx_rate: Rate,
     pub(crate) order: Box<PathOrder>,
@@ -154,10 +163,9 @@ impl Path {
             out_of_service_at_peer: false,
             unreachable: None,
             icmp_ignored_until: Time::ZERO,
-            probing_since: now,
-            last_echo: None,
-            heard: None,
+            rhythm: Rhythm::new(now),
             next_probe: now,
+            last_sent: now,
             number: 0,
             sent_at: Box::new([Time::ZERO; REMEMBERED]),
             echoed: 0,
@@ -170,6 +178,8 @@ impl Path {
             idle: IdleDelay::default(),
             rx_packets: 0,
             rx_bytes: 0,
+            control_tx_bytes: 0,
+            control_rx_bytes: 0,
             tx_rate: Rate::default(),
             rx_rate: Rate::default(),
             order: Box::new(PathOrder::new()),
@@ -200,11 +210,12 @@ impl Path {
             return down(DownReason::Unreachable(what));
         }
         let dead_after = self.config.dead_after;
-        match self.last_echo {
-            Some(at) if now.since(at) < dead_after => (PathState::Up, None),
-            None if now.since(self.probing_since) < dead_after => (PathState::Probing, None),
-            _ if peer_probes => down(DownReason::NoAnswer(dead_after)),
-            _ => (PathState::Probing, None),
+        if self.rhythm.is_answered(now, dead_after) {
+            (PathState::Up, None)
+        } else if peer_probes && !self.rhythm.is_young(now, dead_after) {
+            down(DownReason::NoAnswer(dead_after))
+        } else {
+            (PathState::Probing, None)
         }
     }
 
@@ -219,25 +230,20 @@ impl Path {
     pub(crate) fn awaits_home(&self, now: Time) -> bool {
         self.config.remote.is_some()
             && self.place.peer_path().is_none()
-            && now.since(self.probing_since) < self.config.dead_after
+            && self.rhythm.is_new(now, self.config.dead_after)
     }
 
     /// Whether echoes come, in service or not.
     pub(crate) fn is_answered(&self, now: Time) -> bool {
-        self.last_echo
-            .is_some_and(|at| now.since(at) < self.config.dead_after)
+        self.rhythm.is_answered(now, self.config.dead_after)
     }
 
     /// When the state may change by the passing of time alone.
     pub(crate) fn state_deadline(&self, now: Time) -> Option<Time> {
         let dead_after = self.config.dead_after;
-        let echo = self.last_echo.map_or(self.probing_since, |at| at) + dead_after;
-        let heard = self.heard.map(|at| at + dead_after);
         let unreachable = self.unreachable.map(|(at, _)| at + dead_after);
-        [Some(echo), heard, unreachable]
-            .into_iter()
-            .map(|at| at.filter(|&at| at > now))
-            .fold(None, earliest)
+        let unreachable = unreachable.filter(|&at| at > now);
+        earliest(self.rhythm.deadline(now, dead_after), unreachable)
     }
 
     /// Whether the reorder window should wait for what this path may still bring.
@@ -246,7 +252,7 @@ impl Path {
             && !self.link_down
             && !self.waiting
             && !self.out_of_service_at_peer
-            && now.since(self.heard.unwrap_or(self.probing_since)) < self.config.dead_after
+            && self.rhythm.is_waited_for(now, self.config.dead_after)
     }
 
     /// What share of round trips is lost, 0 to 1.
@@ -311,19 +317,68 @@ impl Path {
             self.next_probe = now;
         }
         self.unreachable = Some((now, what));
-        self.last_echo = None;
+        self.rhythm.doubt(now);
     }
 
     fn begin_probing(&mut self, now: Time) {
-        self.last_echo = None;
         self.unreachable = None;
-        self.probing_since = now;
+        self.rhythm.begin(now);
         self.next_probe = now;
+    }
+
+    /// The tunnel begins to carry something, at `since`, or carries nothing any more.
+    pub(crate) fn set_quick(&mut self, since: Option<Time>) {
+        self.rhythm.set_quick(since);
+        if let Some(now) = since {
+            self.next_probe = self.next_probe.min(now);
+        }
+    }
+
+    /// A peer that was not known before: nothing can have been answered until now.
+    pub(crate) fn meet_peer(&mut self, now: Time) {
+        if !self.rhythm.was_ever_answered() {
+            self.rhythm.begin(now);
+        }
+    }
+
+    /// How long after a probe that is sent now the next is due: see [`Rhythm::interval`].
+    pub(crate) fn interval(&self, now: Time, leads: bool) -> Duration {
+        let rtt = self.rtt.round_trip();
+        self.rhythm.interval(now, &self.config, rtt, leads)
+    }
+
+    /// When a probe of this path, which is up, has been without answer for longer than answers take.
+    pub(crate) fn missed(&self) -> Option<Time> {
+        let missed = self.rhythm.missed(&self.config, self.rtt.round_trip());
+        missed.filter(|_| self.state == PathState::Up)
+    }
+
+    /// When one byte is to be sent, so that mappings on the way stay.
+    pub(crate) fn next_byte(&self) -> Option<Time> {
+        let may_send = !self.out_of_service && !self.link_down && !self.rhythm.is_quick();
+        let after = self.config.mapping_kept().filter(|_| may_send)?;
+        Some(self.last_sent + after)
+    }
+
+    /// A control message of `len` bytes arrived.
+    pub(crate) fn count_control(&mut self, from: SocketAddr, len: usize) {
+        self.control_rx_bytes += (ip_and_udp(from) + len) as u64;
+    }
+
+    /// One is sent.
+    pub(crate) fn count_control_sent(&mut self, to: SocketAddr, len: usize) {
+        self.control_tx_bytes += (ip_and_udp(to) + len) as u64;
+    }
+
+    /// A datagram was sent that is not data.
+    pub(crate) fn sent(&mut self, now: Time) {
+        self.last_sent = now;
     }
 
     /// The number for a message that is sent now.
     pub(crate) fn number_sent(&mut self, now: Time) -> u32 {
         self.number = self.number.wrapping_add(1).max(1);
+        self.sent(now);
         self.sent_at[self.number as usize % REMEMBERED] = now;
         self.number
     }
@@ -379,7 +434,11 @@ impl Path {
         if let Some(echo) = message.echo {
             self.echoed = echo.number;
             let peer_held = message.sent.since(echo.received);
-            if let Some(rtt) = now.since(echo_sent).checked_sub(peer_held) {
+            let longest_held = LONGEST_HELD.max(self.config.keepalive * 2);
+            let is_precise = peer_held <= longest_held || self.rtt.smoothed().is_none();
+            if let Some(rtt) = now.since(echo_sent).checked_sub(peer_held)
+                && is_precise
+            {
                 self.rtt.sample(now, rtt);
             }
             let received = echo.received.as_nanos();
@@ -389,8 +448,7 @@ impl Path {
         if unreachable.is_some_and(|(at, _)| now.since(at) < FALSE_ALARM_WITHIN) {
             self.icmp_ignored_until = now + ICMP_DISTRUST;
         }
-        self.last_echo = Some(now);
-        self.heard = Some(now);
+        self.rhythm.answered(now);
         self.out_of_service_at_peer = message.out_of_service;
         self.loss_at_peer_ppm = message.loss_ppm;
         self.loss.sample(message.tx_packets, self.rx_packets);
@@ -420,6 +478,14 @@ impl Path {
     }
 }
 
+/// Length of the IP header without options (RFC 791 §3.1, RFC 8200 §3) and of the UDP header.
+fn ip_and_udp(peer: SocketAddr) -> usize {
+    match peer {
+        SocketAddr::V4(_) => 20 + 8,
+        SocketAddr::V6(_) => 40 + 8,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -430,6 +496,7 @@ mod tests {
             weight: 1,
             keepalive: Duration::from_millis(200),
             dead_after: Duration::from_secs(1),
+            metered: false,
         };
         Path::new(config, Time::ZERO)
     }

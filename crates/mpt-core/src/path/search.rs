@@ -129,6 +129,11 @@ impl MtuSearch {
             || self.step == Step::Confirm && self.too_big <= self.bounds.ceiling
     }
 
+    /// Nothing is being found out.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.step == Step::Rest && self.probe.is_none()
+    }
+
     /// The path has come up, or leads elsewhere: nothing of before need hold.
     pub(crate) fn begin(&mut self, now: Time) {
         self.too_big = self.bounds.ceiling.saturating_add(1);

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::activity::Activity;
 use super::edging::Edging;
 use super::look::{Content, look_at};
 use super::path_mtu::Mtus;
@@ -49,6 +50,8 @@ const HEADER_ROOM: usize = if DATA_OVERHEAD > 16 {
 };
 /// Most events waiting to be taken.
 pub(super) const MAX_EVENTS_QUEUED: usize = 64;
+/// What keeps a mapping open and means nothing else: RFC 3948 §2.3.
+pub(super) const LONE_BYTE: [u8; 1] = [0xff];
 /// A datagram as it was received.
 #[derive(Debug)]
 pub struct Datagram {
@@ -140,6 +143,7 @@ pub struct Inbound {
     pub(super) leaving: Option<ControlDatagram>,
     pub(super) reporting: Reporting,
     pub(super) edging: Edging,
+    pub(super) activity: Activity,
     pub(super) events: VecDeque<Event>,
     pub(super) drops: Drops,
     pub(super) rx_packets: u64,
@@ -147,6 +151,8 @@ pub struct Inbound {
     pub(super) control_packets: u64,
     /// Handshake messages that were taken.
     pub(super) handshakes: u64,
+    /// Single bytes that keep mappings open.
+    pub(super) lone_bytes: u64,
     pub(super) jitter: u64,
     /// Something happened that may change a path's state.
     pub(super) unsettled: bool,
@@ -164,6 +170,8 @@ pub(super) struct ControlDatagram {
     pub(super) to: Option<SocketAddr>,
     /// What the peer calls the path, if that is known and the path works.
     pub(super) peer_path: Option<u8>,
+    /// It is [`LONE_BYTE`], and goes as it is.
+    pub(super) is_lone: bool,
 }
 
 const LONGEST_CONTROL: usize = if MAX_REPORT_BYTES > MESSAGE_BYTES {
@@ -180,6 +188,7 @@ impl ControlDatagram {
             padded_to: 0,
             to: None,
             peer_path: None,
+            is_lone: false,
         }
     }
 }
@@ -210,12 +219,14 @@ impl Inbound {
             leaving: None,
             reporting: Reporting::default(),
             edging: Edging::default(),
+            activity: Activity::default(),
             events: VecDeque::with_capacity(MAX_EVENTS_QUEUED),
             drops: Drops::default(),
             rx_packets: 0,
             rx_bytes: 0,
             control_packets: 0,
             handshakes: 0,
+            lone_bytes: 0,
             jitter: config.session | 1,
             unsettled: true,
             next_settle: None,
@@ -242,6 +253,8 @@ impl Inbound {
                 *slot = Some(new);
                 self.reporting.forget_path(path);
                 self.reorder.forget_path(path);
+                // It is to be measured at once.
+                self.touch(now);
             }
         }
         self.settle(now);
@@ -278,6 +291,7 @@ impl Inbound {
         if let Some(path) = &mut self.paths[path.index()] {
             path.set_out_of_service(now, out);
         }
+        self.touch(now);
         self.settle(now);
     }
 
@@ -286,6 +300,7 @@ impl Inbound {
         if let Some(path) = &mut self.paths[path.index()] {
             path.set_link(now, up);
         }
+        self.touch(now);
         self.settle(now);
     }
 
@@ -350,6 +365,13 @@ impl Inbound {
         } else {
             for start in (0..len.max(1)).step_by(step) {
                 let place = start..len.min(start + step);
+                if self.pool.bytes_mut(buffer)[place.clone()] == LONE_BYTE {
+                    self.lone_bytes += 1;
+                    if let Some(path) = &mut self.paths[path.index()] {
+                        path.count_control(from, place.len());
+                    }
+                    continue;
+                }
                 if self.opening.is_none() {
                     self.handle_one(now, path, tos, buffer, place);
                     continue;
@@ -382,6 +404,9 @@ impl Inbound {
         match look_at(&mut self.pool.bytes_mut(buffer)[place], self.key, tos) {
             Err(why) => self.drops.count(why, 1),
             Ok(Content::Control { offset }) => {
+                if let Some(peer) = path.peer {
+                    path.count_control(peer, datagram_len);
+                }
                 let message = start + offset..start + datagram_len;
                 self.handle_control(now, id, buffer, message);
             }
@@ -407,16 +432,18 @@ impl Inbound {
     #[inline]
     pub(super) fn hear_data(&mut self, now: Time, id: PathId) {
         if let Some(path) = &mut self.paths[id.index()]
-            && path.heard != Some(now)
+            && path.rhythm.heard() != Some(now)
         {
             self.unsettled |= !path.is_waited_for(now);
-            path.heard = Some(now);
+            path.rhythm.hear(now);
+            self.touch(now);
             self.notice_silence(now);
         }
     }
 
     fn notice_silence(&mut self, now: Time) {
-        if self.opening.is_none() && self.peer.notice_silence(now) {
+        let expected_since = self.activity.expected_since();
+        if self.opening.is_none() && self.peer.notice_silence(now, expected_since) {
             self.event(Event::PeerStoppedProbing);
             self.unsettled = true;
         }
@@ -598,7 +625,7 @@ impl Inbound {
     /// holds and the drops, they are all datagrams that were handed in.
     #[must_use]
     pub fn control_packets(&self) -> u64 {
-        self.control_packets + self.handshakes
+        self.control_packets + self.handshakes + self.lone_bytes
     }
 
     /// What happened in the reorder window.

@@ -10,10 +10,12 @@
 //! Neither half does I/O or reads a clock. After any `handle_*` call, take everything that the
 //! half's `poll_*` functions have, until they return `None`. [`Inbound::poll_timeout`] says when to
 //! call [`Inbound::handle_timeout`] at the latest, [`Outbound::poll_timeout`] the same of
-//! [`Outbound::handle_timeout`]; it may change with any call. What [`Inbound::poll_report`] has goes to
+//! [`Outbound::handle_timeout`]; it may change with any call. When [`Outbound::poll_wake`] says so, call
+//! [`Inbound::wake`] of the same end. What [`Inbound::poll_report`] has goes to
 //! [`Outbound::handle_report`] of the same end, and what [`Inbound::poll_change`] has to
 //! [`Outbound::follow`].
 
+mod activity;
 mod adapting;
 mod bound;
 mod edging;
@@ -127,6 +129,10 @@ struct Shared {
     suspected: AtomicU32,
     /// … and those of them for which nothing is left to be sent again; both written by the line out.
     abandoned: AtomicU32,
+    /// Changes whenever the line out was given packets; written by it.
+    carried: AtomicU32,
+    /// Nothing is carried, and the line in wants to be woken when that changes; written by both.
+    idle: AtomicBool,
     /// The peer's session is known: it answers probes, and reports when it is asked.
     peer_known: AtomicBool,
     /// How many probes were answered; after it changes, [`Shared::probed`] has news.
@@ -184,6 +190,8 @@ impl Shared {
             sent: Default::default(),
             suspected: AtomicU32::new(0),
             abandoned: AtomicU32::new(0),
+            carried: AtomicU32::new(0),
+            idle: AtomicBool::new(false),
             peer_known: AtomicBool::new(false),
             answers: AtomicU32::new(0),
             probed: Default::default(),

@@ -72,6 +72,10 @@ pub struct Outbound {
     unpublished: [(u64, u64); MAX_PATHS],
     /// The highest number that was written for each path since the last was published.
     last_on: [Option<Seq>; MAX_PATHS],
+    /// Something came from the TUN since then.
+    was_given: bool,
+    /// The line in is to be woken.
+    wakes: bool,
 }
 
 impl Outbound {
@@ -98,6 +102,8 @@ impl Outbound {
             tx_bytes: 0,
             unpublished: [(0, 0); MAX_PATHS],
             last_on: [None; MAX_PATHS],
+            was_given: false,
+            wakes: false,
         }
     }
 
@@ -177,6 +183,7 @@ impl Outbound {
     /// cut it. Afterwards, at the end of the batch at the latest, call [`Outbound::poll_transmit`]
     /// and [`Outbound::poll_tun`] until they have nothing.
     pub fn handle_tun(&mut self, now: Time, header: &VnetHeader, packet: &mut [u8]) {
+        self.was_given = true;
         let mtu = self.shared.mtu();
         if self.clamps_mss && header.gso == Gso::None {
             mss::clamp(
@@ -493,6 +500,15 @@ impl Outbound {
         // All before this has been sent.
         let next = self.adapting.bound.first().unwrap_or(self.next_seq);
         self.shared.next_seq.store(next.value(), Ordering::Release);
+        if std::mem::take(&mut self.was_given) {
+            self.wakes |= self.shared.note_carried();
+        }
+    }
+
+    /// Whether the line in has to know at once that packets come again: call [`super::Inbound::wake`].
+    /// Ask this when [`Outbound::poll_transmit`] has nothing more.
+    pub fn poll_wake(&mut self) -> bool {
+        std::mem::take(&mut self.wakes)
     }
 
     /// Says that `datagrams` of the train from the last [`Outbound::poll_transmit`], of `bytes`
@@ -508,6 +524,12 @@ impl Outbound {
     pub fn poll_tun(&mut self) -> Option<&[u8]> {
         self.icmp_written = self.icmp.pop_front()?;
         Some(&self.icmp_written)
+    }
+
+    /// Whether any path may carry packets.
+    #[must_use]
+    pub fn has_paths(&self) -> bool {
+        !self.shared.usable().is_empty()
     }
 
     /// Packets and inner bytes handed to paths so far.

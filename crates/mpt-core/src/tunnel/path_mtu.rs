@@ -116,14 +116,18 @@ impl Inbound {
         link_mtu - ip_and_udp - self.gre_len() as u16
     }
 
-    /// When a padded probe is due.
+    /// When a padded probe is due, or what ICMP said is forgotten.
     pub(super) fn next_mtu_probe(&self) -> Option<Time> {
         let searches = self.paths.iter().zip(&self.mtus.searches);
         let active = searches.filter_map(|(path, search)| {
             let is_up = path.as_ref()?.state == PathState::Up;
-            is_up.then_some(search.as_ref()?.poll_timeout())
+            let search = search.as_ref()?;
+            let is_wanted = !self.activity.is_idle() || !search.is_at_rest();
+            (is_up && is_wanted).then_some(search.poll_timeout())
         });
-        active.map(Some).fold(None, earliest)
+        let told = self.mtus.told.iter().flatten();
+        let expires = told.map(|(_, since)| *since + PATH_MTU_EXPIRES).min();
+        earliest(active.min(), expires)
     }
 
     /// Sends the padded probes that are due; in a plain tunnel, forgets what ICMP said long ago.
@@ -147,7 +151,8 @@ impl Inbound {
         let search =
             self.mtus.searches[id.index()].get_or_insert_with(|| Box::new(MtuSearch::new(bounds)));
         search.set_bounds(now, bounds);
-        if path.state != PathState::Up {
+        // What an idle tunnel would carry is found out when it carries something.
+        if path.state != PathState::Up || self.activity.is_idle() && search.is_at_rest() {
             return;
         }
         if search.is_companion_due(now) {

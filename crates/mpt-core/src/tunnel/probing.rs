@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Transmit;
-use super::inbound::{ControlDatagram, Event, Inbound, MAX_EVENTS_QUEUED};
+use super::inbound::{ControlDatagram, Event, Inbound, LONE_BYTE, MAX_EVENTS_QUEUED};
 use super::reporting::REPORT_INTERVAL;
 use super::sealing::{Opening, may_carry_handshakes};
 use super::session::Jump;
@@ -55,6 +55,10 @@ impl Inbound {
         };
         if echo_sent.is_none() && !known.continues(message, self.opening.is_some()) {
             self.drops.count(Drop::StaleControl, 1);
+            // After a long outage the peer's numbers are far ahead, and it has no fresh echo of ours.
+            if !known.is_answered(now) {
+                self.answer_strange_session(now, path, message);
+            }
             return;
         }
         self.control_packets += 1;
@@ -73,6 +77,7 @@ impl Inbound {
             if let Some(rtt) = known.rtt.round_trip() {
                 self.reorder.set_rtt(now, path, rtt);
             }
+            self.put_off_probe(now, path);
             self.note_carried(now, path, message.echo);
             self.follow_watermark(now, path, message.next_seq);
         }
@@ -82,7 +87,7 @@ impl Inbound {
         self.settle(now);
     }
 
-    /// An unknown session has to echo a message of ours before it is believed: give it one.
+    /// What is not believed has to echo a message of ours first: give it one.
     fn answer_strange_session(&mut self, now: Time, path: PathId, message: &Message) {
         let next = &mut self.next_strange_answer[path.index()];
         if now >= *next {
@@ -102,7 +107,10 @@ impl Inbound {
         let restarted = self.peer.begin(now, session);
         for path in self.paths.iter_mut().flatten() {
             path.forget_peer();
+            path.meet_peer(now);
         }
+        // The paths are to be measured, toward whoever is there now.
+        self.touch(now);
         self.reporting.begin_session(restarted);
         self.begin_numbering(now, next_seq, restarted);
         self.event(Event::PeerSession { session, restarted });
@@ -145,6 +153,8 @@ impl Inbound {
             .flatten()
             .map(|path| path.next_probe)
             .min();
+        let probes = earliest(probes, self.activity.deadline());
+        let probes = earliest(probes, self.next_lone_byte());
         let probes = earliest(probes, self.reporting.due());
         let sessions = self.opening.as_ref().and_then(Opening::poll_timeout);
         let probes = earliest(earliest(probes, sessions), self.next_mtu_probe());
@@ -156,6 +166,7 @@ impl Inbound {
 
     /// Does what is due: probes, reports, changes of state, the end of hold times.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.follow_activity(now);
         self.handle_session_timeout(now);
         let out = &mut |packet| self.ready.push_back(packet);
         self.reorder.handle_timeout(now, out);
@@ -171,6 +182,7 @@ impl Inbound {
                 self.send_probe(now, path, true);
             }
         }
+        self.keep_mappings(now);
         self.search_mtus(now);
         self.end_order_interval(now);
     }
@@ -178,19 +190,15 @@ impl Inbound {
     /// Sends the peer a probe or the answer to one, and sets when the next probe is due.
     fn send_probe(&mut self, now: Time, id: PathId, reply_wanted: bool) {
         self.sample_rates(now, id);
-        let leads = self.peer.session().is_none_or(|peer| self.session > peer);
+        let leads = self.leads();
         let jitter = self.next_jitter();
         let Some(path) = &mut self.paths[id.index()] else {
             return;
         };
-        // The end with the higher session probes; the other probes only when that one falls silent,
-        // or when no echo comes and both must find out.
-        let interval = if path.is_answered(now) && !leads {
-            path.config.keepalive * 3 / 2
-        } else {
-            path.config.keepalive
-        };
-        path.next_probe = now + interval.mul_f64(jitter);
+        if reply_wanted {
+            path.rhythm.ask(now);
+        }
+        path.next_probe = now + path.interval(now, leads).mul_f64(jitter);
         let (echo, home) = (path.newest(), path.home_to_call(now));
         self.send_message(now, id, echo, reply_wanted, Extent::Plain);
         if let Some(to) = home.filter(|_| self.opening.is_some()) {
@@ -200,6 +208,46 @@ impl Inbound {
                 peer_path: None,
             };
             self.send_message(now, id, echo, true, extent);
+        }
+    }
+
+    /// The end with the higher session probes; the other probes only when that one falls silent, or when
+    /// no echo comes and both must find out.
+    fn leads(&self) -> bool {
+        self.peer.session().is_none_or(|peer| self.session > peer)
+    }
+
+    /// A probe was answered: while the tunnel is idle the next is not due soon.
+    fn put_off_probe(&mut self, now: Time, id: PathId) {
+        if !self.activity.is_idle() {
+            return;
+        }
+        let (leads, jitter) = (self.leads(), self.next_jitter());
+        if let Some(path) = &mut self.paths[id.index()] {
+            path.next_probe = now + path.interval(now, leads).mul_f64(jitter);
+        }
+    }
+
+    fn next_lone_byte(&self) -> Option<Time> {
+        let paths = self.paths.iter().flatten();
+        paths.filter_map(|path| path.next_byte()).min()
+    }
+
+    /// Sends one byte on idle metered paths on which nothing was sent for long.
+    fn keep_mappings(&mut self, now: Time) {
+        for id in (0..MAX_PATHS).filter_map(PathId::new) {
+            let Some(path) = &mut self.paths[id.index()] else {
+                continue;
+            };
+            if path.next_byte().is_some_and(|at| at <= now)
+                && self.messages.len() < MAX_MESSAGES_QUEUED
+            {
+                path.sent(now);
+                let mut datagram = ControlDatagram::new(LONE_BYTE.len());
+                datagram.bytes[..LONE_BYTE.len()].copy_from_slice(&LONE_BYTE);
+                datagram.is_lone = true;
+                self.messages.push_back((id, datagram));
+            }
         }
     }
 
@@ -280,8 +328,10 @@ impl Inbound {
         }
         let (path, to, datagram) = loop {
             let (path, datagram) = self.messages.pop_front()?;
-            let known = self.paths[path.index()].as_ref();
-            if let Some(peer) = known.and_then(|known| known.peer) {
+            if let Some(known) = &mut self.paths[path.index()]
+                && let Some(peer) = known.peer
+            {
+                known.count_control_sent(peer, datagram.len);
                 break (path, peer, datagram);
             }
         };
@@ -304,6 +354,7 @@ impl Inbound {
         let (mut usable, mut waited_for) = (PathSet::EMPTY, PathSet::EMPTY);
         let mut reachable = PathSet::EMPTY;
         let mut next = None;
+        let mut has_come_up = false;
         for id in (0..MAX_PATHS).filter_map(PathId::new) {
             let Some(path) = &mut self.paths[id.index()] else {
                 continue;
@@ -312,6 +363,7 @@ impl Inbound {
             if (state, reason) != (path.state, path.reason) {
                 if state == PathState::Up {
                     self.mtus.begin_search(now, id);
+                    has_come_up = true;
                 }
                 (path.state, path.reason) = (state, reason);
                 if self.events.len() < MAX_EVENTS_QUEUED {
@@ -337,11 +389,15 @@ impl Inbound {
         if let Some(opening) = &mut self.opening {
             opening.set_paths(reachable);
         }
+        self.tell_sessions(now);
         let recovery = self.recovery();
         self.reorder.set_recovery(now, recovery);
         self.next_settle = next;
         self.shared.peer_known.store(peer_probes, Ordering::Relaxed);
         self.unsettled = false;
+        if has_come_up {
+            self.touch(now);
+        }
         self.shared
             .usable
             .store(u32::from(usable.bits()), Ordering::Relaxed);

@@ -25,7 +25,7 @@ use super::{Shared, Transmit};
 use crate::buffer::Stored;
 use crate::control::Protection;
 use crate::crypto::{
-    CONTROL_OVERHEAD, DATA_HEAD_BYTES, DATA_OVERHEAD, DataSealer, KIND_COOKIE_REPLY,
+    CONTROL_OVERHEAD, Calm, DATA_HEAD_BYTES, DATA_OVERHEAD, DataSealer, KIND_COOKIE_REPLY,
     KIND_INITIATION, KIND_RESPONSE, KeyChange, OpenError, Opened, Refused, Route, Sender,
     SessionEvent, Sessions, TAG_BYTES, claimed_route, lay_out, restore,
 };
@@ -158,6 +158,16 @@ impl Opening {
         self.sessions.poll_timeout()
     }
 
+    /// See [`Sessions::set_calm`].
+    pub(super) fn set_calm(&mut self, owed_since: Option<Time>, calm: Option<Calm>) {
+        self.sessions.set_calm(owed_since, calm);
+    }
+
+    /// See [`Sessions::hurry`].
+    pub(super) fn hurry(&mut self, now: Time) {
+        self.sessions.hurry(now);
+    }
+
     /// Says over which paths handshakes may go.
     pub(super) fn set_paths(&mut self, paths: PathSet) {
         self.sessions.set_paths(paths);
@@ -198,7 +208,10 @@ impl Inbound {
                     .is_some_and(|peer| is_same_peer(peer, arrival.from)),
             };
             match opening.sessions.handle_message(now, sender, message) {
-                Ok(()) => self.handshakes += 1,
+                Ok(()) => {
+                    path.count_control(arrival.from, arrival.place.len());
+                    self.handshakes += 1;
+                }
                 Err(why) => self.drops.count(drop_for_refusal(why), 1),
             }
             return self.follow_sessions(now);
@@ -207,6 +220,10 @@ impl Inbound {
             Ok(opened) => {
                 path.rx_packets += 1;
                 path.rx_bytes += arrival.place.len() as u64;
+                if matches!(opened, Opened::Control { .. }) {
+                    path.count_control(arrival.from, arrival.place.len());
+                }
+                self.activity.hear();
                 self.follow_sessions(now);
                 self.handle_opened(now, &arrival, opened);
             }
@@ -461,6 +478,7 @@ impl Inbound {
             match event {
                 SessionEvent::Established {
                     cipher,
+                    initiated,
                     peer_session,
                     peer_next_number,
                     ..
@@ -472,16 +490,30 @@ impl Inbound {
                     self.event(Event::Keys {
                         protection: cipher.protection(),
                     });
-                    // The peer may use the session when it has something that opens in it.
-                    for path in self.paths.iter_mut().flatten() {
-                        path.next_probe = now;
-                    }
+                    self.probe_after_handshake(now, initiated);
                 }
                 SessionEvent::Ended => self.event(Event::Keys {
                     protection: Protection::Waiting,
                 }),
             }
             self.unsettled = true;
+        }
+    }
+
+    /// The peer may use a session that this end began when it has something that opens in it. While the
+    /// tunnel is idle one probe does.
+    fn probe_after_handshake(&mut self, now: Time, initiated: bool) {
+        let only = self.activity.is_idle().then(|| self.quickest_path());
+        for (index, path) in self.paths.iter_mut().enumerate() {
+            let is_chosen = match only {
+                None | Some(None) => true,
+                Some(Some(only)) => initiated && only.index() == index,
+            };
+            if let Some(path) = path
+                && is_chosen
+            {
+                path.next_probe = now;
+            }
         }
     }
 
@@ -535,6 +567,11 @@ impl Inbound {
         }
         while next.is_none() {
             let (path, message) = self.messages.pop_front()?;
+            if message.is_lone {
+                let known = self.paths[path.index()].as_ref();
+                next = known.and_then(|known| Some((path, known.peer?, message)));
+                continue;
+            }
             let plain = &message.bytes[HANDSHAKE_GRE.len()..message.len];
             let peer_path = message.peer_path;
             let peer = self.paths[path.index()].as_ref().and_then(|path| path.peer);
@@ -545,6 +582,9 @@ impl Inbound {
                         .sessions
                         .seal_control(path, peer_path, plain, sealed)
                 {
+                    if let Some(known) = &mut self.paths[path.index()] {
+                        known.count_control_sent(to, len);
+                    }
                     let contents = self.mtus.padded(len);
                     return Some(single(path, to, contents));
                 }
@@ -560,6 +600,9 @@ impl Inbound {
             }
         }
         let (path, to, datagram) = next?;
+        if let Some(known) = &mut self.paths[path.index()] {
+            known.count_control_sent(to, datagram.len);
+        }
         let datagram = self.leaving.insert(datagram);
         Some(single(path, to, &datagram.bytes[..datagram.len]))
     }

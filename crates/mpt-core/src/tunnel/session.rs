@@ -134,9 +134,10 @@ impl Peer {
 
     /// A data packet arrived; forgets the session of a peer that has long stopped probing, and says
     /// when that happened.
-    pub(super) fn notice_silence(&mut self, now: Time) -> bool {
-        let replaced =
-            self.session.is_some() && now.since(self.last_message) >= PROBES_EXPECTED_WITHIN;
+    /// `expected_since`: from when on it should probe at all, since the tunnel carries something.
+    pub(super) fn notice_silence(&mut self, now: Time, expected_since: Time) -> bool {
+        let silent_since = self.last_message.max(expected_since);
+        let replaced = self.session.is_some() && now.since(silent_since) >= PROBES_EXPECTED_WITHIN;
         if replaced {
             self.session = None;
         }

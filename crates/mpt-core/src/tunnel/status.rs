@@ -54,6 +54,7 @@ impl Inbound {
     /// Fills in what this half knows of the tunnel.
     pub fn report(&self, status: &mut TunnelStatus) {
         status.mtu = u32::from(self.shared.mtu());
+        status.idle = self.activity.is_idle();
         status.protection = self
             .opening
             .as_ref()
@@ -89,6 +90,8 @@ impl Inbound {
             .map(|(ns, least)| ns.abs_diff(least) / 1000);
         (status.tx_bps, status.rx_bps) = (path.tx_rate.bps(), path.rx_rate.bps());
         status.mtu = u32::from(self.mtu_of(id));
+        (status.control_tx_bytes, status.control_rx_bytes) =
+            (path.control_tx_bytes, path.control_rx_bytes);
     }
 
     /// The reorder window.

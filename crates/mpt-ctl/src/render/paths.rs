@@ -117,6 +117,13 @@ fn traffic(paths: &[PathStatus]) -> Table<5> {
             path.rx_packets.into(),
             bytes(path.rx_bytes).into(),
         ]);
+        if path.control_tx_bytes + path.control_rx_bytes > 0 {
+            table.below(format!(
+                "of these for probes, reports and handshakes, with IP and UDP: {} out, {} in",
+                bytes(path.control_tx_bytes),
+                bytes(path.control_rx_bytes)
+            ));
+        }
     }
     table
 }

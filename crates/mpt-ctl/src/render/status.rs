@@ -186,7 +186,12 @@ fn settings(status: &Status, look: Look) -> String {
         ),
         false => tunnel.scheduler.clone(),
     };
+    let idle = match tunnel.idle {
+        true => "nothing was carried for some seconds, so paths are probed seldom",
+        false => "",
+    };
     for (mark, value) in [
+        ("idle       ", &idle.to_owned()),
         ("waiting    ", &waiting(tunnel)),
         ("recovery   ", &recovery(&tunnel.recovery)),
         ("mtu        ", &tunnel.mtu.to_string()),

@@ -251,10 +251,15 @@ impl End {
     }
 
     /// All that is to be sent now, and where to: the line out's trains first, then control messages.
-    pub(super) fn poll_transmits(&mut self) -> Vec<(SocketAddr, Wire)> {
+    pub(super) fn poll_transmits(&mut self, now: Time) -> Vec<(SocketAddr, Wire)> {
         let mut wires = Vec::new();
         while let Some(transmit) = self.outbound.poll_transmit() {
             cut(&transmit, &mut wires);
+        }
+        if self.outbound.poll_wake() {
+            let local = self.local(now);
+            self.inbound.wake(local);
+            self.poll(now);
         }
         while let Some(transmit) = self.inbound.poll_transmit() {
             cut(&transmit, &mut wires);

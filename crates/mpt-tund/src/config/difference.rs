@@ -149,7 +149,9 @@ fn path_change(old: &Path, new: &Path) -> Option<PathChange> {
         socket: old.local != new.local || old.interface != new.interface,
         remote: old.remote != new.remote,
         weight: old.weight != new.weight,
-        probing: old.keepalive != new.keepalive || old.dead_after != new.dead_after,
+        probing: old.keepalive != new.keepalive
+            || old.dead_after != new.dead_after
+            || old.metered != new.metered,
     })
 }
 

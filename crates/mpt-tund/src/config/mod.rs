@@ -175,6 +175,8 @@ pub(crate) struct Path {
     pub(crate) keepalive: Duration,
     /// Silence after which the path is down; at least two probe intervals.
     pub(crate) dead_after: Duration,
+    /// Bytes cost money.
+    pub(crate) metered: bool,
 }
 
 /// This host's end of a path.

@@ -73,6 +73,7 @@ const PATHS: Schema = Schema {
         "weight",
         "keepalive",
         "dead_after",
+        "metered",
     ],
 };
 const ALL: [Schema; 7] = [FILE, TUNNEL, REORDER, RECOVERY, CRYPTO, CONTROL, PATHS];
@@ -402,6 +403,10 @@ fn path(
         weight: number(section, "weight", 1..=u64::from(MAX_WEIGHT), "")?.unwrap_or(DEFAULT_WEIGHT),
         keepalive: duration("keepalive", KEEPALIVE_RANGE, Duration::from_millis(200))?,
         dead_after: duration("dead_after", DEAD_AFTER_RANGE, Duration::from_secs(1))?,
+        metered: match section.get("metered") {
+            Some(entry) => entry.truth()?,
+            None => false,
+        },
         name,
     };
     let place = local.or(section.get("interface")).unwrap_or(name_entry);

@@ -161,6 +161,18 @@ pub(super) fn path_beside(
                 another_port(path),
             ));
         }
+        let remote = |path: &Path| path.remote.as_ref().and_then(Remote::address);
+        if let Some(shared) = remote(path).filter(|own| remote(other) == Some(*own)) {
+            return Err(section.mistake_at(
+                section.get("remote"),
+                format!(
+                    "paths \"{}\" (line {}) and \"{}\" lead to one socket of the peer, {shared}",
+                    other.name, place.line, path.name
+                ),
+                "the peer could not tell them apart: give it a path for each, on ports of their own, \
+                 and write the one of this path here",
+            ));
+        }
     }
     Ok(())
 }

@@ -313,6 +313,7 @@ impl Tunnel {
             weight: configured.weight,
             keepalive: configured.keepalive,
             dead_after: configured.dead_after,
+            metered: configured.metered,
         };
         let command = uplink::Command::SetPath(id, config, socket.clone());
         self.uplink.send(command).await?;

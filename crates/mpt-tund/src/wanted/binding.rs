@@ -212,6 +212,7 @@ mod tests {
             weight: 100,
             keepalive: Duration::from_millis(200),
             dead_after: Duration::from_secs(1),
+            metered: false,
         }
     }
 
