@@ -15,8 +15,14 @@ mod ends;
 mod host;
 #[path = "faults/middle.rs"]
 mod middle;
+#[path = "faults/sequences.rs"]
+mod sequences;
 #[path = "faults/settings.rs"]
 mod settings;
+#[path = "faults/tunnel.rs"]
+mod tunnel;
+#[path = "faults/uplinks.rs"]
+mod uplinks;
 
 /// A sealed tunnel and a plain one come up through two NAT routers, and carry packets.
 #[test]

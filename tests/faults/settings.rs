@@ -53,6 +53,21 @@ fn files_have_mistakes() {
         },
         |pair| std::fs::write(pair.client.config(), &before).unwrap(),
     );
+    let third =
+        "\n[[paths]]\nname = \"dsl\"\ninterface = \"ppp0\"\nremote = \"203.0.113.7:4756\"\n";
+    bench.run(
+        &Fault::new("a reload with a path whose device is not there")
+            .client("path-waiting", "ppp0")
+            .stalls_at_most_ms(500),
+        |pair| {
+            std::fs::write(pair.client.config(), format!("{before}{third}")).unwrap();
+            let _ = pair.client.ctl_output(&["reload"]);
+        },
+        |pair| {
+            std::fs::write(pair.client.config(), &before).unwrap();
+            let _ = pair.client.ctl_output(&["reload"]);
+        },
+    );
     bench.finish("files");
 }
 

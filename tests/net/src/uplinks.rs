@@ -440,7 +440,7 @@ impl Files {
         let address = format!("local = \"{network}.{HOST}\"\n");
         let interface = format!("interface = \"{device}\"\n");
         let from = match self.by {
-            By::Interface => format!("local = \"0.0.0.0\"\n{interface}"),
+            By::Interface => interface,
             By::Address => address,
             By::AddressAndInterface => address + &interface,
         };
