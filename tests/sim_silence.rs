@@ -265,7 +265,7 @@ fn a_stream_that_nothing_answers_goes_on_when_the_way_of_its_reports_dies() {
     for (rtts, gap) in [
         ([20, 50], MS),
         ([50, 20], MS),
-        ([20, 20], MS / 4),
+        ([20, 20], MS / 2),
         ([50, 50], 5 * MS),
     ] {
         let case = Case {
