@@ -12,6 +12,8 @@ use tempfile::TempDir;
 mod crypto;
 #[path = "config/examples.rs"]
 mod examples;
+#[path = "config/made.rs"]
+mod made;
 #[path = "config/mistakes.rs"]
 mod mistakes;
 

@@ -16,6 +16,7 @@ use mpt_core::setting::Setting;
 use crate::client::USAGE;
 use crate::keys::KeyCommand;
 use crate::measure::{self, MeasureCommand};
+use crate::new::NewCommand;
 
 /// Seconds between refreshes where `--watch` names none.
 const DEFAULT_WATCH: &str = "2";
@@ -47,11 +48,27 @@ Examples:
   mpt-ctl path set lte weight=40  a share of 40 beside the other paths' weights
   mpt-ctl reorder set window=2048 max_buffer_delay=300ms
   mpt-ctl save                    keep the running settings; comments stay
+  mpt-ctl new --server 203.0.113.7 --client-interfaces eth0,wwan0
+                                  a sealed tunnel: files and keys of both ends
   (umask 077; mpt-ctl genkey > private.key); mpt-ctl pubkey < private.key
                                   this end's key, and what the peer must know of it
   mpt-ctl measure receive         how far a path is from order (`measure --help`)
 
 Colours appear on a terminal only, and not where NO_COLOR is set.";
+
+const PATHS_HELP: &str = "\
+Columns:
+  RTT        round trip of the probes, smoothed
+  LEAST      the least of the last half to whole minute
+  LATER BY   how much later than over the fastest path packets come in here,
+             one way: what the reorder window has to hold
+  LOSS       share of what is sent here that the peer misses, of late
+  MTU        the largest inner packet that the path carries
+  TAKES      what the adaptive scheduler gives it at most; all while its
+             limit has not shown
+  DELIVERS   what it delivered of late, by the peer's reports
+  QUEUE      how long packets wait in a queue on the way
+  LOSES      share that it loses at any rate, which no slowing down avoids";
 
 /// Inspect and steer a running MPT tunnel.
 #[derive(Debug, Parser)]
@@ -97,6 +114,7 @@ enum Command {
     /// Show the tunnel as a whole, and say what is wrong with it
     Status,
     /// Show each path: state, round-trip time, loss, traffic
+    #[command(after_help = PATHS_HELP)]
     Paths,
     /// Show the reorder window and how gaps ended; `reorder set` changes it
     #[command(args_conflicts_with_subcommands = true)]
@@ -111,6 +129,9 @@ enum Command {
     Reload,
     /// Write the running settings into the configuration file; comments stay
     Save,
+    /// Make both ends' files of a sealed tunnel, with keys: a client with several uplinks, behind
+    /// NAT or not, and a server with one address
+    New(NewCommand),
     /// Make a private key, for `private_key_file`
     Genkey,
     /// Work out the public key to the private key on standard input, for the peer's `peer_public_key`
@@ -131,6 +152,8 @@ pub(crate) enum Task {
     Measure(MeasureCommand),
     /// Make a key, without a daemon.
     Key(KeyCommand),
+    /// Make a tunnel's files, without a daemon.
+    New(NewCommand),
 }
 
 #[derive(Debug, Subcommand)]
@@ -183,11 +206,15 @@ impl Cli {
         let cli = Self::try_parse_from(bind_watch(words))?;
         let wrong = |text| Self::command().error(ErrorKind::ValueValidation, text);
         let task = cli.command.task().map_err(wrong)?;
-        let measures = matches!(&task, Task::Measure(_));
-        if measures && (cli.socket.is_some() || cli.tunnel.is_some()) {
-            return Err(wrong(
-                "measure asks no daemon: no --socket, no --tunnel".into(),
-            ));
+        let alone = match &task {
+            Task::Measure(_) => Some("measure"),
+            Task::New(_) => Some("new"),
+            Task::Ask(_) | Task::Key(_) => None,
+        };
+        if let Some(word) = alone.filter(|_| cli.socket.is_some() || cli.tunnel.is_some()) {
+            return Err(wrong(format!(
+                "{word} asks no daemon: no --socket, no --tunnel"
+            )));
         }
         let views = matches!(&task, Task::Ask(request) if is_view(request));
         if cli.watch.is_some() && !views {
@@ -200,6 +227,10 @@ impl Cli {
 impl Command {
     fn task(&self) -> Result<Task, String> {
         Ok(Task::Ask(match self {
+            Self::New(new) => {
+                new.check()?;
+                return Ok(Task::New(new.clone()));
+            }
             Self::Genkey => return Ok(Task::Key(KeyCommand::Generate)),
             Self::Pubkey => return Ok(Task::Key(KeyCommand::Public)),
             Self::Genpsk => return Ok(Task::Key(KeyCommand::GeneratePreshared)),
@@ -381,6 +412,7 @@ mod tests {
             Task::Ask(request) => request,
             Task::Measure(measure) => panic!("{measure:?}"),
             Task::Key(command) => panic!("{line} is {command:?}"),
+            Task::New(command) => panic!("{line} is {command:?}"),
         }
     }
 

@@ -61,7 +61,8 @@ pub(crate) fn run(command: KeyCommand) -> Result<(), KeyFailure> {
     Ok(())
 }
 
-fn random() -> Result<Zeroizing<[u8; KEY_BYTES]>, KeyFailure> {
+/// Random bytes for a key.
+pub(crate) fn random() -> Result<Zeroizing<[u8; KEY_BYTES]>, KeyFailure> {
     let mut bytes = Zeroizing::new([0; KEY_BYTES]);
     let mut filled = 0;
     while filled < KEY_BYTES {

@@ -4,12 +4,13 @@
 //! daemon and asks, [`render`] shows the answer to people, with the daemon's verdict on
 //! what is wrong. `--json` prints the answer as it came.
 //!
-//! [`mod@measure`] is a tool of its own, which asks no daemon; neither does [`keys`].
+//! [`mod@measure`] is a tool of its own, which asks no daemon; neither do [`keys`] and [`mod@new`].
 
 mod args;
 mod client;
 mod keys;
 mod measure;
+mod new;
 mod order;
 mod render;
 mod table;
@@ -31,6 +32,7 @@ use args::{Cli, Task};
 use client::{ClientError, NO_ANSWER};
 use keys::KeyFailure;
 use measure::{MeasureCommand, MeasureError};
+use new::{NewCommand, NewError};
 use table::Look;
 
 /// Moves the cursor home and clears the screen.
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
         }),
+        Task::New(command) => make(&cli, command).map(|()| ExitCode::SUCCESS),
         Task::Key(command) => keys::run(*command)
             .map(|()| ExitCode::SUCCESS)
             .map_err(Failure::Key),
@@ -75,6 +78,10 @@ fn main() -> ExitCode {
             eprintln!("mpt-ctl: {error}");
             ExitCode::FAILURE
         }
+        Err(Failure::New(error)) => {
+            eprintln!("mpt-ctl: {error}");
+            ExitCode::FAILURE
+        }
     }
 }
 
@@ -84,6 +91,7 @@ enum Failure {
     Measure(MeasureError),
     Output(io::Error),
     Key(KeyFailure),
+    New(NewError),
 }
 
 impl From<ClientError> for Failure {
@@ -140,6 +148,16 @@ fn measure(cli: &Cli, command: &MeasureCommand) -> Result<bool, Failure> {
     let outcome = measure::run(command, cli.json, look()).map_err(Failure::Measure)?;
     print(&outcome.text)?;
     Ok(outcome.found)
+}
+
+/// Makes a tunnel's files and says what to do with them.
+fn make(cli: &Cli, command: &NewCommand) -> Result<(), Failure> {
+    let made = new::run(command).map_err(Failure::New)?;
+    match cli.json {
+        true => print(&json(&made, true)?)?,
+        false => print(made.text())?,
+    }
+    Ok(())
 }
 
 /// How the standard output is to look.

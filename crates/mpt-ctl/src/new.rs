@@ -1,0 +1,509 @@
+//! `mpt-ctl new`: both ends' files of a sealed tunnel, with fresh keys, and what to do with them.
+//!
+//! The commonest tunnel is a host with several uplinks, behind whatever NAT, and a server with one
+//! address. What differs from one to the next are that address and the uplinks' devices, and these are
+//! asked for; the rest follows. The client's paths are bound to their devices and have whatever address
+//! those have; the server has a port for each path, and knows the client by its key, wherever it is.
+//!
+//! Run at the client, its own end lies ready in `/etc/mpt`, and the server's beside it in a folder to be
+//! copied; run at the server, the other way round. Nothing is ever overwritten: a key that is gone is
+//! gone.
+
+mod ends;
+mod host;
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use mpt_core::crypto::PrivateKey;
+use mpt_core::path::MAX_PATHS;
+use serde::Serialize;
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+use crate::keys::{KeyFailure, random};
+use ends::Ends;
+
+/// Where the daemon looks for configurations.
+const CONFIG_DIR: &str = "/etc/mpt";
+/// Longest name of an interface, in bytes (IFNAMSIZ less the final 0).
+const MAX_INTERFACE_BYTES: usize = 15;
+/// Longest name of a path, in bytes, as the configuration has it.
+const MAX_PATH_NAME_BYTES: usize = 32;
+
+/// What the tunnel is to be.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct NewCommand {
+    /// The server's address, or its name; IPv4 or IPv6
+    #[arg(long, value_name = "ADDRESS")]
+    server: String,
+
+    /// The client's uplinks, one path each, such as eth0,wwan0 [default: the devices with a
+    /// default route, when this host is the client]
+    #[arg(long, value_name = "DEVICES", value_delimiter = ',')]
+    client_interfaces: Vec<String>,
+
+    /// Names of the paths, such as fibre,lte [default: the uplinks' devices]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    names: Vec<String>,
+
+    /// What the server's sockets are bound to: its own address, where that is not the one that
+    /// clients use (a cloud's NAT), or a device such as eth0 [default: the server's address]
+    #[arg(long, value_name = "ADDRESS|DEVICE")]
+    server_local: Option<String>,
+
+    /// The tunnel's name, which is that of its interface
+    #[arg(long, value_name = "NAME", default_value = "mpt0")]
+    name: String,
+
+    /// The server's UDP port for the first path; each further path has the next one
+    #[arg(long, default_value_t = 4754, value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+
+    /// Networks inside the tunnel, IPv4 or IPv6; the client has the first address, the server the
+    /// second
+    #[arg(
+        long,
+        value_name = "PREFIXES",
+        value_delimiter = ',',
+        default_value = "10.99.0.0/30"
+    )]
+    inner: Vec<String>,
+
+    /// Which end this host is [default: server if it has the server's address, else client]
+    #[arg(long, value_name = "END")]
+    here: Option<End>,
+
+    /// Folder for this end's files; the other end's go into a folder of it, named for that end
+    #[arg(long, value_name = "FOLDER", default_value = CONFIG_DIR)]
+    out: PathBuf,
+}
+
+/// One end of the tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum End {
+    Client,
+    Server,
+}
+
+impl End {
+    fn name(self) -> &'static str {
+        match self {
+            End::Client => "client",
+            End::Server => "server",
+        }
+    }
+
+    fn other(self) -> End {
+        match self {
+            End::Client => End::Server,
+            End::Server => End::Client,
+        }
+    }
+}
+
+/// Why there is no new tunnel. Nothing was written, but for what the text names.
+#[derive(Debug, Error)]
+pub(crate) enum NewError {
+    #[error(
+        "cannot find the address of {name}: {source}; give --server-local, the address or device of the \
+         server, or an address as --server"
+    )]
+    Lookup { name: String, source: io::Error },
+    #[error(
+        "this host is the server (it has the address {address}): say which devices the client's uplinks \
+         are, like --client-interfaces eth0,wwan0"
+    )]
+    NoInterfaces { address: IpAddr },
+    #[error(
+        "this host has no default route, so its uplinks are not known: name the client's devices, like \
+         --client-interfaces eth0,wwan0"
+    )]
+    NoUplinks,
+    #[error("{0}")]
+    Wrong(String),
+    #[error(
+        "{} is there already, and nothing is overwritten: remove it, or give another --name or --out",
+        .0.display()
+    )]
+    Exists(PathBuf),
+    #[error("cannot write {}: {source}; run it as root (sudo mpt-ctl new …), or give --out", file.display())]
+    Write { file: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Key(#[from] KeyFailure),
+}
+
+/// What was made and what to do now.
+#[derive(Debug, Serialize)]
+pub(crate) struct Made {
+    /// Files of this end.
+    pub(crate) here: Vec<PathBuf>,
+    /// Files of the other end.
+    pub(crate) there: Vec<PathBuf>,
+    /// Commands to copy what is there to be copied.
+    pub(crate) copy: Vec<String>,
+    /// The command that starts an end.
+    pub(crate) start: String,
+    #[serde(skip)]
+    text: String,
+}
+
+impl Made {
+    /// All of it in words.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// A file to be written.
+struct File {
+    path: PathBuf,
+    text: Zeroizing<String>,
+    mode: u32,
+}
+
+/// Makes the files.
+pub(crate) fn run(command: &NewCommand) -> Result<Made, NewError> {
+    let ends = command.ends()?;
+    let here = command.here.unwrap_or(match ends.server_is_here() {
+        true => End::Server,
+        false => End::Client,
+    });
+    let keys = [private_key()?, private_key()?];
+    let there = command.out.join(here.other().name());
+    let mut files = Vec::new();
+    for (end, folder) in [(here, &command.out), (here.other(), &there)] {
+        let (own, peer) = match end {
+            End::Client => (&keys[0], &keys[1]),
+            End::Server => (&keys[1], &keys[0]),
+        };
+        files.push(File {
+            path: folder.join(format!("{}.toml", command.name)),
+            text: Zeroizing::new(ends.file(end, &peer.public_key())),
+            mode: 0o644,
+        });
+        files.push(File {
+            path: folder.join(format!("{}.key", command.name)),
+            text: Zeroizing::new(format!("{}\n", *own.to_base64())),
+            mode: 0o600,
+        });
+    }
+    write_all(&files, &command.out, &there)?;
+    let paths = |files: &[File]| files.iter().map(|file| file.path.clone()).collect();
+    let mut made = Made {
+        here: paths(&files[..2]),
+        there: paths(&files[2..]),
+        copy: command.copying(here, &there),
+        start: "sudo systemctl enable --now mpt".to_owned(),
+        text: String::new(),
+    };
+    made.text = ends.told(here, &made, command);
+    Ok(made)
+}
+
+fn private_key() -> Result<PrivateKey, KeyFailure> {
+    Ok(PrivateKey::from_random(*random()?))
+}
+
+impl NewCommand {
+    /// What the command line alone can get wrong.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let interface = |what: &str, name: &str| match is_name(name, MAX_INTERFACE_BYTES) {
+            true => Ok(()),
+            false => Err(format!(
+                "{what} {name:?}: give a device as `ip link` names it, such as eth0"
+            )),
+        };
+        if !is_name(&self.name, MAX_INTERFACE_BYTES) {
+            return Err(format!(
+                "--name {:?}: use 1 to {MAX_INTERFACE_BYTES} letters, digits, '-', '_' or '.', such as mpt0",
+                self.name
+            ));
+        }
+        for device in &self.client_interfaces {
+            interface("--client-interfaces", device)?;
+        }
+        if let Some(local) = &self.server_local
+            && local.parse::<IpAddr>().is_err()
+        {
+            interface("--server-local", local)?;
+        }
+        if self.client_interfaces.len() > MAX_PATHS {
+            return Err(format!(
+                "--client-interfaces: a tunnel has at most {MAX_PATHS} paths"
+            ));
+        }
+        if let Some(twice) = repeated(&self.client_interfaces) {
+            return Err(format!("--client-interfaces: {twice} is named twice"));
+        }
+        if let Some(name) = self
+            .names
+            .iter()
+            .find(|name| !is_name(name, MAX_PATH_NAME_BYTES))
+        {
+            return Err(format!(
+                "--names {name:?}: use letters, digits, '-', '_' or '.', such as fibre"
+            ));
+        }
+        if let Some(twice) = repeated(&self.names) {
+            return Err(format!("--names: {twice} is named twice"));
+        }
+        let server = self.server_address().is_some() || is_host_name(&self.server);
+        if !server {
+            return Err(format!(
+                "--server {:?}: give an address or a name without a port, such as 203.0.113.7; the port is \
+                 --port",
+                self.server
+            ));
+        }
+        self.inner
+            .iter()
+            .try_for_each(|prefix| inner_addresses(prefix).map(drop))
+    }
+
+    fn server_address(&self) -> Option<IpAddr> {
+        let bare = self.server.trim_start_matches('[').trim_end_matches(']');
+        bare.parse().ok()
+    }
+
+    /// All that the files say.
+    fn ends(&self) -> Result<Ends, NewError> {
+        let local: Option<IpAddr> = self
+            .server_local
+            .as_ref()
+            .and_then(|local| local.parse().ok());
+        let address = match self.server_address().or(local) {
+            Some(address) => address,
+            None => self.look_up()?,
+        };
+        let (server_local, server_interface) = match (&self.server_local, local) {
+            (_, Some(local)) => (local, None),
+            (Some(device), None) => (unspecified(address), Some(device.clone())),
+            (None, None) => (address, None),
+        };
+        let here = self.here.unwrap_or(match host::has(server_local) {
+            true => End::Server,
+            false => End::Client,
+        });
+        let mut devices = self.client_interfaces.clone();
+        if devices.is_empty() {
+            if here == End::Server {
+                return Err(NewError::NoInterfaces { address });
+            }
+            devices = host::uplinks(address.is_ipv6());
+            devices.truncate(MAX_PATHS);
+        }
+        if devices.is_empty() {
+            return Err(NewError::NoUplinks);
+        }
+        let names = match self.names.len() {
+            0 => devices.clone(),
+            count if count == devices.len() => self.names.clone(),
+            count => {
+                return Err(NewError::Wrong(format!(
+                    "{count} --names for {} uplinks ({}): give one for each",
+                    devices.len(),
+                    devices.join(", ")
+                )));
+            }
+        };
+        let last = usize::from(self.port) + devices.len() - 1;
+        if last > usize::from(u16::MAX) {
+            return Err(NewError::Wrong(format!(
+                "--port {}: {} paths need as many ports, and the last is {}",
+                self.port,
+                devices.len(),
+                u16::MAX
+            )));
+        }
+        let mut inner = Vec::new();
+        for prefix in &self.inner {
+            inner.push(inner_addresses(prefix).map_err(NewError::Wrong)?);
+        }
+        Ok(Ends {
+            name: self.name.clone(),
+            server: match self.server_address() {
+                Some(IpAddr::V6(address)) => format!("[{address}]"),
+                Some(IpAddr::V4(address)) => address.to_string(),
+                None => self.server.clone(),
+            },
+            server_local,
+            server_interface,
+            paths: std::iter::zip(names, devices).collect(),
+            uplinks_found: self.client_interfaces.is_empty(),
+            port: self.port,
+            inner,
+        })
+    }
+
+    /// The first address of the server's name.
+    fn look_up(&self) -> Result<IpAddr, NewError> {
+        let failed = |source| NewError::Lookup {
+            name: self.server.clone(),
+            source,
+        };
+        let mut found = (self.server.as_str(), self.port)
+            .to_socket_addrs()
+            .map_err(failed)?;
+        let first: Option<SocketAddr> = found.next();
+        first
+            .map(|found| found.ip())
+            .ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
+    }
+
+    /// The commands that bring the files to where they belong.
+    fn copying(&self, here: End, there: &Path) -> Vec<String> {
+        let mut commands = Vec::new();
+        let out = &self.out;
+        // What lies in the daemon's folder is root's.
+        let in_place = out == Path::new(CONFIG_DIR);
+        if !in_place {
+            let files = out.join(format!("{}.*", self.name));
+            commands.push(format!("sudo cp -p {} {CONFIG_DIR}/", files.display()));
+        }
+        let host = match here {
+            End::Server => "CLIENT".to_owned(),
+            End::Client => match self.server_address() {
+                Some(IpAddr::V6(address)) => format!("[{address}]"),
+                Some(IpAddr::V4(_)) | None => self.server.clone(),
+            },
+        };
+        let files = there.join(format!("{}.*", self.name));
+        commands.push(format!(
+            "{}scp -p {} root@{host}:{CONFIG_DIR}/",
+            if in_place { "sudo " } else { "" },
+            files.display()
+        ));
+        commands
+    }
+}
+
+/// Letters, digits, '-', '_' or '.', a letter or digit first, as the configuration has it.
+fn is_name(text: &str, longest: usize) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    (1..=longest).contains(&text.len())
+        && text.chars().all(allowed)
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+}
+
+fn is_host_name(text: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    (1..=253).contains(&text.len()) && text.chars().all(allowed)
+}
+
+fn repeated(names: &[String]) -> Option<&String> {
+    let mut names = names.iter().enumerate();
+    let all: Vec<&String> = names.clone().map(|(_, name)| name).collect();
+    names.find_map(|(at, name)| all[..at].contains(&name).then_some(name))
+}
+
+fn unspecified(like: IpAddr) -> IpAddr {
+    match like {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+/// The client's and the server's address in a network, and its length.
+fn inner_addresses(prefix: &str) -> Result<([IpAddr; 2], u8), String> {
+    let wrong = || {
+        format!(
+            "--inner {prefix}: give a network with room for two hosts, such as 10.99.0.0/30 or \
+             fd00:99::/64"
+        )
+    };
+    let (address, length) = prefix.split_once('/').ok_or_else(wrong)?;
+    let address: IpAddr = address.parse().map_err(|_| wrong())?;
+    let length: u8 = length.parse().map_err(|_| wrong())?;
+    let bits: u8 = if address.is_ipv4() { 32 } else { 128 };
+    if length == 0 || length >= bits {
+        return Err(wrong());
+    }
+    // A network of two addresses has no address of its own (RFC 3021, RFC 6164).
+    let first: u8 = if length == bits - 1 { 0 } else { 1 };
+    let host = |number: u8| -> IpAddr {
+        match address {
+            IpAddr::V4(v4) => {
+                let network = v4.to_bits() >> (bits - length) << (bits - length);
+                Ipv4Addr::from_bits(network | u32::from(number)).into()
+            }
+            IpAddr::V6(v6) => {
+                let network = v6.to_bits() >> (bits - length) << (bits - length);
+                Ipv6Addr::from_bits(network | u128::from(number)).into()
+            }
+        }
+    };
+    Ok(([host(first), host(first + 1)], length))
+}
+
+/// Writes the files into folders that are made where they are missing. What is there stays.
+fn write_all(files: &[File], here: &Path, there: &Path) -> Result<(), NewError> {
+    if let Some(known) = files
+        .iter()
+        .find(|file| file.path.symlink_metadata().is_ok())
+    {
+        return Err(NewError::Exists(known.path.clone()));
+    }
+    for (folder, mode) in [(here, 0o755), (there, 0o700)] {
+        let mut builder = DirBuilder::new();
+        let made = builder.recursive(true).mode(mode).create(folder);
+        made.map_err(|source| NewError::Write {
+            file: folder.to_owned(),
+            source,
+        })?;
+    }
+    for (at, file) in files.iter().enumerate() {
+        if let Err(source) = write_new(file) {
+            for made in &files[..at] {
+                // The first error says more than that of tidying up would.
+                let _ = std::fs::remove_file(&made.path);
+            }
+            let file = file.path.clone();
+            return Err(match source.kind() == io::ErrorKind::AlreadyExists {
+                true => NewError::Exists(file),
+                false => NewError::Write { file, source },
+            });
+        }
+    }
+    Ok(())
+}
+
+fn write_new(file: &File) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create_new(true).mode(file.mode);
+    let mut opened = options.open(&file.path)?;
+    opened.write_all(file.text.as_bytes())?;
+    opened.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inner_addresses_are_the_first_two_of_the_network() {
+        let of = |prefix: &str| {
+            let ([client, server], length) = inner_addresses(prefix).unwrap();
+            format!("{client} {server} /{length}")
+        };
+        assert_eq!(of("10.99.0.0/30"), "10.99.0.1 10.99.0.2 /30");
+        assert_eq!(of("10.99.7.77/24"), "10.99.7.1 10.99.7.2 /24");
+        assert_eq!(of("10.99.0.8/31"), "10.99.0.8 10.99.0.9 /31");
+        assert_eq!(of("fd00:99::/64"), "fd00:99::1 fd00:99::2 /64");
+        assert_eq!(of("fd00:99::4/127"), "fd00:99::4 fd00:99::5 /127");
+        for wrong in [
+            "10.99.0.0",
+            "10.99.0.0/32",
+            "10.99.0.0/0",
+            "fd00::/128",
+            "x/8",
+            "10.0.0.0/x",
+        ] {
+            assert!(inner_addresses(wrong).is_err(), "{wrong}");
+        }
+    }
+}

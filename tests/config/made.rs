@@ -1,0 +1,34 @@
+//! What `mpt-ctl new` writes is right, at both ends, whatever it was asked for.
+
+use super::check;
+
+#[test]
+fn both_ends_that_are_made_pass_the_check() {
+    for words in [
+        "--server 203.0.113.7 --client-interfaces eth0,wwan0",
+        "--server 203.0.113.7 --client-interfaces eth0 --name office.2 --port 1",
+        "--server 2001:db8::7 --client-interfaces eth0,wwan0,ppp0 --inner fd00:99::/64",
+        "--server 203.0.113.7 --client-interfaces br-lan,wan.7 --inner 10.7.0.4/31,fd00:99::/127",
+        "--server vpn.example.org --server-local 10.0.0.5 --client-interfaces eth0 --names fibre",
+        "--server vpn.example.org --server-local 2001:db8::7 --client-interfaces eth0",
+        "--server 203.0.113.7 --server-local eth0 --client-interfaces eth0,wwan0",
+        "--server 127.0.0.1 --client-interfaces eth0,eth1",
+        "--server 203.0.113.7 --client-interfaces a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p --here server",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = std::process::Command::new(net::process::program("mpt-ctl"));
+        command
+            .arg("new")
+            .args(words.split(' '))
+            .arg("--out")
+            .arg(folder.path());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{words}: {output:?}");
+        let other = ["client", "server"].map(|end| folder.path().join(end));
+        let other = other.iter().find(|folder| folder.is_dir()).unwrap();
+        for end in [folder.path(), other] {
+            let (right, _, complaint) = check(end, &["--config", "."]);
+            assert!(right && complaint.is_empty(), "{words}: {complaint}");
+        }
+    }
+}
