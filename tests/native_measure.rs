@@ -109,15 +109,24 @@ fn a_tunnel_is_measured_from_end_to_end_and_in_a_capture() {
     );
 }
 
-/// A frame that the tunnel does not carry is refused with the size that it does.
+/// The size follows the route; a frame that the tunnel does not carry is refused with the size that it does.
 #[test]
-fn a_frame_too_big_for_the_tunnel_names_one_that_fits() {
+fn the_size_follows_the_tunnel_and_one_too_big_names_one_that_fits() {
     let Some(_turn) = net::turn() else { return };
     let tunnel = Hosts::new(&[Shape::unshaped()]).tunnel(&Settings::new());
     let target = Side::B.inner_v4();
-    let mut sender = ctl(&tunnel.hosts.a, &format!("send {target}"));
+    let whole = tunnel.a.status().tunnel.mtu + 18;
+    let words = format!("send {target} --count 20 --rate 1000");
+    let mut sender = ctl(&tunnel.hosts.a, &words);
+    assert_eq!(sender.wait(PATIENCE).code(), Some(0), "{}", sender.log());
+    let sent = sender.stdout();
+    assert!(
+        sent.contains(&format!("\"frame_bytes\": {whole}")),
+        "{sent}"
+    );
+
+    let mut sender = ctl(&tunnel.hosts.a, &format!("{words} --size 1518"));
     assert_eq!(sender.wait(PATIENCE).code(), Some(1));
-    let mtu = tunnel.a.status().tunnel.mtu;
-    let wanted = format!("try --size {}", mtu + 18);
+    let wanted = format!("try --size {whole}");
     assert!(sender.stderr().contains(&wanted), "{}", sender.log());
 }

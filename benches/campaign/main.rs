@@ -299,6 +299,7 @@ fn write_files(tally: &Tally, family: Family) -> io::Result<PathBuf> {
         x_label: "tunnel / best link alone",
         y_label: "share of cases below (%)",
         x_log: false,
+        y_log: false,
         series: series.collect(),
     };
     fs::write(folder.join(format!("{family}.svg")), chart.svg())?;

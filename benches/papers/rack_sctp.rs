@@ -93,6 +93,7 @@ fn figure_3(output: &Output) -> (f64, f64) {
         x_label: "send interval, ms (logarithmic)",
         y_label: "spurious retransmissions",
         x_log: true,
+        y_log: false,
         series: vec![
             line("dupthresh 3", results.iter().map(|&(t, (d, _))| (t, d))),
             line("RACK", results.iter().map(|&(t, (_, r))| (t, r))),
@@ -246,6 +247,7 @@ fn figure_2(output: &Output) -> f64 {
         x_label: "packets a round trip (logarithmic)",
         y_label: "ms after it was sent",
         x_log: true,
+        y_log: false,
         series: vec![
             line("dupthresh 3", points.iter().map(|&(n, dup, _)| (n, dup))),
             line(

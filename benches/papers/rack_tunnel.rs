@@ -155,6 +155,7 @@ fn needless(output: &Output) -> Vec<f64> {
         x_label: "send interval, ms (logarithmic)",
         y_label: "needless resends",
         x_log: true,
+        y_log: false,
         series: vec![
             line("dupthresh 3, model", 1000, |mean| mean.dupthresh),
             line("tunnel, 50 bytes", 50, |mean| mean.resent),
@@ -249,6 +250,7 @@ fn recovery_time(output: &Output) {
         x_label: "send interval, ms (logarithmic)",
         y_label: "ms after it was sent",
         x_log: true,
+        y_log: false,
         series: vec![
             line("dupthresh 3, closed form", 0),
             line("RACK, closed form", 1),

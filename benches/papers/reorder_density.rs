@@ -317,6 +317,7 @@ fn charts(output: &Output, golden: &Golden, curves: &[(&str, Vec<Point>)]) {
         x_label: "jitter: standard deviation of delay, ms",
         y_label: "mean displacement, packets",
         x_log: false,
+        y_log: false,
         series: series(|p| p.md_fixed, |g| g.md_fixed),
     };
     output.write("mean_displacement.svg", &displacement.svg());
@@ -325,6 +326,7 @@ fn charts(output: &Output, golden: &Golden, curves: &[(&str, Vec<Point>)]) {
         x_label: "jitter: standard deviation of delay, ms (logarithmic)",
         y_label: "entropy, nats",
         x_log: true,
+        y_log: false,
         series: series(|p| p.er_fixed, |g| g.er_fixed),
     };
     output.write("entropy.svg", &entropy.svg());
@@ -351,6 +353,7 @@ fn histograms(output: &Output) {
         x_label: "displacement D, packets (below 0 early, above 0 late)",
         y_label: "RD[D]",
         x_log: false,
+        y_log: false,
         series: reports.iter().map(density).collect(),
     };
     output.write("rd.svg", &rd.svg());
@@ -368,6 +371,7 @@ fn histograms(output: &Output) {
         x_label: "packets in the buffer",
         y_label: "RBD[B]",
         x_log: false,
+        y_log: false,
         series: reports.iter().map(occupancy).collect(),
     };
     output.write("rbd.svg", &rbd.svg());

@@ -340,6 +340,7 @@ fn chart(models: &Models) -> Chart<'static> {
         x_label: "block, packets (logarithmic)",
         y_label: "duplicate ACKs a packet",
         x_log: true,
+        y_log: false,
         series: series.chain([references]).collect(),
     }
 }

@@ -196,6 +196,7 @@ fn chart(series: &[(u64, Vec<(f64, Reference)>)], references: Vec<(f64, f64)>) -
         x_label: "α",
         y_label: "n-reordered packets, %",
         x_log: false,
+        y_log: false,
         series: lines,
     }
 }

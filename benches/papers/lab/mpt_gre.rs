@@ -349,6 +349,7 @@ fn figures(outcomes: &Outcomes, output: &Output) {
         x_label: "rate of the second path, Mbit/s",
         y_label: "throughput, Mbit/s",
         x_log: false,
+        y_log: false,
         series: series.collect(),
     };
     output.write("lab_figures_4_5.svg", &chart.svg());
@@ -380,6 +381,7 @@ fn chart(outcomes: &Outcomes) -> Chart<'static> {
         x_label: "window, packets (logarithmic)",
         y_label: "throughput, Mbit/s",
         x_log: true,
+        y_log: false,
         series: here.chain([paper]).collect(),
     }
 }

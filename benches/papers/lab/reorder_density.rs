@@ -256,6 +256,7 @@ fn report_throughput(outcomes: &Outcomes, output: &Output, golden: &BTreeMap<Str
         x_label: "entropy of Reorder Density at 8,235 packets/s, nats",
         y_label: "throughput, % of the limit",
         x_log: false,
+        y_log: false,
         series: exposed.into_iter().chain(others).collect(),
     };
     output.write("lab_throughput.svg", &chart.svg());

@@ -207,6 +207,7 @@ fn chart(outcomes: &Outcomes) -> Chart<'static> {
         x_label: "spread of delay, % (logarithmic)",
         y_label: "throughput, Mbit/s",
         x_log: true,
+        y_log: false,
         series: here.into_iter().chain(paper).collect(),
     }
 }

@@ -244,6 +244,7 @@ fn alpha_chart(outcomes: &Outcomes) -> Chart<'static> {
         x_label: "α",
         y_label: "throughput, Mbit/s",
         x_log: false,
+        y_log: false,
         series: series.collect(),
     }
 }
@@ -275,6 +276,7 @@ fn threshold_chart(outcomes: &Outcomes) -> Chart<'static> {
         x_label: "duplicate acknowledgements taken for a loss",
         y_label: "throughput, Mbit/s",
         x_log: false,
+        y_log: false,
         series: here.chain([paper]).collect(),
     }
 }

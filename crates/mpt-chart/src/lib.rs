@@ -37,7 +37,7 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-/// A chart; ranges follow from the points, y begins at 0.
+/// A chart; ranges follow from the points, y begins at 0 where it is linear.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chart<'a> {
     /// Above it.
@@ -48,6 +48,8 @@ pub struct Chart<'a> {
     pub y_label: &'a str,
     /// Logarithmic x; points at x ≤ 0 are left out.
     pub x_log: bool,
+    /// Logarithmic y, over six decades at most; points at y ≤ 0 are left out. It does not begin at 0 then.
+    pub y_log: bool,
     /// What it shows.
     pub series: Vec<Series>,
 }
@@ -96,12 +98,13 @@ impl Chart<'_> {
         let points = || {
             self.series
                 .iter()
-                .flat_map(|series| series.shown(self.x_log))
+                .flat_map(|series| series.shown(self.x_log, self.y_log))
         };
         let xs = || points().map(|(x, _)| x);
         let least = xs().fold(f64::INFINITY, f64::min);
         let greatest = xs().fold(f64::NEG_INFINITY, f64::max);
         let top = points().map(|(_, y)| y).fold(0.0, f64::max);
+        let lowest = points().map(|(_, y)| y).fold(f64::INFINITY, f64::min);
         let (least, greatest) = match (least < greatest, least.is_finite(), self.x_log) {
             (true, _, _) => (least, greatest),
             (false, true, true) => (least / 2.0, least * 2.0),
@@ -111,6 +114,7 @@ impl Chart<'_> {
         Frame {
             x_log: self.x_log,
             x: (least, greatest),
+            floor: self.y_log.then(|| floor(lowest, top)),
             top: if top > 0.0 { top * 1.05 } else { 1.0 },
         }
     }
@@ -127,7 +131,7 @@ impl Chart<'_> {
                 label(x)
             );
         }
-        for y in ticks(0.0, frame.top) {
+        for y in frame.y_ticks() {
             let at = frame.y_at(y);
             let _ = writeln!(
                 svg,
@@ -159,7 +163,7 @@ impl Chart<'_> {
             let points = self
                 .series
                 .iter()
-                .flat_map(|series| series.shown(frame.x_log));
+                .flat_map(|series| series.shown(frame.x_log, frame.floor.is_some()));
             let side = points.filter(|&(x, _)| (frame.x_at(x) < WIDTH / 2.0) == left);
             side.map(|(_, y)| y).fold(0.0, f64::max)
         };
@@ -185,15 +189,15 @@ impl Chart<'_> {
 
 impl Series {
     /// The points that can be drawn.
-    fn shown(&self, x_log: bool) -> impl Iterator<Item = (f64, f64)> + '_ {
+    fn shown(&self, x_log: bool, y_log: bool) -> impl Iterator<Item = (f64, f64)> + '_ {
         let finite = |&&(x, y): &&(f64, f64)| x.is_finite() && y.is_finite();
         let points = self.points.iter().filter(finite).copied();
-        points.filter(move |&(x, _)| !x_log || x > 0.0)
+        points.filter(move |&(x, y)| (!x_log || x > 0.0) && (!y_log || y > 0.0))
     }
 
     fn draw(&self, svg: &mut String, frame: &Frame, colour: &str) {
         let at: Vec<(f64, f64)> = self
-            .shown(frame.x_log)
+            .shown(frame.x_log, frame.floor.is_some())
             .map(|(x, y)| (frame.x_at(x), frame.y_at(y)))
             .collect();
         match self.mark {
@@ -206,7 +210,7 @@ impl Series {
                 );
             }
             Mark::Bars => {
-                let bottom = frame.y_at(0.0);
+                let bottom = HEIGHT - BOTTOM;
                 let width = (frame.x_at(0.8) - frame.x_at(0.0)).clamp(1.0, 40.0);
                 for (x, y) in &at {
                     let _ = writeln!(
@@ -230,6 +234,8 @@ impl Series {
 struct Frame {
     x_log: bool,
     x: (f64, f64),
+    /// Where a logarithmic y begins; a linear one begins at 0.
+    floor: Option<f64>,
     top: f64,
 }
 
@@ -241,7 +247,19 @@ impl Frame {
     }
 
     fn y_at(&self, y: f64) -> f64 {
-        HEIGHT - BOTTOM - y / self.top * (HEIGHT - TOP - BOTTOM)
+        let share = match self.floor {
+            None => y / self.top,
+            Some(floor) => (y.max(floor) / floor).ln() / (self.top / floor).ln(),
+        };
+        HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
+    }
+
+    fn y_ticks(&self) -> Vec<f64> {
+        let Some(floor) = self.floor else {
+            return ticks(0.0, self.top);
+        };
+        let decades = floor.log10().round() as i32..=self.top.log10().floor() as i32;
+        decades.map(|decade| 10f64.powi(decade)).collect()
     }
 
     fn x_ticks(&self) -> Vec<f64> {
@@ -253,6 +271,16 @@ impl Frame {
         let inside = |x: &f64| *x >= self.x.0 * 0.999 && *x <= self.x.1 * 1.001;
         steps.filter(inside).collect()
     }
+}
+
+/// The power of ten below the least of what is shown, six decades below the greatest at most.
+fn floor(lowest: f64, greatest: f64) -> f64 {
+    if !(lowest > 0.0 && lowest.is_finite() && greatest > 0.0) {
+        return 0.1;
+    }
+    // A bar at the floor itself would not be seen.
+    let below = (lowest * 0.999).log10().floor();
+    10f64.powf(below.max(greatest.log10().floor() - 6.0))
 }
 
 /// Five to ten round values from `least` to `greatest`.
@@ -270,6 +298,9 @@ fn ticks(least: f64, greatest: f64) -> Vec<f64> {
 }
 
 fn label(value: f64) -> String {
+    if value != 0.0 && value.abs() < 0.001 {
+        return format!("{value:e}");
+    }
     let text = format!("{value:.3}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if text == "-0" {
@@ -300,8 +331,27 @@ mod tests {
             x_label: "x",
             y_label: "y",
             x_log: false,
+            y_log: false,
             series: vec![series],
         }
+    }
+
+    #[test]
+    fn a_small_share_beside_a_large_one_is_seen_on_a_logarithmic_scale() {
+        let points = [(0.0, 0.65), (1.0, 0.0), (2.0, 0.0005)];
+        let heights = |y_log| {
+            let chart = Chart {
+                y_log,
+                ..chart(&points, Mark::Bars)
+            };
+            let frame = chart.frame();
+            (frame.y_at(0.0005), HEIGHT - BOTTOM, chart.svg())
+        };
+        let (linear, bottom, _) = heights(false);
+        assert!(bottom - linear < 1.0, "less than a pixel");
+        let (log, _, svg) = heights(true);
+        assert!(bottom - log > 30.0);
+        assert!(svg.contains(">1e-4<") && svg.contains(">0.01<"), "{svg}");
     }
 
     #[test]
@@ -317,8 +367,14 @@ mod tests {
                 &[(0.0, 1.0)],
                 &[(f64::NAN, 1.0), (1.0, f64::INFINITY)],
             ] {
-                let svg = chart(points, mark).svg();
-                assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+                for y_log in [false, true] {
+                    let chart = Chart {
+                        y_log,
+                        ..chart(points, mark)
+                    };
+                    let svg = chart.svg();
+                    assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+                }
             }
         }
     }

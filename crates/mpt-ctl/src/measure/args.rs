@@ -21,7 +21,7 @@ Order across a path, with or without a tunnel on it. On host B, then on host A:
   mpt-ctl measure send 10.99.0.2
 
 Two paths at once, as GRE's numbers in a capture show them:
-  tcpdump -i any -s 0 -w trace.pcap udp port 4754
+  tcpdump -i any -s 0 -w trace.pcap udp
   mpt-ctl measure read trace.pcap
 
 To a host that runs nothing, there and back:
@@ -57,9 +57,10 @@ pub(crate) struct SendArgs {
     pub(crate) count: u32,
 
     /// Size of the Ethernet frame, check sequence included: the IP packet is 18 bytes smaller,
-    /// the UDP payload 46 (IPv4) or 66 (IPv6). Through an MPT tunnel at most its MTU + 18
-    #[arg(long, value_name = "BYTES", default_value_t = 1518)]
-    pub(crate) size: u16,
+    /// the UDP payload 46 (IPv4) or 66 (IPv6) [default: 1518, or what the route carries where that
+    /// is less, such as a tunnel's MTU + 18]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) size: Option<u16>,
 
     /// Packets a second
     #[arg(long, value_name = "PPS", default_value_t = 8235, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
@@ -116,8 +117,9 @@ pub(crate) struct ReadArgs {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 
-    /// UDP port that GRE-in-UDP is sent to (repeatable)
-    #[arg(long = "port", value_name = "PORT", default_values_t = [4754])]
+    /// UDP port that GRE-in-UDP is sent to (repeatable) [default: every port to or from which
+    /// numbered GRE goes]
+    #[arg(long = "port", value_name = "PORT")]
     pub(crate) ports: Vec<u16>,
 
     /// Take only what these addresses sent, and GRE from them as one stream: all paths of one
@@ -182,11 +184,11 @@ impl MeasureCommand {
         match self {
             MeasureCommand::Send(send) => {
                 let ipv6 = send.target.is_ipv6();
-                if stamp::payload_bytes(send.size, ipv6).is_none() {
+                let too_small = |size: &u16| stamp::payload_bytes(*size, ipv6).is_none();
+                if let Some(size) = send.size.filter(too_small) {
                     return Err(format!(
-                        "--size {}: a frame is at least {} bytes here, for the headers and what \
+                        "--size {size}: a frame is at least {} bytes here, for the headers and what \
                          is measured",
-                        send.size,
                         stamp::least_frame(ipv6)
                     ));
                 }

@@ -19,11 +19,14 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::icmp;
 use super::session::Received;
+use super::stamp;
 
 /// Buffers that are asked for, in bytes.
 const BUFFER_BYTES: usize = 16 << 20;
 /// How long a receive waits before it comes back to look at the clock and for Ctrl-C.
 const GLANCE: Duration = Duration::from_millis(100);
+/// The largest untagged Ethernet frame, which the Reorder Density paper measures with, in bytes.
+const LARGEST_FRAME: u16 = 1518;
 /// Room for any datagram.
 pub(crate) const LARGEST_DATAGRAM: usize = 65_536;
 
@@ -190,6 +193,17 @@ impl Channel {
             sockopt::ip_mtu(&self.socket)
         };
         mtu.ok()
+    }
+
+    /// The largest Ethernet frame that the route carries whole, in bytes: up to the paper's 1518, and at
+    /// least what a measuring packet needs.
+    pub(crate) fn whole_frame(&self) -> u16 {
+        let ethernet = stamp::ETHERNET_BYTES as u32;
+        let carried = self.path_mtu().map_or(LARGEST_FRAME, |mtu| {
+            u16::try_from(mtu.saturating_add(ethernet)).unwrap_or(u16::MAX)
+        });
+        let least = u16::try_from(stamp::least_frame(self.ipv6)).unwrap_or(u16::MAX);
+        carried.clamp(least, LARGEST_FRAME)
     }
 
     /// The address that it sends from, or listens on.

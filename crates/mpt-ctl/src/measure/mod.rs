@@ -38,6 +38,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -120,7 +121,7 @@ fn send(args: &SendArgs, json: bool) -> Result<Sendings, MeasureError> {
         target: args.target,
         plan: Plan {
             count: args.count,
-            frame_bytes: args.size,
+            frame_bytes: args.size.unwrap_or_else(|| channel.whole_frame()),
             rate_pps: args.rate,
         },
         stream: random()?,
@@ -139,6 +140,7 @@ fn send(args: &SendArgs, json: bool) -> Result<Sendings, MeasureError> {
             "stream": format!("{:016x}", sending.stream),
             "target": args.target,
             "packets": sent.packets,
+            "frame_bytes": sending.plan.frame_bytes,
             "seconds": sent.seconds,
             "slips": sent.slips,
             "slipped_s": sent.slipped_s,
@@ -219,10 +221,16 @@ impl<'a> Files<'a> {
             write(csv, report.csv())?;
         }
         if let Some(plot) = self.plot {
-            write(plot, plot::svg(report))?;
+            write(plot, plot::svg(report, &today()))?;
         }
         Ok(())
     }
+}
+
+/// This moment, such as "2026-03-01 17:05 UTC".
+fn today() -> String {
+    let text = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    format!("{} {} UTC", &text[..10], &text[11..16])
 }
 
 fn in_file(path: &Path, source: io::Error) -> MeasureError {

@@ -27,17 +27,38 @@ use super::stream::{Measured, Metrics, Numbering};
 const STREAMS: usize = 64;
 /// GRE's longest header, in bytes: with less of a packet its number may be missing.
 const GRE_BYTES: usize = 16;
+/// UDP port of GRE-in-UDP (RFC 8086 section 3.1).
+const GRE_PORT: u16 = 4754;
 /// The longest datagram that is surely no train, in bytes.
 const JUMBO: usize = 9216;
 
 /// What to look for in a capture.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
-    /// UDP ports of GRE-in-UDP.
+    /// UDP ports of GRE-in-UDP; where there are none, it is told by its headers on any port.
     pub(crate) ports: Vec<u16>,
     /// Sources that are one stream; each by itself where there is none.
     pub(crate) from: Vec<IpAddr>,
     pub(crate) metrics: Metrics,
+}
+
+impl Wanted {
+    fn is_gre(&self, datagram: &Datagram<'_>) -> bool {
+        if !self.ports.is_empty() {
+            return self.ports.contains(&datagram.to_port);
+        }
+        // On its own port also what is malformed is GRE.
+        datagram.to_port == GRE_PORT || is_numbered_gre(datagram.payload)
+    }
+}
+
+/// Whether it begins as what a tunnel sends does: no bit but those of key and sequence number, and a
+/// protocol that is carried. That are 30 bits which others do not happen to have.
+fn is_numbered_gre(payload: &[u8]) -> bool {
+    let Ok((header, _)) = gre::parse(payload, gre_key(payload)) else {
+        return false;
+    };
+    header.sequence.is_some() || matches!(header.protocol, Protocol::Control | Protocol::Sealed)
 }
 
 /// What tells one stream from another.
@@ -135,7 +156,7 @@ impl Reading {
             return;
         }
         match packet.content {
-            Content::Udp(datagram) if wanted.ports.contains(&datagram.to_port) => {
+            Content::Udp(datagram) if wanted.is_gre(&datagram) => {
                 self.take_train(&packet, &datagram, frame.at_ns);
             }
             Content::Udp(datagram) => {
@@ -319,15 +340,14 @@ impl Reading {
     fn report(self, at: String, ended: String) -> Report {
         let mut notes = self.notes();
         if self.streams.is_empty() {
-            notes.push(format!(
-                "no numbered GRE to UDP port {} and no measurement's packet is in it",
-                self.wanted
-                    .ports
-                    .iter()
-                    .map(u16::to_string)
-                    .collect::<Vec<_>>()
-                    .join(" or ")
-            ));
+            let ports: Vec<String> = self.wanted.ports.iter().map(u16::to_string).collect();
+            notes.push(match ports.is_empty() {
+                true => "no numbered GRE-in-UDP and no measurement's packet is in it".to_owned(),
+                false => format!(
+                    "no numbered GRE to UDP port {} and no measurement's packet is in it",
+                    ports.join(" or ")
+                ),
+            });
         }
         let from = &self.wanted.from;
         let streams = self.streams.into_iter().map(|(key, mut stream)| {

@@ -76,6 +76,31 @@ fn paths_are_streams_of_their_own_and_together_as_asked() {
 }
 
 #[test]
+fn ports_are_found_by_what_goes_to_them() {
+    // A client behind NAT and a server with a port for each path, and other traffic beside.
+    let packets = [
+        udp(0, (40_001, 4755), &gre_packet(0, None)),
+        udp(1, (4755, 40_001), &gre_packet(0, Some(7))),
+        udp(2, (53, 5353), &[0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0]),
+        udp(3, (443, 50_000), &[0x40; 60]),
+    ];
+    let found = report(
+        &packets,
+        Wanted {
+            ports: vec![],
+            ..wanted()
+        },
+    );
+    let names: Vec<&str> = found.streams.iter().map(|s| s.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["GRE 10.1.0.1 → 10.1.0.2", "GRE 10.1.1.1 → 10.1.1.2, key 7"]
+    );
+    assert_eq!((found.ignored.strangers, found.ignored.malformed), (2, 0));
+    assert!(report(&packets, wanted()).streams.is_empty());
+}
+
+#[test]
 fn directions_and_keys_are_told_apart() {
     let back = etherparse::PacketBuilder::ipv4([10, 1, 0, 2], [10, 1, 0, 1], 64);
     let mut reverse = Vec::new();
