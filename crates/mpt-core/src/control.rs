@@ -218,6 +218,17 @@ pub struct PathStatus {
     /// Device that the path is bound to, when one is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
+    /// Device that the kernel sends its datagrams by; absent where it has no route to the peer, or the peer
+    /// is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Device that they are to leave by, where that is another one: the one that has the local address, or
+    /// the configured one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_wanted: Option<String>,
+    /// What mends that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_remedy: Option<String>,
     /// Smoothed round-trip time; absent until measured.
     pub rtt_us: Option<u64>,
     /// Least round-trip time seen in the last minute; absent until measured.

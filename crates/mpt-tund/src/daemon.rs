@@ -17,11 +17,12 @@ use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::config::{self, Config};
 use crate::netlink::{LinkWatch, Netlink};
 use crate::privileges;
+use crate::routing::Routing;
 use crate::served::{Asked, Outlets, Served};
 use crate::tunnel::{Ending, Found};
 
@@ -59,6 +60,7 @@ pub(crate) fn run(arguments: Vec<PathBuf>, configs: Vec<Config>) -> anyhow::Resu
             host: Host {
                 netlink: Netlink::open()?,
                 links: LinkWatch::open().await.context("cannot watch links")?,
+                routing: Routing::open().await.context("cannot watch routes")?,
             },
             outlets: Outlets {
                 ended,
@@ -70,7 +72,7 @@ pub(crate) fn run(arguments: Vec<PathBuf>, configs: Vec<Config>) -> anyhow::Resu
         };
         let result = daemon.serve(configs, news).await;
         for served in daemon.tunnels.drain(..) {
-            served.stop().await;
+            served.stop(&daemon.host).await;
         }
         result
     });
@@ -98,6 +100,7 @@ struct News {
 pub(crate) struct Host {
     pub(crate) netlink: Netlink,
     pub(crate) links: LinkWatch,
+    pub(crate) routing: Routing,
 }
 
 impl Daemon {
@@ -108,6 +111,8 @@ impl Daemon {
         self.reconcile().await?;
         self.check_start()?;
         self.give_up_privileges(needed);
+        // When rules and routes that have changed are looked at.
+        let mut settled: Option<Instant> = None;
         let mut look = tokio::time::interval(LOOK_INTERVAL);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut care = tokio::time::interval(CARE_INTERVAL);
@@ -119,13 +124,23 @@ impl Daemon {
                     Wanted::Reload => self.reload_all().await,
                 },
                 Some(ending) = news.endings.recv() => {
-                    if let Some(served) = self.tunnel(&ending.tunnel.clone()) {
-                        served.ended(ending);
+                    let mut tunnels = self.tunnels.iter_mut();
+                    if let Some(served) = tunnels.find(|served| served.name() == ending.tunnel) {
+                        served.ended(ending, &self.host).await;
                     }
                 }
                 changed = self.host.links.next() => {
                     let change = changed.context("cannot watch links any more")?;
                     self.tunnels.iter_mut().for_each(|served| served.note(&change));
+                    settled.get_or_insert(self.host.routing.settled());
+                }
+                changed = self.host.routing.changed() => {
+                    changed.context("cannot watch routes any more")?;
+                    settled.get_or_insert(self.host.routing.settled());
+                }
+                () = until(settled) => {
+                    settled = None;
+                    self.host.routing.note();
                 }
                 Some(asked) = news.requests.recv() => self.answer(asked).await?,
                 _ = look.tick() => {}
@@ -239,7 +254,7 @@ impl Daemon {
                 "tunnel {} is closed: no file asks for it any more",
                 served.name()
             );
-            served.stop().await;
+            served.stop(&self.host).await;
         }
         for config in loaded.configs {
             let name = config.tunnel.name.clone();
@@ -254,6 +269,14 @@ impl Daemon {
                 Err(error) => tracing::error!("tunnel {name}: {error:#}"),
             }
         }
+    }
+}
+
+/// Waits until then; for ever where there is no such time.
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 

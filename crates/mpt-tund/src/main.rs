@@ -10,6 +10,8 @@ mod log;
 mod netlink;
 mod privileges;
 mod requests;
+mod resolver;
+mod routing;
 mod sealing;
 mod served;
 #[cfg(test)]

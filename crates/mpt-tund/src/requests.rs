@@ -24,10 +24,8 @@ pub(crate) async fn answer(host: &Host, tunnel: &mut Tunnel, request: Request) -
 async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyhow::Result<Answer> {
     let done = |text: String| Ok(Answer::Done(text));
     match request {
-        Request::Status => Ok(Answer::Status(Box::new(
-            tunnel.status(&host.netlink).await?,
-        ))),
-        Request::Paths => Ok(Answer::Paths(tunnel.status(&host.netlink).await?.paths)),
+        Request::Status => Ok(Answer::Status(Box::new(tunnel.status(host).await?))),
+        Request::Paths => Ok(Answer::Paths(tunnel.status(host).await?.paths)),
         Request::Reorder => Ok(Answer::Reorder(tunnel.reorder().await?)),
         Request::PathUp { name } => {
             known(&tunnel.config, &name)?;

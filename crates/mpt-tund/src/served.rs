@@ -133,7 +133,8 @@ impl Served {
                 .take("its control socket", socket, &mut self.log);
         }
         if self.running.is_due(now) {
-            let started = Tunnel::start(self.config.clone(), &outlets.ended, &outlets.mtus).await;
+            let started =
+                Tunnel::start(self.config.clone(), host, &outlets.ended, &outlets.mtus).await;
             self.running.take("the tunnel", started, &mut self.log);
         }
         if let Some(tunnel) = self.running.granted_mut()
@@ -247,7 +248,7 @@ impl Served {
     }
 
     /// One of the tunnel's threads has ended: the tunnel cannot go on, and is started again.
-    pub(crate) fn ended(&mut self, ending: Ending) {
+    pub(crate) async fn ended(&mut self, ending: Ending, host: &Host) {
         let is_this = |tunnel: &Tunnel| tunnel.session == ending.session;
         if !self.running.granted().is_some_and(is_this) {
             return;
@@ -259,19 +260,19 @@ impl Served {
         tracing::error!("tunnel {}: {why}; it is started again", self.name());
         let refused = Wish::Refused(why, Retry::new(clock::now()));
         if let Wish::Granted(tunnel) = std::mem::replace(&mut self.running, refused) {
-            tunnel.stop();
+            tunnel.stop(host).await;
         }
     }
 
     /// Ends the tunnel.
-    pub(crate) async fn stop(self) {
+    pub(crate) async fn stop(self, host: &Host) {
         if let Wish::Granted(speaking) = self.speaking {
             speaking.abort();
             // It removes the control socket as it ends.
             let _ = speaking.await;
         }
         if let Wish::Granted(tunnel) = self.running {
-            tunnel.stop();
+            tunnel.stop(host).await;
         }
     }
 }

@@ -10,6 +10,7 @@
 mod interface;
 mod names;
 mod paths;
+mod routes;
 mod threads;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use mpt_core::drops::Drop;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{ReorderSettings, TunnelConfig, sealed_tunnel, tunnel};
 use paths::RunningPath;
+use routes::Ways;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::config::{self, Changes, Config};
@@ -51,6 +53,7 @@ pub(crate) struct Tunnel {
     /// This end's session.
     pub(crate) session: u64,
     interface: Interface,
+    routing: Ways,
     paths: Vec<RunningPath>,
     log: Log,
     started: Time,
@@ -71,6 +74,7 @@ impl Tunnel {
     /// When there are no threads or no random numbers to be had.
     pub(crate) async fn start(
         config: Config,
+        host: &Host,
         ended: &Ended,
         mtus: &Mtus,
     ) -> anyhow::Result<Tunnel> {
@@ -122,6 +126,7 @@ impl Tunnel {
         let mut this = Tunnel {
             session,
             interface: Interface::new(&config),
+            routing: Ways::new(&config, host).await,
             paths: Vec::new(),
             log: Log::new(&name),
             started: clock::now(),
@@ -137,15 +142,17 @@ impl Tunnel {
         Ok(this)
     }
 
-    /// Ends both threads and waits for them; afterwards interface and sockets are gone.
-    pub(crate) fn stop(self) {
+    /// Ends both threads and waits for them; afterwards interface, sockets, rules and routes are gone.
+    pub(crate) async fn stop(self, host: &Host) {
         let Tunnel {
             interface,
+            routing,
             uplink,
             downlink,
             threads,
             ..
         } = self;
+        routing.remove(host).await;
         drop((uplink, downlink));
         for thread in threads {
             // A panic there has been reported.
@@ -167,9 +174,16 @@ impl Tunnel {
     /// When one of the tunnel's threads has ended.
     pub(crate) async fn reconcile(&mut self, host: &Host) -> anyhow::Result<()> {
         let (now, links) = (clock::now(), host.links.table());
+        let routes = self.main_routes(links);
         let opened = self
             .interface
-            .mend(&self.config, &host.netlink, links, &mut self.log, now)
+            .mend(
+                (&self.config, &routes),
+                &host.netlink,
+                links,
+                &mut self.log,
+                now,
+            )
             .await;
         if let Some(tun) = opened {
             let command = uplink::Command::SetTun(tun.clone());
@@ -177,7 +191,9 @@ impl Tunnel {
             let command = downlink::Command::SetTun(tun);
             self.downlink.send(command).await?;
         }
-        self.mend_paths(links, now).await
+        self.mend_paths(links, now).await?;
+        self.mend_routing(host).await;
+        Ok(())
     }
 
     /// What is wanted and not there now.
@@ -200,8 +216,9 @@ impl Tunnel {
     }
 
     /// Everything, as `mpt-ctl status` shows it.
-    pub(crate) async fn status(&self, netlink: &Netlink) -> anyhow::Result<Status> {
-        let mut status = self.counted(netlink).await?;
+    pub(crate) async fn status(&self, host: &Host) -> anyhow::Result<Status> {
+        let mut status = self.counted(&host.netlink).await?;
+        self.add_devices(&mut status.paths, host).await;
         status.recent = self.history.recent(clock::now(), &status);
         status.verdict = judge(&status);
         Ok(status)
@@ -211,6 +228,7 @@ impl Tunnel {
     /// from what once was.
     pub(crate) async fn note_counters(&mut self, netlink: &Netlink) -> anyhow::Result<()> {
         let status = self.counted(netlink).await?;
+        self.hear_of_peers(&status.paths);
         self.history.note(clock::now(), &status);
         Ok(())
     }

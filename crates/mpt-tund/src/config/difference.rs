@@ -114,6 +114,10 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<String> {
         let (old, new) = (old.tunnel.offload.name(), new.tunnel.offload.name());
         reasons.push(format!("offload, from {old} to {new}"));
     }
+    if old.tunnel.routing != new.tunnel.routing {
+        let (old, new) = (old.tunnel.routing.name(), new.tunnel.routing.name());
+        reasons.push(format!("routing, from {old} to {new}"));
+    }
     if old.tunnel.clamps_mss != new.tunnel.clamps_mss {
         reasons.push(format!("clamp_mss, to {}", new.tunnel.clamps_mss));
     }

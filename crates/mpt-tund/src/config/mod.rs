@@ -100,6 +100,29 @@ pub(crate) struct Tunnel {
     pub(crate) clamps_mss: bool,
     /// Whether super-packets and trains are used.
     pub(crate) offload: Offload,
+    /// Who sees to it that the tunnel's own packets leave as they should.
+    pub(crate) routing: Routing,
+}
+
+/// Who sees to it that the tunnel's own packets stay out of the tunnel, and that each path leaves by its
+/// own device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Routing {
+    /// The daemon, by rules of policy routing and tables of its own.
+    #[default]
+    Auto,
+    /// The host's administrator.
+    Off,
+}
+
+impl Routing {
+    /// The name in the configuration.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Routing::Auto => "auto",
+            Routing::Off => "off",
+        }
+    }
 }
 
 /// Whether many packets cross a system call at a time: super-packets to and from the TUN, trains to

@@ -15,7 +15,7 @@ use super::reorder::reorder;
 use super::values::{self, End, PrefixKind};
 use super::{
     Config, Control, DEFAULT_PORT, DEFAULT_SOCKET_MODE, DEFAULT_WEIGHT, Local, MAX_FILE_BYTES,
-    MAX_PATHS, MAX_WEIGHT, Offload, Path, Recovery, Tunnel, remote, validate,
+    MAX_PATHS, MAX_WEIGHT, Offload, Path, Recovery, Routing, Tunnel, remote, validate,
 };
 
 /// Most addresses, and most routes, of a tunnel.
@@ -45,6 +45,7 @@ const TUNNEL: Schema = Schema {
         "scheduler",
         "offload",
         "clamp_mss",
+        "routing",
     ],
 };
 const REORDER: Schema = Schema {
@@ -213,6 +214,9 @@ fn tunnel(section: &Section<'_>) -> Result<(Tunnel, Place), Mistake> {
         clamps_mss: section
             .get("clamp_mss")
             .map_or(Ok(false), |entry| entry.truth())?,
+        routing: section
+            .get("routing")
+            .map_or(Ok(Routing::default()), routing)?,
     };
     Ok((tunnel, name.place()))
 }
@@ -287,6 +291,19 @@ fn offload(entry: Entry<'_>) -> Result<Offload, Mistake> {
             format!("`offload` is \"{name}\""),
             "write \"auto\" (super-packets where the kernel has them), \"on\" (or not at all) or \
              \"off\" (one packet at a time)",
+        )
+    })
+}
+
+fn routing(entry: Entry<'_>) -> Result<Routing, Mistake> {
+    let name = entry.text("auto")?;
+    let all = [Routing::Auto, Routing::Off];
+    let found = all.into_iter().find(|routing| routing.name() == name);
+    found.ok_or_else(|| {
+        entry.mistake(
+            format!("`routing` is \"{name}\""),
+            "write \"auto\" (rules and tables of the tunnel's own keep its packets out of it and send each \
+             path by its own device) or \"off\" (you see to that)",
         )
     })
 }

@@ -126,6 +126,11 @@ impl Links {
             .or_else(|| with().next())
     }
 
+    /// All addresses, each with the index of its link.
+    pub(crate) fn all_addresses(&self) -> impl Iterator<Item = (IpAddr, u32)> {
+        self.addresses.keys().copied()
+    }
+
     /// The addresses of a link, in the order of their numbers.
     pub(crate) fn addresses_of(&self, index: u32) -> impl Iterator<Item = &Address> {
         self.addresses

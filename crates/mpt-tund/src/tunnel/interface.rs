@@ -116,11 +116,11 @@ impl Interface {
         self.doubt = Some(Time::ZERO);
     }
 
-    /// Compares it with what is wanted, and mends it. Returns a new interface, when there is one, for the
+    /// Compares it with what is wanted, and mends it: `routes` are those of the main table. Returns a new interface, when there is one, for the
     /// two lines to use.
     pub(super) async fn mend(
         &mut self,
-        config: &Config,
+        (config, routes): (&Config, &[Prefix]),
         netlink: &Netlink,
         links: &Links,
         log: &mut Log,
@@ -149,7 +149,8 @@ impl Interface {
             opened.as_ref()?;
         }
         self.doubt = None;
-        self.compare(config, netlink, links, log, now).await;
+        self.compare((config, routes), netlink, links, log, now)
+            .await;
         opened
     }
 
@@ -191,7 +192,7 @@ impl Interface {
     /// Does what is to be done, as far as it can be.
     async fn compare(
         &mut self,
-        config: &Config,
+        (config, routes): (&Config, &[Prefix]),
         netlink: &Netlink,
         links: &Links,
         log: &mut Log,
@@ -211,7 +212,7 @@ impl Interface {
             name: config.tunnel.name.clone(),
             mtu: self.mtu.into(),
             addresses: config.tunnel.addresses.clone(),
-            routes: config.tunnel.routes.clone(),
+            routes: routes.to_vec(),
         };
         let steps = steps(&wanted, &observed, &self.ours);
         if steps.is_empty() {

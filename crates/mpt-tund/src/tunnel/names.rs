@@ -9,7 +9,6 @@
 //! Looking up takes as long as it takes, so it goes on beside the control thread's loop, one at a time for
 //! each path, and comes back to it by a channel.
 
-use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -22,6 +21,7 @@ use super::paths::RunningPath;
 use crate::clock;
 use crate::config::{self, Family, Remote};
 use crate::netlink::Links;
+use crate::resolver::{self, Way};
 
 /// Pause after a name was not found; twice as long after each further time, up to the longest.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ pub(crate) struct Found {
     pub(crate) tunnel: String,
     path: String,
     host: String,
-    addresses: io::Result<Vec<SocketAddr>>,
+    addresses: Result<Vec<SocketAddr>, String>,
 }
 
 /// Where answers go.
@@ -89,12 +89,22 @@ impl Lookup {
         !self.is_under_way && now >= self.next
     }
 
-    fn begin(&mut self, tunnel: String, path: String, finds: Finds) {
+    /// Asks as this host's programs do, but with the tunnel's mark; and where nobody helps, over the path
+    /// itself: the device that the host prefers may be down, and a provider's name server answers its
+    /// customers alone.
+    fn begin(&mut self, tunnel: String, path: String, ways: [Way; 2], finds: Finds) {
         self.is_under_way = true;
-        let (host, port) = (self.host.clone(), self.port);
+        let (host, port, family) = (self.host.clone(), self.port, self.family);
         tokio::task::spawn_local(async move {
-            let addresses = tokio::net::lookup_host((host.as_str(), port)).await;
-            let addresses = addresses.map(|all| all.take(MAX_ADDRESSES).collect());
+            let [usual, own] = ways;
+            let mut found = resolver::look_up(&host, family, &usual).await;
+            if found.is_err() && own != usual {
+                found = resolver::look_up(&host, family, &own).await.or(found);
+            }
+            let addresses = found.map(|all| {
+                let all = all.into_iter().take(MAX_ADDRESSES);
+                all.map(|ip| SocketAddr::new(ip, port)).collect()
+            });
             // At the end of the daemon nobody listens any more.
             let _ = finds
                 .send(Found {
@@ -112,7 +122,7 @@ impl Lookup {
     fn take(
         &mut self,
         now: Time,
-        addresses: io::Result<Vec<SocketAddr>>,
+        addresses: Result<Vec<SocketAddr>, String>,
         families: &[Family],
     ) -> Result<Option<SocketAddr>, String> {
         self.is_under_way = false;
@@ -124,18 +134,16 @@ impl Lookup {
             (Some(family), _) | (None, &[family]) => format!("{family} "),
             (None, _) => String::new(),
         };
-        let found = addresses
-            .map_err(|error| error.to_string())
-            .and_then(|mut all| {
-                all.retain(fits);
-                all.sort_by_key(SocketAddr::is_ipv6);
-                let at = self
-                    .address
-                    .and_then(|used| all.iter().position(|one| *one == used));
-                let next = at.map_or(0, |at| (at + 1) % all.len());
-                let none = || format!("it has no {family}address");
-                all.get(next).copied().ok_or_else(none)
-            });
+        let found = addresses.and_then(|mut all| {
+            all.retain(fits);
+            all.sort_by_key(SocketAddr::is_ipv6);
+            let at = self
+                .address
+                .and_then(|used| all.iter().position(|one| *one == used));
+            let next = at.map_or(0, |at| (at + 1) % all.len());
+            let none = || format!("it has no {family}address");
+            all.get(next).copied().ok_or_else(none)
+        });
         match found {
             Ok(address) => {
                 self.next = now + TRIAL;
@@ -165,7 +173,19 @@ impl Tunnel {
             return Ok(());
         }
         let status = self.report().await?;
+        let mark = self.routing.mark();
         for path in self.paths.iter_mut().filter(|path| is_due(path)) {
+            let source = path.binding().map(|bound| bound.local.ip());
+            let configured = self.config.path(&path.name);
+            let usual = Way {
+                mark,
+                ..Way::default()
+            };
+            let own = Way {
+                mark,
+                source: source.filter(|ip| !ip.is_unspecified()),
+                device: configured.and_then(|path| path.interface.clone()),
+            };
             let Some(lookup) = path.lookup.as_mut() else {
                 continue;
             };
@@ -174,7 +194,7 @@ impl Tunnel {
                 lookup.next = now + LONGEST_PAUSE;
             } else {
                 let tunnel = self.config.tunnel.name.clone();
-                lookup.begin(tunnel, path.name.clone(), finds.clone());
+                lookup.begin(tunnel, path.name.clone(), [usual, own], finds.clone());
             }
         }
         Ok(())
@@ -247,7 +267,7 @@ mod tests {
         }
     }
 
-    fn addresses(all: &[&str]) -> io::Result<Vec<SocketAddr>> {
+    fn addresses(all: &[&str]) -> Result<Vec<SocketAddr>, String> {
         Ok(all.iter().map(|one| one.parse().unwrap()).collect())
     }
 
@@ -306,7 +326,7 @@ mod tests {
         let mut now = Time::ZERO;
         let mut pauses = Vec::new();
         for _ in 0..7 {
-            let missing = Err(io::Error::other("no such host"));
+            let missing = Err("there is no such name".to_owned());
             assert!(lookup.take(now, missing, &[]).is_err());
             pauses.push(lookup.next.since(now).as_secs());
             now = lookup.next;

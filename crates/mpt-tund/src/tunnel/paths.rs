@@ -24,6 +24,8 @@ pub(super) struct RunningPath {
     pub(super) name: String,
     /// What its peer's name stands for, if it has one.
     pub(super) lookup: Option<Lookup>,
+    /// Where its peer was heard of, when the file does not say.
+    pub(super) heard_of: Option<SocketAddr>,
     socket: Option<Bound>,
     /// What it waits for while it has no socket.
     waits: Option<Waits>,
@@ -44,13 +46,18 @@ struct Bound {
 
 impl RunningPath {
     /// Where the peer is, as far as the configuration and its name tell.
-    fn remote(&self, configured: &config::Path) -> Option<SocketAddr> {
+    pub(super) fn remote(&self, configured: &config::Path) -> Option<SocketAddr> {
         let found = || self.lookup.as_ref().and_then(Lookup::address);
         configured
             .remote
             .as_ref()
             .and_then(Remote::address)
             .or_else(found)
+    }
+
+    /// What its socket is bound to, while it has one.
+    pub(super) fn binding(&self) -> Option<&Binding> {
+        self.socket.as_ref().map(|bound| &bound.binding)
     }
 
     /// What its socket is to be bound to.
@@ -174,8 +181,11 @@ impl Tunnel {
     async fn open(&mut self, at: usize, wanted: Binding, now: Time) -> anyhow::Result<()> {
         let device = wanted.device.as_ref().map(|(name, _)| name.as_str());
         let offload = self.config.tunnel.offload;
+        let mark = self.routing.mark();
         let path = &mut self.paths[at];
-        let socket = match PathSocket::open(wanted.local, device, offload) {
+        let opened = PathSocket::open(wanted.local, device, offload)
+            .and_then(|socket| socket.set_mark(mark).map(|()| socket));
+        let socket = match opened {
             Ok(socket) => socket,
             Err(error) => {
                 let retry = match path.refused.take() {
@@ -269,6 +279,7 @@ impl Tunnel {
             id,
             name: name.to_owned(),
             lookup: None,
+            heard_of: None,
             socket: None,
             waits: None,
             refused: None,

@@ -95,6 +95,22 @@ impl PathSocket {
         })
     }
 
+    /// Marks all that it sends from now on, for rules of policy routing; 0 is no mark.
+    ///
+    /// # Errors
+    /// [`SocketError::NotPermitted`].
+    pub(crate) fn set_mark(&self, mark: u32) -> Result<(), SocketError> {
+        if mark == 0 {
+            return Ok(());
+        }
+        let marked = self.socket.set_mark(mark);
+        marked.map_err(|source| SocketError::NotPermitted {
+            what: "mark what a socket sends".to_owned(),
+            capability: "CAP_NET_ADMIN",
+            source,
+        })
+    }
+
     /// The address that the socket is bound to, with the port that the kernel chose if 0 was asked.
     pub(crate) fn local_addr(&self) -> SocketAddr {
         self.local

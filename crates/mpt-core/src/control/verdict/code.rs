@@ -36,6 +36,8 @@ codes! {
     PathWaiting = "path-waiting",
     /// Something else that is configured is not there.
     Missing = "missing",
+    /// A path's datagrams leave by another device than the one with its address.
+    WrongDevice = "wrong-device",
     /// A path was taken out of service here.
     PathOutOfService = "path-out-of-service",
     /// The peer is no mpt-tund, or an old one: it does not probe.

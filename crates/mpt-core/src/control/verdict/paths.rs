@@ -22,6 +22,7 @@ pub(super) fn findings(status: &Status) -> Vec<Finding> {
         .iter()
         .filter(|path| !is_used_unprobed(status, path));
     found.extend(judged.clone().filter_map(not_up));
+    found.extend(judged.clone().filter_map(|path| wrong_device(status, path)));
     found.extend(judged.flat_map(|path| loses(status, path)));
     found.extend(unprobed(status));
     found.extend(no_reports(status));
@@ -123,6 +124,35 @@ fn not_up(path: &PathStatus) -> Option<Finding> {
             format!("`mpt-ctl path up {name}` brings it back."),
         )),
     }
+}
+
+/// A path that leaves by another path's device adds nothing, and one that does not come up may do so for
+/// that: a router sends back, or a provider drops, what comes from another's address.
+fn wrong_device(status: &Status, path: &PathStatus) -> Option<Finding> {
+    let (device, wanted) = (path.device.as_ref()?, path.device_wanted.as_ref()?);
+    if path.state == PathState::AdminDown {
+        return None;
+    }
+    let level = if path.state == PathState::Up && !has_company(status, path) {
+        Level::Ok
+    } else {
+        Level::Degraded
+    };
+    Some(Finding::at(
+        level,
+        Code::WrongDevice,
+        format!(
+            "Path {} leaves by {device} and not by {wanted}, where it belongs.",
+            path.name
+        ),
+        path.device_remedy.clone().unwrap_or_default(),
+    ))
+}
+
+/// Whether another path leaves by the same device.
+fn has_company(status: &Status, path: &PathStatus) -> bool {
+    let mut others = status.paths.iter().filter(|other| other.name != path.name);
+    others.any(|other| other.device == path.device)
 }
 
 /// What a path loses either way. Where losses are sent again few of them are felt.

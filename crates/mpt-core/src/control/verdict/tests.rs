@@ -469,3 +469,30 @@ fn every_code_has_a_rule() {
         assert!(rules.contains(&format!("Code::{code:?},")), "{code:?}");
     }
 }
+
+#[test]
+fn a_path_that_leaves_by_another_paths_device_is_named_with_what_mends_it() {
+    let mut status = healthy();
+    status.paths[0].device = Some("eth0".into());
+    status.paths[1].device = Some("eth0".into());
+    assert!(judge(&status).messages.is_empty(), "both belong there");
+    status.paths[1].device_wanted = Some("wwan0".into());
+    status.paths[1].device_remedy = Some("`ip route add …`".into());
+    let verdict = judge(&status);
+    assert_eq!(verdict.level, Level::Degraded);
+    assert_eq!(verdict.messages[0].code, Code::WrongDevice.name());
+    assert_eq!(
+        verdict.messages[0].sentence(),
+        "Path lte leaves by eth0 and not by wwan0, where it belongs. `ip route add …`"
+    );
+    // Alone there, and up: perhaps it is meant so.
+    status.paths[0].device = Some("eth1".into());
+    assert_eq!(judge(&status).level, Level::Ok);
+    status.paths[1].state = PathState::Down;
+    let messages = judge(&status).messages;
+    assert!(
+        messages
+            .iter()
+            .any(|one| one.code == "wrong-device" && one.level == Level::Degraded)
+    );
+}

@@ -1,0 +1,387 @@
+//! Rules and routes to the kernel and from it.
+
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "rules and routes have many attributes, and each kernel adds more"
+)]
+
+use std::io;
+use std::net::IpAddr;
+
+use futures_util::TryStreamExt as _;
+use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags};
+use rtnetlink::packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteNextHopFlags,
+    RouteScope, RouteType, RouteVia,
+};
+use rtnetlink::packet_route::rule::{
+    RuleAction, RuleAttribute, RuleFlags, RuleMessage, RulePortRange,
+};
+use rtnetlink::packet_route::{AddressFamily, IpProtocol};
+use rtnetlink::{Handle, IpVersion};
+
+use super::block::PROTOCOL;
+use super::host::{Host, MAIN, Prefix, Route, Rule};
+use super::plan::Action;
+
+/// "No prefix is suppressed", as the kernel says it.
+const NOT_SUPPRESSED: u32 = u32::MAX;
+
+/// Reads what the host has. A family without policy routing, or without addresses at all, has no rules.
+///
+/// # Errors
+/// When the kernel does not answer.
+pub(super) async fn observe(handle: &Handle) -> io::Result<Host> {
+    let mut host = Host::default();
+    for (is_ipv4, version) in [(true, IpVersion::V4), (false, IpVersion::V6)] {
+        let rules = handle.rule().get(version).execute();
+        let rules: Result<Vec<RuleMessage>, _> = rules.try_collect().await;
+        match rules.map_err(kernel_error) {
+            Ok(rules) => {
+                // Every kernel with policy routing has rules; without, some answer with none.
+                host.has_rules[usize::from(!is_ipv4)] = !rules.is_empty();
+                host.rules
+                    .extend(rules.iter().map(|rule| rule_of(rule, is_ipv4)));
+            }
+            Err(error) if is_missing(&error) => {}
+            Err(error) => return Err(error),
+        }
+        let mut question = RouteMessage::default();
+        question.header.address_family = family(is_ipv4);
+        let mut routes = handle.route().get(question).execute();
+        while let Some(route) = routes.try_next().await.map_err(kernel_error)? {
+            routes_of(&route, is_ipv4, &mut host.routes);
+        }
+    }
+    let mut links = handle.link().get().execute();
+    while let Some(link) = links.try_next().await.map_err(kernel_error)? {
+        let (index, flags) = (link.header.index, link.header.flags);
+        if flags.contains(LinkFlags::Pointopoint) {
+            host.point_to_point.insert(index);
+        } else if flags.intersects(LinkFlags::Loopback | LinkFlags::Noarp) {
+            host.inward.insert(index);
+        }
+        let has_routes = || host.routes.iter().any(|route| route.device == index);
+        let is_strict = |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::IfName(name) if is_strict(name));
+        if has_routes() && link.attributes.iter().any(is_strict) {
+            host.strict.insert(index);
+        }
+    }
+    Ok(host)
+}
+
+/// The kernel has no policy routing, or not this family.
+fn is_missing(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EOPNOTSUPP | libc::EAFNOSUPPORT | libc::ENOSYS)
+    )
+}
+
+/// Does it. What is there already, or gone, is no error.
+///
+/// # Errors
+/// What the kernel says.
+pub(super) async fn apply(handle: &Handle, action: &Action) -> io::Result<()> {
+    let (result, done) = match action {
+        Action::AddRoute(route) => {
+            let add = handle.route().add(route_message(route)).replace();
+            (add.execute().await, libc::EEXIST)
+        }
+        Action::RemoveRoute(route) => {
+            let remove = handle.route().del(route_message(route));
+            (remove.execute().await, libc::ESRCH)
+        }
+        Action::AddRule(rule) => {
+            let mut add = handle.rule().add();
+            *add.message_mut() = rule_message(rule);
+            (add.execute().await, libc::EEXIST)
+        }
+        Action::RemoveRule(rule) => {
+            let remove = handle.rule().del(rule_message(rule));
+            (remove.execute().await, libc::ENOENT)
+        }
+    };
+    match result.map_err(kernel_error) {
+        Err(error) if error.raw_os_error() == Some(done) => Ok(()),
+        // A device that went takes its routes along.
+        Err(error)
+            if matches!(action, Action::RemoveRoute(_))
+                && matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EINVAL)) =>
+        {
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+/// A packet that somebody wants to send.
+#[derive(Debug, Clone)]
+pub(super) struct Packet {
+    pub(super) source: IpAddr,
+    pub(super) target: IpAddr,
+    pub(super) mark: u32,
+    pub(super) udp_port: u16,
+    /// Index of the device that the socket is bound to.
+    pub(super) bound_to: Option<u32>,
+}
+
+/// Index of the device that the kernel sends it by; `None` when it has no route.
+pub(super) async fn device_of(handle: &Handle, packet: &Packet) -> Option<u32> {
+    let is_ipv4 = packet.target.is_ipv4();
+    let bits = if is_ipv4 { 32 } else { 128 };
+    let mut question = RouteMessage::default();
+    question.header.address_family = family(is_ipv4);
+    question.header.destination_prefix_length = bits;
+    let attributes = &mut question.attributes;
+    attributes.push(RouteAttribute::Destination(packet.target.into()));
+    if !packet.source.is_unspecified() {
+        question.header.source_prefix_length = bits;
+        attributes.push(RouteAttribute::Source(packet.source.into()));
+    }
+    if packet.mark != 0 {
+        attributes.push(RouteAttribute::Mark(packet.mark));
+    }
+    if let Some(device) = packet.bound_to {
+        attributes.push(RouteAttribute::Oif(device));
+    }
+    attributes.push(RouteAttribute::IpProto(libc::IPPROTO_UDP as u8));
+    attributes.push(RouteAttribute::Sport(packet.udp_port));
+    let mut answers = handle.route().get(question).execute();
+    let answer = answers.try_next().await.ok()??;
+    answer.attributes.iter().find_map(|attribute| {
+        if let RouteAttribute::Oif(device) = attribute {
+            Some(*device)
+        } else {
+            None
+        }
+    })
+}
+
+fn kernel_error(error: rtnetlink::Error) -> io::Error {
+    if let rtnetlink::Error::NetlinkError(message) = error {
+        message.to_io()
+    } else {
+        io::Error::other(error)
+    }
+}
+
+fn family(is_ipv4: bool) -> AddressFamily {
+    if is_ipv4 {
+        AddressFamily::Inet
+    } else {
+        AddressFamily::Inet6
+    }
+}
+
+fn unspecified(is_ipv4: bool) -> IpAddr {
+    if is_ipv4 {
+        IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED)
+    } else {
+        IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED)
+    }
+}
+
+fn rule_of(message: &RuleMessage, is_ipv4: bool) -> Rule {
+    let header = &message.header;
+    let mut rule = Rule {
+        protocol: 0,
+        inverted: header.flags.contains(RuleFlags::Invert),
+        is_other: header.action != RuleAction::ToTable || header.tos != 0,
+        ..Rule::new(is_ipv4, 0, header.table.into())
+    };
+    let (mut mark, mut mask) = (None, u32::MAX);
+    for attribute in &message.attributes {
+        match attribute {
+            RuleAttribute::Priority(priority) => rule.priority = *priority,
+            RuleAttribute::Table(table) => rule.table = *table,
+            RuleAttribute::Source(address) => rule.from = Some((*address, header.src_len)),
+            RuleAttribute::Destination(address) => rule.to = Some((*address, header.dst_len)),
+            RuleAttribute::Oifname(name) => rule.device = Some(name.clone()),
+            RuleAttribute::FwMark(value) => mark = Some(*value),
+            RuleAttribute::FwMask(value) => mask = *value,
+            RuleAttribute::SuppressPrefixLen(length) => {
+                rule.suppressed = (*length != NOT_SUPPRESSED).then_some(*length);
+            }
+            RuleAttribute::SourcePortRange(range) if range.start == range.end => {
+                rule.udp_port = Some(range.start);
+            }
+            RuleAttribute::IpProtocol(IpProtocol::Udp) => {}
+            RuleAttribute::Protocol(protocol) => rule.protocol = (*protocol).into(),
+            RuleAttribute::SuppressIfGroup(NOT_SUPPRESSED) => {}
+            _ => rule.is_other = true,
+        }
+    }
+    rule.mark = mark.map(|mark| (mark, mask));
+    // Newer kernels say more of each rule than they were asked for, such as a mask of the ports.
+    rule.is_other &= rule.protocol != PROTOCOL;
+    rule
+}
+
+fn rule_message(rule: &Rule) -> RuleMessage {
+    let mut message = RuleMessage::default();
+    message.header.family = family(rule.is_ipv4);
+    message.header.action = RuleAction::ToTable;
+    if rule.inverted {
+        message.header.flags = RuleFlags::Invert;
+    }
+    let mut attributes = vec![
+        RuleAttribute::Priority(rule.priority),
+        RuleAttribute::Table(rule.table),
+        RuleAttribute::Protocol(rule.protocol.into()),
+    ];
+    if let Some((address, length)) = rule.from {
+        message.header.src_len = length;
+        attributes.push(RuleAttribute::Source(address));
+    }
+    if let Some((address, length)) = rule.to {
+        message.header.dst_len = length;
+        attributes.push(RuleAttribute::Destination(address));
+    }
+    if let Some(device) = &rule.device {
+        attributes.push(RuleAttribute::Oifname(device.clone()));
+    }
+    if let Some((mark, mask)) = rule.mark {
+        attributes.push(RuleAttribute::FwMark(mark));
+        attributes.push(RuleAttribute::FwMask(mask));
+    }
+    if let Some(length) = rule.suppressed {
+        attributes.push(RuleAttribute::SuppressPrefixLen(length));
+    }
+    if let Some(port) = rule.udp_port {
+        let range = RulePortRange {
+            start: port,
+            end: port,
+        };
+        attributes.push(RuleAttribute::IpProtocol(IpProtocol::Udp));
+        attributes.push(RuleAttribute::SourcePortRange(range));
+    }
+    message.attributes = attributes;
+    message
+}
+
+/// The unicast routes of a message: one for each next hop.
+fn routes_of(message: &RouteMessage, is_ipv4: bool, routes: &mut Vec<Route>) {
+    let header = &message.header;
+    // A kernel without one family answers with the routes of the other.
+    if header.address_family != family(is_ipv4)
+        || header.kind != RouteType::Unicast
+        || header.flags.contains(RouteFlags::Cloned)
+    {
+        return;
+    }
+    let any = unspecified(is_ipv4);
+    let mut route = Route {
+        table: header.table.into(),
+        destination: (any, header.destination_prefix_length),
+        sources: (header.source_prefix_length > 0).then_some((any, header.source_prefix_length)),
+        device: 0,
+        gateway: None,
+        onlink: header.flags.contains(RouteFlags::Onlink),
+        source: None,
+        metric: 0,
+        protocol: header.protocol.into(),
+    };
+    let mut hops = Vec::new();
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Table(table) => route.table = *table,
+            RouteAttribute::Destination(to) => route.destination.0 = ip(to).unwrap_or(any),
+            RouteAttribute::Source(from) => {
+                route.sources = ip(from).map(|ip| (ip, header.source_prefix_length));
+            }
+            RouteAttribute::Oif(device) => route.device = *device,
+            RouteAttribute::Gateway(gateway) => route.gateway = ip(gateway),
+            RouteAttribute::Via(via) => route.gateway = ip_of_via(via),
+            RouteAttribute::PrefSource(source) => route.source = ip(source),
+            RouteAttribute::Priority(metric) => route.metric = *metric,
+            RouteAttribute::MultiPath(next) => hops = next.clone(),
+            _ => {}
+        }
+    }
+    if hops.is_empty() {
+        routes.push(route);
+        return;
+    }
+    for hop in hops {
+        let gateway = hop.attributes.iter().find_map(|attribute| match attribute {
+            RouteAttribute::Gateway(gateway) => ip(gateway),
+            RouteAttribute::Via(via) => ip_of_via(via),
+            _ => None,
+        });
+        routes.push(Route {
+            device: hop.interface_index,
+            gateway,
+            onlink: hop.flags.contains(RouteNextHopFlags::Onlink),
+            ..route.clone()
+        });
+    }
+}
+
+fn route_message(route: &Route) -> RouteMessage {
+    let (network, length): Prefix = route.destination;
+    let is_ipv4 = network.is_ipv4();
+    let mut message = RouteMessage::default();
+    message.header = RouteHeader {
+        address_family: family(is_ipv4),
+        destination_prefix_length: length,
+        table: if route.table == MAIN { MAIN as u8 } else { 0 },
+        protocol: PROTOCOL.into(),
+        kind: RouteType::Unicast,
+        scope: if is_ipv4 && route.gateway.is_none() {
+            RouteScope::Link
+        } else {
+            RouteScope::Universe
+        },
+        flags: if route.onlink {
+            RouteFlags::Onlink
+        } else {
+            RouteFlags::default()
+        },
+        ..RouteHeader::default()
+    };
+    let attributes = &mut message.attributes;
+    attributes.push(RouteAttribute::Table(route.table));
+    if length > 0 {
+        attributes.push(RouteAttribute::Destination(network.into()));
+    }
+    attributes.push(RouteAttribute::Oif(route.device));
+    match route.gateway {
+        Some(IpAddr::V6(gateway)) if is_ipv4 => {
+            attributes.push(RouteAttribute::Via(RouteVia::Inet6(gateway)));
+        }
+        Some(gateway) => attributes.push(RouteAttribute::Gateway(gateway.into())),
+        None => {}
+    }
+    if let Some(source) = route.source {
+        attributes.push(RouteAttribute::PrefSource(source.into()));
+    }
+    message
+}
+
+fn ip(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(ip) => Some((*ip).into()),
+        RouteAddress::Inet6(ip) => Some((*ip).into()),
+        _ => None,
+    }
+}
+
+fn ip_of_via(via: &RouteVia) -> Option<IpAddr> {
+    match via {
+        RouteVia::Inet(ip) => Some((*ip).into()),
+        RouteVia::Inet6(ip) => Some((*ip).into()),
+        _ => None,
+    }
+}
+
+/// Whether the device of this name takes an IPv4 packet only if the answer would leave by it. The higher of
+/// the two settings counts; 1 is strict.
+fn is_strict(name: &str) -> bool {
+    let setting = |of: &str| {
+        let file = format!("/proc/sys/net/ipv4/conf/{of}/rp_filter");
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        text.trim().parse::<u32>().unwrap_or(0)
+    };
+    setting("all").max(setting(name)) == 1
+}

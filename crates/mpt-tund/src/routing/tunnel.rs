@@ -1,0 +1,254 @@
+//! A tunnel's part of the host's routing: its numbers, and what was made under them.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Routing;
+use super::block::Claim;
+use super::host::{Host, Prefix};
+use super::kernel::{self, Packet};
+use super::plan::{self, Action, Need, PathNeed, Plan};
+
+/// What is made for one tunnel. [`TunnelRouting::remove`] takes it away again.
+#[derive(Debug, Default)]
+pub(crate) struct TunnelRouting {
+    tunnel: String,
+    /// `None` with `routing = "off"`, and where the kernel has no policy routing.
+    claim: Option<Claim>,
+    /// What the host had when it was last looked at.
+    host: Host,
+    /// What was made last.
+    made: Option<Plan>,
+    /// What had to be done last, and how many times in a row that was the same.
+    last: Vec<Action>,
+    repeats: u32,
+    /// When the log last said that something had been removed.
+    told: Option<Instant>,
+    /// What went wrong last, as it was logged.
+    trouble: Option<String>,
+}
+
+/// The device that a path leaves by.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Leaving {
+    /// Index of the device that the kernel takes; `None` when it has no route to the peer.
+    pub(crate) device: Option<u32>,
+    /// Index of the device that has the path's address or is its interface, if it leads anywhere.
+    pub(crate) wanted: Option<u32>,
+    /// Why it may be another one than that which has the path's address.
+    pub(crate) why: Why,
+}
+
+/// Why a path leaves by another device.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// It should not: rules were made, or none are needed.
+    #[default]
+    None,
+    /// `routing = "off"`.
+    Off,
+    /// The kernel has no policy routing.
+    NoRules,
+    /// No route by the device is known, to the peer or to everywhere.
+    NoGateway,
+}
+
+impl TunnelRouting {
+    /// The routing of a tunnel that leaves it to the host.
+    pub(crate) fn off(tunnel: &str) -> TunnelRouting {
+        TunnelRouting {
+            tunnel: tunnel.to_owned(),
+            ..TunnelRouting::default()
+        }
+    }
+
+    /// Claims numbers for the tunnel. Where that cannot be, its routing is left to the host, and the log
+    /// says why.
+    pub(crate) async fn claim(tunnel: &str, routing: &Routing) -> TunnelRouting {
+        let mut this = TunnelRouting::off(tunnel);
+        match routing.observe().await {
+            Ok(host) => this.host = host,
+            Err(error) => {
+                tracing::warn!("tunnel {tunnel}: the host's rules cannot be read: {error}");
+                return this;
+            }
+        }
+        if this.host.has_rules == [false; 2] {
+            tracing::info!("tunnel {tunnel}: this kernel has no policy routing: {NO_RULES}");
+            return this;
+        }
+        match Claim::first(&this.host) {
+            Ok(Some(claim)) => {
+                tracing::debug!("tunnel {tunnel}: its mark is {:#x}", claim.block.mark());
+                this.claim = Some(claim);
+            }
+            Ok(None) => tracing::warn!(
+                "tunnel {tunnel}: the numbers of {} tunnels are all in use on this host: {NO_RULES}",
+                super::block::BLOCKS
+            ),
+            Err(error) => tracing::warn!("tunnel {tunnel}: {error}: {NO_RULES}"),
+        }
+        this
+    }
+
+    /// The mark of the tunnel's sockets; 0 for none.
+    pub(crate) fn mark(&self) -> u32 {
+        self.claim.as_ref().map_or(0, |claim| claim.block.mark())
+    }
+
+    /// The tunnel's routes that belong into the main table: all but those that would catch its own packets.
+    pub(crate) fn main_routes(&self, need: &Need) -> Vec<Prefix> {
+        match &self.claim {
+            Some(claim) => plan::plan(need, &self.host, claim.block).main,
+            None => need.routes.clone(),
+        }
+    }
+
+    /// Looks at the host and makes what is missing, takes away what is too much. Returns whether there was
+    /// anything to do.
+    pub(crate) async fn mend(&mut self, need: &Need, routing: &Routing) -> bool {
+        {
+            let mut outer = routing.outer.borrow_mut();
+            outer.insert(self.tunnel.clone(), need.outer());
+        }
+        let host = match routing.observe().await {
+            Ok(host) => host,
+            Err(error) => {
+                self.note(Some(format!("the host's rules cannot be read: {error}")));
+                return false;
+            }
+        };
+        let Some(claim) = &self.claim else {
+            self.host = host;
+            return false;
+        };
+        let wanted = plan::plan(need, &host, claim.block);
+        let actions = plan::difference(&wanted, &host, claim.block);
+        self.host = host;
+        if actions.is_empty() {
+            return false;
+        }
+        let done = routing.apply(&actions).await;
+        let adds = |action: &Action| matches!(action, Action::AddRule(_) | Action::AddRoute(_));
+        let was_whole = self.made.as_ref() == Some(&wanted) && self.trouble.is_none();
+        if was_whole && done.is_ok() && actions.iter().any(adds) {
+            self.tell_of_removal();
+        }
+        self.repeats = if self.last == actions {
+            self.repeats + 1
+        } else {
+            0
+        };
+        self.last = actions;
+        if self.repeats >= PATIENCE {
+            routing.rest();
+        }
+        self.made = Some(wanted);
+        self.note(done.err().map(|error| refusal(&error)));
+        true
+    }
+
+    /// Says so in the log, but not each time where it happens again and again.
+    fn tell_of_removal(&mut self) {
+        if self.told.is_none_or(|told| told.elapsed() >= SILENCE) {
+            self.told = Some(Instant::now());
+            tracing::warn!(
+                "tunnel {}: a rule or a route of its own had been removed, and is there again",
+                self.tunnel
+            );
+        }
+    }
+
+    /// Logs what went wrong, once.
+    fn note(&mut self, trouble: Option<String>) {
+        match &trouble {
+            Some(words) if self.trouble != trouble => {
+                tracing::warn!("tunnel {}: {words}", self.tunnel);
+            }
+            None if self.trouble.is_some() => {
+                tracing::info!("tunnel {}: its rules and routes are complete", self.tunnel);
+            }
+            Some(_) | None => {}
+        }
+        self.trouble = trouble;
+    }
+
+    /// Takes away everything that was made, and gives the numbers back.
+    pub(crate) async fn remove(self, routing: &Routing) {
+        routing.outer.borrow_mut().remove(&self.tunnel);
+        let Some(claim) = self.claim else { return };
+        let removed = match routing.observe().await {
+            Ok(host) => {
+                let actions = plan::difference(&Plan::default(), &host, claim.block);
+                routing.apply(&actions).await
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = removed {
+            tracing::warn!(
+                "tunnel {}: its rules and routes cannot be removed: {error}",
+                self.tunnel
+            );
+        }
+    }
+
+    /// Which device the path's packets to `remote` leave by, now.
+    pub(crate) async fn leaving(
+        &self,
+        path: &PathNeed,
+        remote: SocketAddr,
+        need: &Need,
+        routing: &Routing,
+    ) -> Leaving {
+        let packet = Packet {
+            source: path.local,
+            target: remote.ip(),
+            mark: self.mark(),
+            udp_port: path.port,
+            bound_to: path.interface.is_some().then_some(path.device).flatten(),
+        };
+        let device = kernel::device_of(&routing.handle, &packet).await;
+        let host = &self.host;
+        let wanted = plan::device_of(need, path, host);
+        let way = |device| plan::way_by(device, path.local, Some(remote.ip()), host);
+        let why = if !host.has_rules(path.local.is_ipv4()) {
+            Why::NoRules
+        } else if self.claim.is_none() {
+            Why::Off
+        } else if wanted.is_some_and(|device| way(device).is_none()) {
+            Why::NoGateway
+        } else {
+            Why::None
+        };
+        Leaving {
+            device,
+            wanted,
+            why,
+        }
+    }
+}
+
+/// So often in a row what somebody removes is made again at once; then less often.
+const PATIENCE: u32 = 5;
+/// What happens again and again is logged this seldom.
+const SILENCE: Duration = Duration::from_secs(60);
+const NO_RULES: &str = "its packets go where the main table leads them";
+
+impl Need {
+    /// Addresses that the tunnel's own packets go to.
+    fn outer(&self) -> Vec<IpAddr> {
+        let remotes = self.paths.iter().filter_map(|path| path.remote);
+        remotes.chain(self.name_servers.iter().copied()).collect()
+    }
+}
+
+fn refusal(error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        return "not permitted to set rules and routes: run as root, or grant CAP_NET_ADMIN"
+            .to_owned();
+    }
+    format!("the kernel refuses a rule or a route of the tunnel's own: {error}")
+}
