@@ -8,7 +8,7 @@
 //! * *waiting* while it has no socket, because its interface or address is not there;
 //! * *down* while the link has no carrier, the peer says "out of service", an ICMP error said
 //!   "unreachable" within the last `dead_after`, or no echo came for `dead_after`;
-//! * *up* while echoes come, or while the tunnel is idle and none is owed ([`Rhythm`]);
+//! * *up* while echoes come, or while the tunnel is idle and none is owed (`rhythm`);
 //! * *probing* before the first echo.
 //!
 //! Only an echo proves that what we send arrives; hearing the peer proves the other direction. So a

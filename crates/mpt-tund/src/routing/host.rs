@@ -80,7 +80,7 @@ impl Route {
     }
 }
 
-/// A rule that leads to a table. Others are known as [`Host::foreign_rules`] alone.
+/// A rule that leads to a table. Others are known as [`Host::has_foreign_rules`] alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Rule {
     pub(super) is_ipv4: bool,
