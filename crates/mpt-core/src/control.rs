@@ -273,6 +273,9 @@ pub struct PathStatus {
     /// Largest inner packet that fits this path, in bytes.
     #[serde(default)]
     pub mtu: u32,
+    /// It carries so much less than others that packets go over those alone.
+    #[serde(default)]
+    pub narrow: bool,
     /// Datagrams that the kernel dropped because the receive buffer was full.
     #[serde(default)]
     pub socket_drops: u64,

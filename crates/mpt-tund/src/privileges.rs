@@ -11,7 +11,7 @@
 
 use std::io;
 
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{self, DumpableBehavior, Resource, Rlimit, setrlimit};
 use rustix::thread::{self, CapabilitySet, CapabilitySets};
 
 use crate::config::Config;
@@ -25,6 +25,8 @@ const FIRST_FREE_PORT: u16 = 1024;
 /// When the kernel refuses.
 pub(crate) fn renounce() -> io::Result<()> {
     thread::set_no_new_privs(true)?;
+    // Neither a core that is piped to a program, which no limit stops, nor another process of this user.
+    process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let none = Rlimit {
         current: Some(0),
         maximum: Some(0),
@@ -92,6 +94,13 @@ mod tests {
             );
         });
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn no_core_is_dumped() {
+        renounce().unwrap();
+        let dumpable = process::dumpable_behavior().unwrap();
+        assert_eq!(dumpable, DumpableBehavior::NotDumpable);
     }
 
     #[test]

@@ -23,11 +23,16 @@ pub(crate) fn sessions(config: &Config, session: u64) -> Option<Sessions> {
         hardware_aes: has_hardware_aes(),
         silence: keepalive.unwrap_or(Duration::from_secs(1)) * SILENT_KEEPALIVES,
     };
-    // A clock before 1970 is as good as one in 1970: the peer then calls.
-    let since_1970 = SystemTime::now()
+    let mut sessions = Sessions::new(config, clock::now(), since_1970(), entropy());
+    sessions.set_wall_clock(Box::new(|_| since_1970()));
+    Some(sessions)
+}
+
+/// The wall clock. One before 1970 is as good as one in 1970: the peer then calls.
+fn since_1970() -> Duration {
+    SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    Some(Sessions::new(config, clock::now(), since_1970, entropy()))
+        .unwrap_or_default()
 }
 
 /// Says what a tunnel without `[crypto]` is, and what is wrong about its keys with one.

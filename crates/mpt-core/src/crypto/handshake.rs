@@ -22,7 +22,7 @@ use super::budget::Budget;
 use super::mac::{Addressee, COOKIE_LIFETIME, COOKIE_NONCE_BYTES, CookieSecret, Tag};
 use super::noise::{Identity, Initiator, Keys, NotOpened, Responder};
 use super::wire::{self, End, INITIATION_BYTES, Message, Offer, RESPONSE_BYTES, Timestamp};
-use super::{CryptoConfig, Entropy};
+use super::{CryptoConfig, Entropy, WallClock};
 use crate::gre::{Header, Protocol};
 use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::time::Time;
@@ -116,8 +116,8 @@ pub(super) struct Handshake {
     own: Addressee,
     peer: Addressee,
     entropy: Entropy,
-    /// A moment, and how long after 1970 it was.
-    wall: (Time, Duration),
+    /// How long after 1970 it is. Asked for each handshake: the clock may be set meanwhile.
+    wall: WallClock,
     pending: Option<Pending>,
     /// mac1 of the last response that was taken: each path brings a copy.
     finished: Option<Tag>,
@@ -162,14 +162,14 @@ impl Handshake {
     pub(super) fn new(
         config: CryptoConfig,
         now: Time,
-        since_1970: Duration,
+        wall: WallClock,
         mut entropy: Entropy,
     ) -> Handshake {
         Handshake {
             own: Addressee::new(&config.private_key.public_key()),
             peer: Addressee::new(&config.peer_public_key),
             config,
-            wall: (now, since_1970),
+            wall,
             pending: None,
             finished: None,
             answered: None,
@@ -182,6 +182,10 @@ impl Handshake {
             queue: VecDeque::with_capacity(MAX_QUEUED),
             leaving: None,
         }
+    }
+
+    pub(super) fn set_wall_clock(&mut self, wall: WallClock) {
+        self.wall = wall;
     }
 
     pub(super) fn is_pending(&self) -> bool {
@@ -232,7 +236,7 @@ impl Handshake {
             Haste::CopyAfter(least) => (ATTEMPT, least.clamp(FIRST_PAUSE, LONGEST_PAUSE)),
             Haste::OnceIn(attempt) => (attempt, attempt),
         };
-        let since_1970 = self.wall.1 + now.since(self.wall.0);
+        let since_1970 = (self.wall)(now);
         self.last_sent = Timestamp::at(since_1970).max(self.last_sent.next());
         let offer = Offer {
             timestamp: self.last_sent,
@@ -292,12 +296,9 @@ impl Handshake {
                 let mac1 = wire::mac1_of(&pending.message);
                 let cookie = self.peer.open_cookie(nonce, &mac1, *sealed);
                 let cookie = cookie.ok_or(Refused::NotOpened)?;
-                let slot = &mut self.cookies[sender.path.index()];
-                let before = slot.replace((cookie, now));
-                // Once: a recording of the reply must not make us send again and again.
-                if before.is_none_or(|(before, _)| before != cookie) {
-                    self.send_initiation_on(now, sender.path);
-                }
+                // The next copy shows it. Anybody who sees the initiation can make cookies: none of them makes
+                // this end send anything.
+                self.cookies[sender.path.index()] = Some((cookie, now));
                 Ok(None)
             }
         }

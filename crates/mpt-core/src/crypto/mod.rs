@@ -36,6 +36,8 @@ mod wire;
 
 use std::time::Duration;
 
+use crate::time::Time;
+
 pub use aead::{Cipher, TAG_BYTES, has_hardware_aes};
 pub use handshake::{HandshakeTransmit, Refused, Sender};
 pub use keys::{KEY_BYTES, KEY_CHARACTERS, KeyError, PresharedKey, PrivateKey, PublicKey};
@@ -58,6 +60,9 @@ pub use wire::{
 /// Fills a slice with random bytes that nobody can foresee: `getrandom`, or a seeded generator
 /// in a simulation.
 pub type Entropy = Box<dyn FnMut(&mut [u8]) + Send>;
+
+/// How long after 1970 it is at this moment: the wall clock, which may be set at any time.
+pub type WallClock = Box<dyn FnMut(Time) -> Duration + Send>;
 
 /// Who the two ends are.
 #[derive(Debug, Clone)]

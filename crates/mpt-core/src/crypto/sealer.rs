@@ -7,10 +7,12 @@ use super::packet::{
     DATA_OVERHEAD, Route, Space, UNORDERED, control_nonce, nonce, restore,
 };
 
-/// Packets of a session after which it must be replaced.
-pub(super) const REKEY_AFTER_PACKETS: u64 = 1 << 60;
+/// Packets of a session after which it must be replaced: what NIST SP 800-38D §8.3 allows AES-GCM under one key. With
+/// packets of 94 blocks that are 2^38.6 blocks, and by RFC 9001 B.1.1 who could tell them from random bytes has
+/// an advantage of less than 2^-50.
+pub(super) const REKEY_AFTER_PACKETS: u64 = 1 << 32;
 /// Packets of a session after which nothing more is sealed.
-pub(super) const REJECT_AFTER_PACKETS: u64 = 1 << 61;
+pub(super) const REJECT_AFTER_PACKETS: u64 = 1 << 33;
 
 /// Why a packet was not sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

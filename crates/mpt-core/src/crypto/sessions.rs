@@ -12,10 +12,10 @@
 //! its handshake any session ends. So a recording
 //! can be opened by nobody, the two ends included, after that time.
 //!
-//! A new handshake begins two minutes after the last, after 2^60 packets, when there is no session, and when
-//! nothing has come for [`CryptoConfig::silence`]: the peer may have begun anew, and what it sends be lost. An
-//! initiation of the peer that opens but is not newer than the last makes this end begin one too: a peer whose
-//! clock went back cannot prove itself, but it can answer.
+//! A new handshake begins two minutes after the last, after 2^32 packets, when there is no session, and when
+//! nothing has come for [`CryptoConfig::silence`]: the peer may have begun anew, and what it sends be lost. So a
+//! peer whose clock went back, which cannot prove itself by an initiation, is asked and can answer. Its initiation
+//! itself begins nothing: anybody may have recorded it.
 //!
 //! While the tunnel carries nothing, a handshake is most of what it costs. Then it goes over one path, and
 //! over all only when that brings no answer; on metered paths it begins as late as it may; nobody is
@@ -39,7 +39,7 @@ use super::opener::Opener;
 use super::packet::{Route, SealedHeader, UNORDERED};
 use super::sealer::{ControlSealer, REKEY_AFTER_PACKETS};
 use super::wire::{End, is_index};
-use super::{Cipher, CryptoConfig, DataSealer, Entropy, OpenError, Opened};
+use super::{Cipher, CryptoConfig, DataSealer, Entropy, OpenError, Opened, WallClock};
 use crate::control::Protection;
 use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::time::{Time, earliest};
@@ -61,8 +61,6 @@ const HASTY_ATTEMPTS: u32 = 6;
 pub const REJECT_AFTER: Duration = Duration::from_secs(180);
 /// How long a session that was replaced is kept after the last packet in it.
 pub const OLD_KEYS_KEPT: Duration = Duration::from_secs(5);
-/// Least time from one handshake to one that a recording could make this end begin.
-const PROVOKED_INTERVAL: Duration = Duration::from_secs(5);
 /// How long a session that the peer began may take to be confirmed before this end begins one.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
 /// Pause after an initiation that could not be written.
@@ -135,8 +133,6 @@ pub struct Sessions {
     calm: Option<Calm>,
     /// Initiations since the last session.
     attempts: u32,
-    /// No handshake may be provoked before.
-    next_provoked: Time,
     /// No handshake may begin before.
     next_initiation: Time,
     codes: AddressCodes,
@@ -167,8 +163,9 @@ struct Session {
 }
 
 impl Sessions {
-    /// No session yet. `since_1970` is the wall clock `now`; it is not asked again. `entropy` fills a
-    /// slice with random bytes that nobody can foresee.
+    /// No session yet. `since_1970` is the wall clock `now`, from which it goes on evenly unless
+    /// [`Sessions::set_wall_clock`] gives one that can be asked. `entropy` fills a slice with random bytes that nobody
+    /// can foresee.
     #[must_use]
     pub fn new(
         config: CryptoConfig,
@@ -176,6 +173,7 @@ impl Sessions {
         since_1970: Duration,
         mut entropy: Entropy,
     ) -> Sessions {
+        let even = Box::new(move |at: Time| since_1970 + at.since(now));
         let mut secret = Zeroizing::new([0; 32]);
         entropy(secret.as_mut());
         Sessions {
@@ -183,7 +181,7 @@ impl Sessions {
             silence: config.silence,
             own_session: config.session,
             hardware_aes: config.hardware_aes,
-            handshake: Handshake::new(config, now, since_1970, entropy),
+            handshake: Handshake::new(config, now, even, entropy),
             paths: PathSet::EMPTY,
             next_number: 0,
             next_control: [0; MAX_PATHS],
@@ -194,11 +192,15 @@ impl Sessions {
             owed_since: Some(now),
             calm: None,
             attempts: 0,
-            next_provoked: now,
             next_initiation: now,
             key_change: None,
             events: VecDeque::with_capacity(MAX_EVENTS_QUEUED),
         }
+    }
+
+    /// Asks this wall clock for each handshake: one that is set right while the tunnel runs counts.
+    pub fn set_wall_clock(&mut self, wall: WallClock) {
+        self.handshake.set_wall_clock(wall);
     }
 
     /// Says over which paths initiations may go: those whose peer's address is known and that are
@@ -251,12 +253,6 @@ impl Sessions {
             Ok(Some(agreed)) => {
                 self.add(now, agreed);
                 Ok(())
-            }
-            Err(Refused::Replayed) => {
-                if now >= self.next_provoked && !self.handshake.is_pending() {
-                    self.initiate(now);
-                }
-                Err(Refused::Replayed)
             }
             Err(why) => Err(why),
         }
@@ -445,7 +441,6 @@ impl Sessions {
     }
 
     fn initiate(&mut self, now: Time) {
-        self.next_provoked = now + PROVOKED_INTERVAL;
         let taken = self.indices();
         let own = End {
             index: fresh_index(self.handshake.entropy(), &taken),

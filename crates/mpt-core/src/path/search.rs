@@ -12,7 +12,10 @@
 //!   for such packets: the size falls, to what ICMP said, or to the base that nearly every path carries,
 //!   or to the least.
 //! * *Search*: between what is carried and what is not, by halves.
-//! * *Rest*: the two meet. Every [`RAISE_INTERVAL`] the full size is tried again.
+//! * *Raise*: the size has fallen, and the full size is tried once.
+//! * *Rest*: the two meet. What made the size fall may pass soon, so the full size is tried every
+//!   [`RETRY_INTERVAL`] at first; then all is searched again after [`RAISE_AFTER`], and every
+//!   [`RAISE_INTERVAL`].
 //!
 //! Until the first answer a path is believed to carry what is configured: most do, and a tunnel need
 //! not begin narrow to find that out.
@@ -25,6 +28,16 @@ use crate::time::Time;
 const CONFIRM_INTERVAL: Duration = Duration::from_secs(10);
 /// After this long the full size is tried again: PMTU_RAISE_TIMER of RFC 8899 §5.1.1.
 const RAISE_INTERVAL: Duration = Duration::from_secs(600);
+/// So often the full size is tried after a fall …
+const RETRY_INTERVAL: Duration = Duration::from_millis(2500);
+/// … for so long,
+const RETRIED_FOR: Duration = Duration::from_secs(30);
+/// and then all is searched again after these pauses.
+const RAISE_AFTER: [Duration; 3] = [
+    Duration::from_secs(10),
+    Duration::from_secs(20),
+    Duration::from_secs(40),
+];
 /// Least time between two probes, so that one full queue does not swallow several.
 const SPACING: Duration = Duration::from_millis(100);
 /// An answer takes hardly longer than so many smoothed round trips, and than this.
@@ -67,12 +80,15 @@ pub(crate) struct MtuSearch {
     lost: u32,
     next: Time,
     raise_at: Time,
+    /// When the size fell below the full one, and how often it was searched for since.
+    fell: Option<(Time, usize)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Confirm,
     Search,
+    Raise,
     Rest,
 }
 
@@ -113,6 +129,7 @@ impl MtuSearch {
             lost: 0,
             next: Time::ZERO,
             raise_at: Time::ZERO,
+            fell: None,
         };
         search.begin(Time::ZERO);
         search
@@ -160,6 +177,14 @@ impl MtuSearch {
         }
     }
 
+    /// Much is lost on the path: it may be for its size.
+    pub(crate) fn doubt(&mut self, now: Time) {
+        if self.step == Step::Rest && now >= self.next_hint {
+            self.next_hint = now + HINT_INTERVAL;
+            self.turn_to(Step::Confirm, now);
+        }
+    }
+
     /// When to ask [`MtuSearch::due`] next.
     pub(crate) fn poll_timeout(&self) -> Time {
         match self.probe {
@@ -183,10 +208,15 @@ impl MtuSearch {
             return None;
         }
         if self.step == Step::Rest && now >= self.raise_at && self.size < self.bounds.ceiling {
-            self.too_big = self.bounds.ceiling.saturating_add(1);
-            self.step = Step::Search;
+            if self.is_retried(now) {
+                self.step = Step::Raise;
+            } else {
+                self.too_big = self.bounds.ceiling.saturating_add(1);
+                self.step = Step::Search;
+            }
         }
         Some(match self.step {
+            Step::Raise => self.bounds.ceiling,
             Step::Search if self.too_big > self.bounds.ceiling => self.bounds.ceiling,
             Step::Search => self.size + (self.too_big - self.size) / 2,
             Step::Confirm | Step::Rest => self.size,
@@ -200,7 +230,7 @@ impl MtuSearch {
         {
             self.lost += 1;
             self.next = now;
-            if self.lost >= needed {
+            if self.lost >= needed || self.step == Step::Raise {
                 self.not_carried(now, probe.size);
             }
         }
@@ -259,6 +289,10 @@ impl MtuSearch {
 
     fn carried(&mut self, now: Time, size: u16) {
         self.size = self.size.max(size);
+        if self.size >= self.bounds.ceiling {
+            self.too_big = self.bounds.ceiling.saturating_add(1);
+            self.fell = None;
+        }
         if self.hint.take() == Some(size) {
             // It was true: there is nothing to be found above it.
             self.too_big = size + 1;
@@ -271,6 +305,9 @@ impl MtuSearch {
     }
 
     fn not_carried(&mut self, now: Time, size: u16) {
+        if self.step == Step::Raise {
+            return self.rest(now);
+        }
         self.too_big = size;
         if self.step == Step::Search {
             if self.too_big - self.size > 1 {
@@ -284,6 +321,7 @@ impl MtuSearch {
         if self.size <= least {
             return self.rest(now);
         }
+        self.fell.get_or_insert((now, 0));
         let hint = self.hint.filter(|hint| *hint < self.size);
         self.size = hint.unwrap_or(if self.size > base { base } else { least });
         self.turn_to(Step::Confirm, now);
@@ -297,10 +335,32 @@ impl MtuSearch {
     }
 
     fn rest(&mut self, now: Time) {
-        if self.step == Step::Search || self.raise_at <= now {
-            self.raise_at = now + RAISE_INTERVAL;
+        if matches!(self.step, Step::Search | Step::Raise) || self.raise_at <= now {
+            self.raise_at = now + self.until_raised(now);
         }
-        self.turn_to(Step::Rest, now + CONFIRM_INTERVAL);
+        let confirmed_at = now + CONFIRM_INTERVAL;
+        let next = match self.size < self.bounds.ceiling {
+            true => confirmed_at.min(self.raise_at),
+            false => confirmed_at,
+        };
+        self.turn_to(Step::Rest, next);
+    }
+
+    /// Whether the full size is to be tried soon again.
+    fn is_retried(&self, now: Time) -> bool {
+        self.fell.is_some_and(|(at, _)| now.since(at) < RETRIED_FOR)
+    }
+
+    fn until_raised(&mut self, now: Time) -> Duration {
+        if self.is_retried(now) {
+            return RETRY_INTERVAL;
+        }
+        let Some((_, searches)) = &mut self.fell else {
+            return RAISE_INTERVAL;
+        };
+        let pause = RAISE_AFTER.get(*searches).copied();
+        *searches += 1;
+        pause.unwrap_or(RAISE_INTERVAL)
     }
 }
 
@@ -409,6 +469,35 @@ mod tests {
         path.carries = 1500;
         path.run_for(RAISE_INTERVAL);
         assert_eq!(path.search.size(), 1442);
+    }
+
+    #[test]
+    fn after_a_fall_the_full_size_is_tried_again_soon_and_then_seldom() {
+        for hole in [3, 9, 16] {
+            let mut path = Path::new(1500);
+            path.run_for(30 * SECOND);
+            path.carries = 600;
+            path.run_for(10 * SECOND + hole * SECOND);
+            assert_eq!(path.search.size(), 600, "after {hole} s");
+            path.carries = 1500;
+            path.run_for(3 * SECOND);
+            assert_eq!(path.search.size(), 1442, "after {hole} s");
+        }
+        let mut path = Path::new(600);
+        path.run_for(120 * SECOND);
+        let before = path.probes;
+        path.run_for(450 * SECOND);
+        assert!(path.probes - before < 60, "{}", path.probes - before);
+    }
+
+    #[test]
+    fn where_much_is_lost_the_size_is_looked_into_at_once() {
+        let mut path = Path::new(1500);
+        path.run_for(15 * SECOND);
+        path.carries = 600;
+        path.search.doubt(path.now);
+        path.run_for(SECOND);
+        assert!(path.search.size() < 1280);
     }
 
     #[test]

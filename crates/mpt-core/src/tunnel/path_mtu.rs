@@ -1,5 +1,6 @@
 //! How large the tunnel's packets may be: as large as its tightest path carries, and no larger than is
-//! configured.
+//! configured. A path that carries much less than others do is left out instead, as long as one of those works:
+//! it would make all packets small, and below 1280 bytes there is no IPv6.
 //!
 //! In a plain tunnel only ICMP tells what a path carries. It is believed for ten minutes, within limits:
 //! anybody can send it. A sealed tunnel asks the path, by probes that are padded
@@ -13,7 +14,7 @@ use std::time::Duration;
 use super::inbound::{Event, Inbound};
 use super::probing::Extent;
 use crate::crypto::{CONTROL_OVERHEAD, DATA_OVERHEAD};
-use crate::path::{Bounds, MAX_PATHS, MtuSearch, PathId, PathState};
+use crate::path::{Bounds, MAX_PATHS, MtuSearch, PathId, PathSet, PathState};
 use crate::probe::Echo;
 use crate::time::{Time, earliest};
 
@@ -30,6 +31,16 @@ const OVERTAKING: u64 = 8;
 /// … nor by more than this.
 const LONGEST_OVERTAKING: Duration = Duration::from_millis(200);
 
+/// The least that a link under IPv6 has to carry (RFC 8200 §5), and with it the inside of the tunnel.
+const LEAST_INSIDE: u16 = 1280;
+/// A path on which so much is lost, in millionths, may be one that swallows large packets.
+const MUCH_LOST_PPM: u32 = 200_000;
+
+/// Whether a path that carries packets of `mtu` bytes is one that others, which carry `best`, do without.
+fn is_narrow(mtu: u16, best: u16) -> bool {
+    mtu < LEAST_INSIDE && best >= LEAST_INSIDE || u32::from(mtu) * 4 < u32::from(best) * 3
+}
+
 /// What is known of the paths' MTUs. All sizes are those of inner packets, in bytes.
 pub(super) struct Mtus {
     /// By ICMP, in a plain tunnel, and since when.
@@ -38,6 +49,8 @@ pub(super) struct Mtus {
     searches: [Option<Box<MtuSearch>>; MAX_PATHS],
     /// What was last said of each path.
     said: [u16; MAX_PATHS],
+    /// Paths that are left out, as others carry more.
+    left_out: PathSet,
     /// What the interface was last told.
     interface: u16,
     /// A padded message, plain and sealed.
@@ -50,6 +63,7 @@ impl Mtus {
             told: [None; MAX_PATHS],
             searches: Default::default(),
             said: [config_mtu; MAX_PATHS],
+            left_out: PathSet::EMPTY,
             interface: config_mtu,
             padded: Default::default(),
         }
@@ -58,6 +72,11 @@ impl Mtus {
     pub(super) fn forget_path(&mut self, path: PathId) {
         self.told[path.index()] = None;
         self.searches[path.index()] = None;
+    }
+
+    /// Paths that are left out, as others carry more.
+    pub(super) fn left_out(&self) -> PathSet {
+        self.left_out
     }
 
     /// The path came up, or leads elsewhere.
@@ -207,6 +226,9 @@ impl Inbound {
             echo,
         ) {
             search.answered(now, echo.number, path.round_trips_lost());
+            if path.loss_at_peer_ppm >= MUCH_LOST_PPM {
+                search.doubt(now);
+            }
             self.follow_mtus();
         }
     }
@@ -220,13 +242,20 @@ impl Inbound {
 
     /// Lets the line out know how large packets may be now, and the operator when a path's MTU is known.
     pub(super) fn follow_mtus(&mut self) {
+        let narrow = self.narrow_paths();
+        if std::mem::replace(&mut self.mtus.left_out, narrow) != narrow {
+            // The line out is to leave them out, or to use them again, at once.
+            self.next_settle = Some(Time::ZERO);
+        }
         let mut tightest = self.config_mtu;
         for id in (0..MAX_PATHS).filter_map(PathId::new) {
             if self.paths[id.index()].is_none() {
                 continue;
             }
             let mtu = self.mtu_of(id);
-            tightest = tightest.min(mtu);
+            if !narrow.contains(id) {
+                tightest = tightest.min(mtu);
+            }
             let said = self.mtus.said[id.index()];
             if mtu != said && !self.is_searched(id) {
                 self.mtus.said[id.index()] = mtu;
@@ -240,6 +269,24 @@ impl Inbound {
         }
         let mtu = u32::from(tightest);
         self.shared.mtu.store(mtu, Ordering::Relaxed);
+    }
+
+    /// Paths that carry so much less than one that is up that they are left out.
+    pub(super) fn narrow_paths(&self) -> PathSet {
+        let paths = || {
+            (0..MAX_PATHS)
+                .filter_map(PathId::new)
+                .filter_map(|id| Some((id, self.paths[id.index()].as_ref()?)))
+        };
+        let up = paths().filter(|(_, path)| path.state == PathState::Up);
+        let best = up.map(|(id, _)| self.mtu_of(id)).max().unwrap_or(0);
+        let mut narrow = PathSet::EMPTY;
+        for (id, _) in paths() {
+            if is_narrow(self.mtu_of(id), best) {
+                narrow.insert(id);
+            }
+        }
+        narrow
     }
 
     /// Whether the path works and how much it carries is being found out.

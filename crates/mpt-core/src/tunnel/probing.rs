@@ -386,6 +386,10 @@ impl Inbound {
             }
             next = earliest(next, path.state_deadline(now));
         }
+        let narrow = self.narrow_paths();
+        for id in narrow.iter() {
+            usable.remove(id);
+        }
         if let Some(opening) = &mut self.opening {
             opening.set_paths(reachable);
         }
@@ -405,6 +409,9 @@ impl Inbound {
         self.reorder.wait_for(now, waited_for, out);
         self.size_window(now);
         self.note_losses(now);
+        if self.mtus.left_out() != narrow {
+            self.follow_mtus();
+        }
     }
 
     /// How quickly the peer's resends can be here, if it sends any: a report and a packet, each over

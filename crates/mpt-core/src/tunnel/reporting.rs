@@ -49,6 +49,11 @@ const RESEND_DELAY: Duration = Duration::from_millis(20);
 const USUAL_BYTES: usize = 200;
 /// In how many reports a duplicate stands, so that one may be lost.
 const DUPLICATE_TOLD: u8 = 2;
+/// A report's number is no farther beyond the last than reports can be sent in some seconds: one that is was not
+/// sent by the peer of this session.
+const MAX_STEP: i32 = 1 << 13;
+/// When none was believed for so long, the next is, whatever its number.
+const REFUSED_FOR: Duration = Duration::from_secs(1);
 /// Most of the peer's reports that wait for the other half.
 const MAX_REPORTS_QUEUED: usize = 16;
 
@@ -90,6 +95,8 @@ pub(super) struct Reporting {
     /// Number of the peer's newest report, and of the newest that came over each path.
     heard: Option<u32>,
     heard_on: [Option<u32>; MAX_PATHS],
+    /// Since when numbers were refused, and none believed.
+    refused: Option<Time>,
     /// The peer's reports for the other half of this end, with their time of arrival.
     queue: VecDeque<(Time, Report)>,
 }
@@ -101,6 +108,17 @@ struct Arrived {
     edge_arrived: Time,
     packets: u64,
     bytes: u64,
+}
+
+/// How a report of the peer's stands to those before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It is newer than all.
+    Newest,
+    /// A newer one overtook it on another path.
+    Overtaken,
+    /// It came before, or is not the peer's of this session.
+    Refused,
 }
 
 /// Why a report is sent.
@@ -186,6 +204,7 @@ impl Reporting {
         self.heard = None;
         self.heard_on = Default::default();
         self.newest_on = None;
+        self.refused = None;
         self.queue.clear();
     }
 
@@ -272,6 +291,29 @@ impl Reporting {
         } else {
             Occasion::Routine
         }
+    }
+
+    /// How a report of the peer's with this number stands to those before. Somebody else's, that made all others
+    /// look old, is forgotten after a while.
+    fn standing(&mut self, now: Time, path: PathId, number: u32) -> Standing {
+        let beyond = |heard: Option<u32>| heard.map(|heard| number.wrapping_sub(heard) as i32);
+        let is_newer_here = beyond(self.heard_on[path.index()]).is_none_or(|step| step > 0);
+        let step = beyond(self.heard);
+        let is_credible = is_newer_here && step.is_none_or(|step| step <= MAX_STEP);
+        let is_newest = is_credible && step.is_none_or(|step| step > 0);
+        let since = *self.refused.get_or_insert(now);
+        if !is_newest && now.since(since) >= REFUSED_FOR {
+            self.heard_on = Default::default();
+        } else if !is_credible {
+            return Standing::Refused;
+        } else if !is_newest {
+            self.heard_on[path.index()] = Some(number);
+            return Standing::Overtaken;
+        }
+        self.heard_on[path.index()] = Some(number);
+        self.heard = Some(number);
+        self.refused = None;
+        Standing::Newest
     }
 
     pub(super) fn peer_resends(&self) -> bool {
@@ -504,25 +546,19 @@ impl Inbound {
     /// Takes a report of the path's peer, for [`Inbound::poll_report`]. It is believed when it is of
     /// the peer's session, about ours, and newer than the last.
     pub(super) fn handle_report(&mut self, now: Time, path: PathId, report: Report) {
-        let is_newer = |heard: Option<u32>| {
-            heard.is_none_or(|heard| report.number.wrapping_sub(heard) as i32 > 0)
-        };
-        let heard_on = self.reporting.heard_on[path.index()];
-        if self.peer.session() != Some(report.session)
-            || report.about != self.session
-            || !is_newer(heard_on)
-        {
+        let is_the_peer_s =
+            self.peer.session() == Some(report.session) && report.about == self.session;
+        let standing = is_the_peer_s.then(|| self.reporting.standing(now, path, report.number));
+        let Some(standing) = standing.filter(|standing| *standing != Standing::Refused) else {
             self.drops.count(Drop::StaleControl, 1);
             return;
-        }
-        self.reporting.heard_on[path.index()] = Some(report.number);
+        };
         self.control_packets += 1;
         self.notice_suspected(now);
-        if !is_newer(self.reporting.heard) {
+        if standing == Standing::Overtaken {
             // Those that came over a quicker path meanwhile said more.
             return;
         }
-        self.reporting.heard = Some(report.number);
         if self.reporting.queue.len() >= MAX_REPORTS_QUEUED {
             // Newer ones say more.
             self.reporting.queue.pop_front();
@@ -553,6 +589,54 @@ mod tests {
             wanted: true,
             ..Reporting::default()
         }
+    }
+
+    fn is_newest(reporting: &mut Reporting, now: Time, number: u32) -> bool {
+        reporting.standing(now, path(0), number) == Standing::Newest
+    }
+
+    #[test]
+    fn a_forged_number_ends_reports_for_no_more_than_a_second() {
+        for forged in [1 << 30, 9000, u32::MAX, 1 << 31] {
+            let mut reporting = asked();
+            assert!(is_newest(&mut reporting, at(0), 100));
+            assert!(!is_newest(
+                &mut reporting,
+                at(5),
+                100_u32.wrapping_add(forged)
+            ));
+            assert!(is_newest(&mut reporting, at(10), 101), "{forged}");
+        }
+        // As far ahead as is believed: those of the peer are believed again after a second.
+        let mut reporting = asked();
+        let mut believed = 0;
+        for ms in 0..3000 {
+            believed += u32::from(is_newest(&mut reporting, at(ms), ms as u32 + 1));
+            if ms == 1000 {
+                assert!(is_newest(&mut reporting, at(ms), ms as u32 + 8000));
+            }
+        }
+        assert!((1990..=2010).contains(&believed), "{believed}");
+    }
+
+    #[test]
+    fn late_reports_do_not_make_a_number_believed() {
+        let mut reporting = asked();
+        for ms in 0..5000 {
+            assert!(is_newest(&mut reporting, at(ms), 2 * ms as u32 + 2));
+            assert!(!is_newest(&mut reporting, at(ms), 2 * ms as u32 + 1));
+        }
+    }
+
+    #[test]
+    fn what_was_forged_on_one_path_does_not_silence_the_other_for_longer() {
+        let mut reporting = asked();
+        assert_eq!(reporting.standing(at(0), path(0), 8000), Standing::Newest);
+        let told = (1..3000).filter(|ms| {
+            let number = 10 + *ms as u32;
+            reporting.standing(at(*ms), path(1), number) == Standing::Newest
+        });
+        assert!((1990..=2010).contains(&told.count()));
     }
 
     fn path(index: usize) -> PathId {

@@ -2,7 +2,7 @@
 //!
 //! Secrets stand in files of their own, so that a configuration can be shown to others. They are read
 //! with the configuration, `--check` included: a key that is missing or cut short would otherwise be
-//! found when the tunnel is needed. A file that everybody may read is no mistake, but it is warned of.
+//! found when the tunnel is needed. A file that others than its owner may read is no mistake, but it is warned of.
 
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,6 +17,8 @@ use super::entry::Entry;
 const MAX_KEY_FILE_BYTES: u64 = 4096;
 /// What others than owner and group may do with a file.
 const WORLD_ACCESS: u32 = 0o007;
+/// What the group may.
+const GROUP_ACCESS: u32 = 0o070;
 
 /// Section `[crypto]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,8 +29,8 @@ pub(crate) struct Crypto {
     pub(crate) peer_public_key: PublicKey,
     /// A secret of both, or the key that stands for none.
     pub(crate) psk: PresharedKey,
-    /// Files of secrets that everybody may read or write.
-    pub(crate) exposed: Vec<PathBuf>,
+    /// Files of secrets that others than their owner may read or write, and their modes.
+    pub(crate) exposed: Vec<(PathBuf, u32)>,
 }
 
 /// Reads the section and the files that it names.
@@ -74,7 +76,7 @@ fn secret<K>(
     entry: Entry<'_>,
     beside: &FilePath,
     command: &str,
-    exposed: &mut Vec<PathBuf>,
+    exposed: &mut Vec<(PathBuf, u32)>,
     read: impl Fn(&str) -> Result<K, KeyError>,
 ) -> Result<K, Mistake> {
     let name = entry.text("/etc/mpt/private.key")?;
@@ -84,7 +86,7 @@ fn secret<K>(
     }
     let file = beside.parent().unwrap_or(FilePath::new("")).join(name);
     let mut text = zeroizing_text();
-    let mode = std::fs::File::open(&file)
+    let mode = super::regular::open(&file, MAX_KEY_FILE_BYTES)
         .and_then(|opened| {
             let mode = opened.metadata()?.permissions().mode();
             opened
@@ -103,8 +105,8 @@ fn secret<K>(
             };
             entry.mistake(what, remedy)
         })?;
-    if mode & WORLD_ACCESS != 0 {
-        exposed.push(file.clone());
+    if mode & (WORLD_ACCESS | GROUP_ACCESS) != 0 {
+        exposed.push((file.clone(), mode));
     }
     read(&text).map_err(|error| {
         let what = format!("{} holds no key: {error}", file.display());
@@ -127,9 +129,12 @@ impl Crypto {
 
     /// What an operator should mend though the tunnel runs; each ends in what to do.
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
-        self.exposed.iter().map(|file| {
+        self.exposed.iter().map(|(file, mode)| {
             let file = file.display();
-            format!("everybody may read or write the secret {file}: chmod o= {file}")
+            match mode & WORLD_ACCESS {
+                0 => format!("a group may read or write the secret {file}: chmod g= {file}"),
+                _ => format!("everybody may read or write the secret {file}: chmod o= {file}"),
+            }
         })
     }
 }

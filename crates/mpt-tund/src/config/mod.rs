@@ -19,6 +19,7 @@ mod difference;
 mod document;
 mod entry;
 mod parse;
+mod regular;
 mod remote;
 mod reorder;
 mod save;

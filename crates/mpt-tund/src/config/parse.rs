@@ -105,20 +105,20 @@ pub(super) fn read(file: &FilePath) -> Result<String, Mistake> {
         remedy: remedy.to_owned(),
     };
     let mut bytes = Vec::new();
-    std::fs::File::open(file)
+    super::regular::open(file, MAX_FILE_BYTES)
         .and_then(|opened| opened.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes))
         .map_err(|error| {
+            if error.kind() == std::io::ErrorKind::FileTooLarge {
+                return trouble(
+                    "is too large for a configuration".to_owned(),
+                    "a configuration has at most 1 MiB",
+                );
+            }
             trouble(
                 format!("cannot be read: {error}"),
                 "make it a file that the user who runs mpt-tund can read",
             )
         })?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(trouble(
-            "is too large for a configuration".to_owned(),
-            "a configuration has at most 1 MiB",
-        ));
-    }
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let text = String::from_utf8_lossy(&error.as_bytes()[..valid]);

@@ -48,6 +48,8 @@ codes! {
     PathLoses = "path-loses",
     /// A path is not used, for what it loses.
     PathLeftOut = "path-left-out",
+    /// A path is not used, as it carries small packets alone.
+    PathNarrow = "path-narrow",
     /// Packets from the peer are lost for good.
     PacketsLost = "packets-lost",
     /// Paths differ, and nothing puts packets in order.

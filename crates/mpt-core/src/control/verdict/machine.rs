@@ -76,7 +76,7 @@ fn mtu(status: &Status) -> Option<Finding> {
     let narrow = status
         .paths
         .iter()
-        .filter(|path| path.mtu > 0 && path.mtu < tunnel.mtu);
+        .filter(|path| path.mtu > 0 && path.mtu < tunnel.mtu && !path.narrow);
     if let Some(path) = narrow.min_by_key(|path| path.mtu) {
         let mtu = path.mtu;
         return Some(Finding::degraded(

@@ -197,6 +197,14 @@ fn loses(status: &Status, path: &PathStatus) -> Vec<Finding> {
         };
         found.push(Finding::at(level, Code::PathLoses, text, remedy));
     }
+    if path.narrow {
+        let (name, mtu) = (&path.name, path.mtu);
+        found.push(Finding::degraded(
+            Code::PathNarrow,
+            format!("Path {name} carries packets of {mtu} bytes at most and is left out."),
+            "Something on its way drops larger ones; it is tried again from time to time.",
+        ));
+    }
     if path.tx_phase == PathPhase::LeftOut {
         let name = &path.name;
         found.push(Finding::note(

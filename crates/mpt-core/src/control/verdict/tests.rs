@@ -271,6 +271,14 @@ fn a_peer_without_reports_degrades_the_tunnel() {
 }
 
 #[test]
+fn a_path_for_small_packets_alone_is_told() {
+    insta::assert_snapshot!(told(|status| {
+        status.paths[1].narrow = true;
+        status.paths[1].mtu = 494;
+    }), @"Degraded path-narrow: Path lte carries packets of 494 bytes at most and is left out. Something on its way drops larger ones; it is tried again from time to time.");
+}
+
+#[test]
 fn a_path_left_out_is_noted() {
     insta::assert_snapshot!(told(|status| status.paths[1].tx_phase = PathPhase::LeftOut), @"Ok path-left-out: Path lte is left out: it loses more than it adds. It is tried again from time to time.");
 }

@@ -499,6 +499,71 @@ fn a_copy_gets_the_same_answer_and_a_recording_none() {
 }
 
 #[test]
+fn a_recorded_initiation_begins_no_handshake() {
+    let ([mut a, mut b], initiation, response) = exchange();
+    a.handle_message(Time::ZERO, sender(1), &response).unwrap();
+    b.set_paths(PathSet::only(path(0)));
+    for second in 11..100 {
+        let now = Time::ZERO + Duration::from_secs(second);
+        let mut out = [0; 64];
+        let len = a.seal_control(path(0), None, b"alive", &mut out).unwrap();
+        b.open(now, &mut out[..len]).unwrap();
+        b.handle_timeout(now);
+        let refused = b.handle_message(now, sender(0), &initiation);
+        assert_eq!(refused, Err(Refused::Replayed));
+        assert!(b.poll_transmit().is_none(), "after {second} s");
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_right_counts_at_the_next_handshake() {
+    let (day, now) = (Duration::from_secs(86_400), Time::ZERO);
+    let mut b = Sessions::new(config(1), now, WALL, entropy(4));
+    let mut initiation = |wall: Duration, set_to: Option<Duration>, seed| {
+        let mut a = Sessions::new(config(0), now, wall, entropy(seed));
+        if let Some(set_to) = set_to {
+            a.set_wall_clock(Box::new(move |_| set_to));
+        }
+        a.set_paths(PathSet::only(path(0)));
+        a.handle_timeout(now);
+        let message = a.poll_transmit().unwrap().contents[4..].to_vec();
+        b.handle_message(now, sender(0), &message)
+    };
+    assert_eq!(initiation(WALL, None, 3), Ok(()));
+    let behind = initiation(WALL - day, None, 5);
+    assert_eq!(behind, Err(Refused::Replayed), "booted a day back");
+    let set_right = initiation(WALL - day, Some(WALL + Duration::from_secs(9)), 6);
+    assert_eq!(set_right, Ok(()));
+}
+
+#[test]
+fn a_cookie_is_kept_and_shown_with_the_next_copy() {
+    let now = Time::ZERO;
+    let mut a = Sessions::new(config(0), now, WALL, entropy(3));
+    a.set_paths(PathSet::only(path(0)));
+    a.handle_timeout(now);
+    let initiation = a.poll_transmit().unwrap().contents[4..].to_vec();
+    let mac1 = initiation[136..152].try_into().unwrap();
+    let to = Addressee::new(&config(1).private_key.public_key());
+    // Anybody who has seen the initiation and knows the public key can make these.
+    for n in 0..10_000_u32 {
+        let mut nonce = [0; 24];
+        nonce[..4].copy_from_slice(&n.to_be_bytes());
+        let sealed = to.seal_cookie(&nonce, &mac1, &[n as u8; 16]);
+        let mut reply = vec![super::super::KIND_COOKIE_REPLY, 0, 0, 0];
+        reply.extend(nonce);
+        reply.extend(sealed);
+        a.handle_message(now, sender(1), &reply).unwrap();
+        assert!(a.poll_transmit().is_none());
+    }
+    a.handle_timeout(now + Duration::from_millis(250));
+    let copy = &a.poll_transmit().unwrap().contents[4..];
+    assert_eq!(copy[..152], initiation[..152]);
+    assert_ne!(copy[152..], [0; 16]);
+    assert!(a.poll_transmit().is_none());
+}
+
+#[test]
 fn a_response_is_good_once_and_for_who_asked() {
     let ([mut a, mut b], _, response) = exchange();
     let now = Time::ZERO;
