@@ -159,7 +159,9 @@ fn what_the_slow_path_carries_holds_the_rest_up_no_longer_than_that_path_takes()
     let longest = delivered[7000..].iter().map(late).max().unwrap();
     assert!(longest < 65 * MS, "{longest:?}");
     let reorder = pair.end(Side::B).reorder();
-    assert!(reorder.hold_us.p99 < 10_000, "{:?}", reorder.hold_us);
+    // Control messages are longer there, and more wait behind them.
+    let most = if is_sealed() { 10_500 } else { 10_000 };
+    assert!(reorder.hold_us.p99 < most, "{:?}", reorder.hold_us);
 }
 
 #[test]
