@@ -443,7 +443,10 @@ fn a_black_hole_is_found_and_the_interface_follows() {
     let expected = 1400 - IP_AND_UDP as u32 - 30;
     let narrow = wait_for("the interface's MTU", Duration::from_secs(20), || {
         // An idle tunnel does not look for what it would carry.
-        tunnel.hosts.a.run(&format!("ping -c 1 -W 1 {}", Side::B.inner_v4()));
+        tunnel
+            .hosts
+            .a
+            .run(&format!("ping -c 1 -W 1 {}", Side::B.inner_v4()));
         let (status, link) = (tunnel.a.status(), tunnel.hosts.a.run("ip link show mpt0"));
         let mtu = status.paths[1].mtu;
         let found = (expected..=expected + 4).contains(&mtu);
