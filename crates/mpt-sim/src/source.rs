@@ -302,7 +302,7 @@ impl Flow {
             if first >= self.halved_at {
                 self.halved_at = self.sent;
                 self.halvings += 1;
-                self.law.lost(now);
+                self.law.lost();
             }
         }
     }

@@ -98,13 +98,13 @@ impl Law {
     }
 
     /// The first loss of a round trip.
-    pub(super) fn lost(&mut self, now: Time) {
+    pub(super) fn lost(&mut self) {
         match self {
             Law::Reno { window, threshold } => {
                 *window = (*window / 2.0).max(2.0);
                 *threshold = *window;
             }
-            Law::Cubic(cubic) => cubic.lost(now),
+            Law::Cubic(cubic) => cubic.lost(),
             // It does not take loss for congestion.
             Law::Bbr(_) => {}
         }

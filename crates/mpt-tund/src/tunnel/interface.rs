@@ -116,8 +116,8 @@ impl Interface {
         self.doubt = Some(Time::ZERO);
     }
 
-    /// Compares it with what is wanted, and mends it: `routes` are those of the main table. Returns a new interface, when there is one, for the
-    /// two lines to use.
+    /// Compares it with what is wanted, and mends it: `routes` are those of the main table. Returns a new
+    /// interface, when there is one, for the two lines to use.
     pub(super) async fn mend(
         &mut self,
         (config, routes): (&Config, &[Prefix]),

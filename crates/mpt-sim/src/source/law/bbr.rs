@@ -66,9 +66,8 @@ impl Bbr {
             Phase::ProbeBandwidth { .. } => WINDOW_GAIN,
             Phase::ProbeRtt { .. } => return LEAST_WINDOW,
         };
-        self.pipe().map_or(INITIAL_WINDOW, |pipe| {
-            (gain * pipe).max(INITIAL_WINDOW.min(LEAST_WINDOW + 6.0))
-        })
+        self.pipe()
+            .map_or(INITIAL_WINDOW, |pipe| (gain * pipe).max(INITIAL_WINDOW))
     }
 
     pub(super) fn pace(&self) -> Option<f64> {

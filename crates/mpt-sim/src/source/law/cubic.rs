@@ -138,7 +138,7 @@ impl Cubic {
         self.threshold.min(self.greatest)
     }
 
-    pub(super) fn lost(&mut self, _now: Time) {
+    pub(super) fn lost(&mut self) {
         // RFC 9438 §4.7, fast convergence: who was not back at the last maximum gives more.
         self.greatest = match self.window < self.greatest {
             true => self.window * (1.0 + BETA) / 2.0,
