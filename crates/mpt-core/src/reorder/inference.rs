@@ -89,9 +89,9 @@ impl Inference {
     }
 
     pub(super) fn set_recovery(&mut self, now: Time, recovery: Option<Recovery>) {
-        if self.recovery != recovery {
-            self.recovery = recovery;
-            let hold = recovery.map_or(Duration::ZERO, |recovery| recovery.hold);
+        self.recovery = recovery;
+        let hold = recovery.map_or(Duration::ZERO, |recovery| recovery.hold);
+        if hold != self.frontier.patience() {
             self.frontier.set_patience(now, hold, hold);
         }
     }
