@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use mpt_core::control::LatePolicy;
-use mpt_core::gre::{self, Header, Protocol};
 use mpt_core::path::{PathId, PathSet};
-use mpt_core::reorder::{Reorder, ReorderConfig, Verdict};
-use mpt_core::scheduler::Weighted;
+use mpt_core::receive::reorder::{Reorder, ReorderConfig, Verdict};
+use mpt_core::send::scheduler::Weighted;
 use mpt_core::seq::Seq;
 use mpt_core::time::Time;
+use mpt_core::wire::gre::{self, Header, Protocol};
 
 /// Packets a turn: enough that the window, not the loop around it, is measured.
 const PACKETS: u32 = 16_384;

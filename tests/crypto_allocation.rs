@@ -11,10 +11,10 @@ use mpt_core::crypto::{
     CONTROL_OVERHEAD, CryptoConfig, DATA_HEAD_BYTES, DATA_OVERHEAD, DataSealer, KeyChange,
     PresharedKey, PrivateKey, Sender, Sessions, lay_out,
 };
-use mpt_core::gre::Protocol;
 use mpt_core::path::{PathId, PathSet};
 use mpt_core::seq::Seq;
 use mpt_core::time::Time;
+use mpt_core::wire::gre::Protocol;
 
 const PACKET_BYTES: usize = 1400;
 

@@ -8,16 +8,16 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use allocation_counter::measure;
-use mpt_core::block_sort::{BLOCKS, DEFAULT_BLOCK};
-use mpt_core::buffer::Buffer;
-use mpt_core::coalesce::Accepts;
 use mpt_core::control::LatePolicy;
-use mpt_core::ip::Version;
 use mpt_core::path::{PathConfig, PathId};
-use mpt_core::scheduler::Policy;
+use mpt_core::receive::block_sort::{BLOCKS, DEFAULT_BLOCK};
+use mpt_core::receive::buffer::Buffer;
+use mpt_core::receive::coalesce::Accepts;
+use mpt_core::send::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{Datagram, Inbound, Outbound, ReorderSettings, TunnelConfig, tunnel};
-use mpt_core::vnet::VnetHeader;
+use mpt_core::wire::ip::Version;
+use mpt_core::wire::vnet::VnetHeader;
 use mpt_sim::flow::{Flow, Kind};
 
 const PATHS: usize = 3;

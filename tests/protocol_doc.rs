@@ -4,15 +4,15 @@
 #![allow(clippy::unwrap_used, reason = "a test ends by a panic")]
 
 use arrayvec::ArrayVec;
-use mpt_core::checksum::Sum;
 use mpt_core::crypto::{COOKIE_REPLY_BYTES, INITIATION_BYTES, RESPONSE_BYTES};
-use mpt_core::edges::Edges;
-use mpt_core::gre::{self, Header, Protocol};
-use mpt_core::ip::{Packet, Version};
-use mpt_core::probe::{Echo, MESSAGE_BYTES, Message};
-use mpt_core::report::{PathReport, Report};
 use mpt_core::seq::Seq;
 use mpt_core::time::Time;
+use mpt_core::wire::checksum::Sum;
+use mpt_core::wire::edges::Edges;
+use mpt_core::wire::gre::{self, Header, Protocol};
+use mpt_core::wire::ip::{Packet, Version};
+use mpt_core::wire::probe::{Echo, MESSAGE_BYTES, Message};
+use mpt_core::wire::report::{PathReport, Report};
 
 const IPV4_HEADER: usize = 20;
 const UDP_HEADER: usize = 8;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use mpt_core::control::{LatePolicy, PathPhase};
-use mpt_core::scheduler::Policy;
+use mpt_core::send::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_sim::delay::Delay;
 use mpt_sim::link::{Order, QueueLimit};

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mpt_core::drops::Drop;
-use mpt_core::gre::{Header, Protocol};
+use mpt_core::control::drops::Drop;
+use mpt_core::control::setting::Setting;
 use mpt_core::path::{PathId, PathState};
 use mpt_core::seq::Seq;
-use mpt_core::setting::Setting;
+use mpt_core::wire::gre::{Header, Protocol};
 use mpt_sim::packet::{Inner, id_of};
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side, Wire};
 use proptest::prelude::*;

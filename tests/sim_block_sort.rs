@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use mpt_core::block_sort::DEFAULT_BLOCK;
+use mpt_core::control::drops::Drop;
 use mpt_core::control::order::OrderStatus;
 use mpt_core::control::{ReorderMode, ReorderStatus};
-use mpt_core::drops::Drop;
-use mpt_core::scheduler::Policy;
+use mpt_core::receive::block_sort::DEFAULT_BLOCK;
+use mpt_core::send::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_core::tunnel::ReorderSettings;
 use mpt_sim::delay::{Delay, MS};
@@ -19,8 +19,8 @@ use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side};
 const SECOND: Duration = Duration::from_secs(1);
 const MICROSECOND: Duration = Duration::from_micros(1);
 const BLOCK: ReorderSettings = ReorderSettings {
-    window: mpt_core::setting::Setting::Auto,
-    max_buffer_delay: mpt_core::setting::Setting::Auto,
+    window: mpt_core::control::setting::Setting::Auto,
+    max_buffer_delay: mpt_core::control::setting::Setting::Auto,
     late: mpt_core::control::LatePolicy::Deliver,
     block: Some(DEFAULT_BLOCK),
 };

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use mpt_core::drops::Drop;
+use mpt_core::control::drops::Drop;
 use mpt_core::path::{DownReason, PathState, Unreachable};
 use mpt_core::time::Time;
 use mpt_core::tunnel::Event;

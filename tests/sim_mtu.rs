@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use mpt_core::drops::Drop;
-use mpt_core::scheduler::Policy;
+use mpt_core::control::drops::Drop;
+use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::Event;
 use mpt_sim::loss::Loss;
 use mpt_sim::packet::{Inner, id_of};

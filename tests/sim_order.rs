@@ -228,7 +228,7 @@ fn ipv6_inside_and_outside_and_a_key_change_nothing() {
     config.key = Some(0xdead_beef);
     let mut pair = Pair::running(config, SECOND);
     let inner = Inner {
-        version: mpt_core::ip::Version::V6,
+        version: mpt_core::wire::ip::Version::V6,
         len: 1300,
         ..Inner::default()
     };

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
+use mpt_core::control::drops::Drop;
 use mpt_core::crypto::claimed_route;
-use mpt_core::drops::Drop;
 use mpt_core::path::{PathId, PathState};
-use mpt_core::scheduler::Policy;
+use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::Event;
 use mpt_sim::pair::{Caught, Pair, PairConfig, Passed, PathSpec, RELAY, Side, Wire};
 use mpt_sim::source::Flow;

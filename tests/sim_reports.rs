@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use mpt_core::drops::Drop;
-use mpt_core::gre::{self, Protocol};
-use mpt_core::report::{KIND_REPORT, MAX_REPORT_BYTES, Report};
+use mpt_core::control::drops::Drop;
 use mpt_core::seq::Seq;
 use mpt_core::time::Time;
+use mpt_core::wire::gre::{self, Protocol};
+use mpt_core::wire::report::{KIND_REPORT, MAX_REPORT_BYTES, Report};
 use mpt_sim::packet::Inner;
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side, Wire};
 

@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use mpt_core::drops::Drop;
-use mpt_core::scheduler::Policy;
+use mpt_core::control::drops::Drop;
+use mpt_core::send::scheduler::Policy;
 use mpt_sim::loss::Loss;
 use mpt_sim::packet::{Inner, id_of};
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side};

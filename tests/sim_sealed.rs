@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use mpt_core::control::Protection;
-use mpt_core::drops::Drop;
+use mpt_core::control::drops::Drop;
 use mpt_core::path::PathState;
-use mpt_core::scheduler::Policy;
+use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::Event;
 use mpt_sim::packet::{Inner, id_of};
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side, Wire};

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use mpt_core::drops::Drop;
-use mpt_core::ip::{Packet, Version};
+use mpt_core::control::drops::Drop;
 use mpt_core::path::PathState;
 use mpt_core::time::Time;
 use mpt_core::tunnel::Event;
+use mpt_core::wire::ip::{Packet, Version};
 use mpt_sim::packet::{Inner, id_of};
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side, Wire};
 

@@ -16,7 +16,7 @@ use std::{fs, io, thread};
 
 use clap::{Parser, ValueEnum};
 use mpt_chart::{Chart, Mark, Series};
-use mpt_core::scheduler::Policy;
+use mpt_core::send::scheduler::Policy;
 use mpt_sim::campaign::{Case, Family, Outcome, Tally};
 use mpt_sim::delay::Delay;
 use mpt_sim::link::{LinkConfig, Order, QueueLimit};

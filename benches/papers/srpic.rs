@@ -15,8 +15,8 @@ mod window;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use mpt_core::block_sort;
 use mpt_core::metrics::{MeterConfig, OrderMeter, OrderReport};
+use mpt_core::receive::block_sort;
 use mpt_sim::delay::Delay;
 use mpt_sim::link::{Link, LinkConfig, Order, QueueLimit};
 use plot::{Chart, Mark, Series};

@@ -8,9 +8,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use mpt_core::gre;
-use mpt_core::scheduler::Policy;
+use mpt_core::send::scheduler::Policy;
 use mpt_core::time::Time;
+use mpt_core::wire::gre;
 use mpt_sim::delay::Delay;
 use mpt_sim::link::{LinkConfig, Order};
 use mpt_sim::loss::Loss;

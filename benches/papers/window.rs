@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mpt_core::control::LatePolicy;
 use mpt_core::path::{PathId, PathSet};
-use mpt_core::reorder::{Reorder, ReorderConfig, Verdict};
+use mpt_core::receive::reorder::{Reorder, ReorderConfig, Verdict};
 use mpt_core::seq::Seq;
 use mpt_core::time::Time;
 

@@ -3,17 +3,17 @@
 
 use std::num::NonZeroU16;
 
-use mpt_core::checksum::Sum;
 use mpt_core::control::{Reply, Request};
 use mpt_core::crypto::{PresharedKey, PrivateKey, PublicKey};
-use mpt_core::edges::{Edges, MAX_EDGES_BYTES};
-use mpt_core::fragment::fragment;
-use mpt_core::ip::{Packet, PacketMut};
-use mpt_core::probe::{MESSAGE_BYTES, Message};
-use mpt_core::report::{MAX_REPORT_BYTES, Report};
-use mpt_core::segment::Segments;
-use mpt_core::vnet::{Checksum, Gso, VnetHeader};
-use mpt_core::{ecn, gre, icmp, mss};
+use mpt_core::send::segment::Segments;
+use mpt_core::wire::checksum::Sum;
+use mpt_core::wire::edges::{Edges, MAX_EDGES_BYTES};
+use mpt_core::wire::fragment::fragment;
+use mpt_core::wire::ip::{Packet, PacketMut};
+use mpt_core::wire::probe::{MESSAGE_BYTES, Message};
+use mpt_core::wire::report::{MAX_REPORT_BYTES, Report};
+use mpt_core::wire::vnet::{Checksum, Gso, VnetHeader};
+use mpt_core::wire::{ecn, gre, icmp, mss};
 
 const LONGEST_PACKET: usize = 65_535 + 40;
 

@@ -10,10 +10,10 @@ use mpt_core::crypto::{
     INITIATION_BYTES, KeyChange, OpenError, Opened, PresharedKey, PrivateKey, Sender, Sessions,
     lay_out,
 };
-use mpt_core::gre::Protocol;
 use mpt_core::path::{PathId, PathSet};
 use mpt_core::seq::Seq;
 use mpt_core::time::Time;
+use mpt_core::wire::gre::Protocol;
 
 /// Of what was sent, so much is remembered to be delivered later.
 const REMEMBERED: usize = 64;

@@ -12,11 +12,11 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mpt_core::block_sort::DEFAULT_BLOCK;
-use mpt_core::drops::Drop;
+use mpt_core::control::drops::Drop;
 use mpt_core::path::{PathId, Unreachable};
-use mpt_core::reorder::MAX_WINDOW;
-use mpt_core::scheduler::Policy;
+use mpt_core::receive::block_sort::DEFAULT_BLOCK;
+use mpt_core::receive::reorder::MAX_WINDOW;
+use mpt_core::send::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_core::tunnel::ReorderSettings;
 use mpt_sim::loss::Loss;

@@ -7,17 +7,20 @@
 //! Numbers carry their unit in the field's name: `_us` microseconds, `_s` seconds, `_bps` bits a
 //! second, `_bytes` bytes; `loss` is a fraction from 0 to 1. Fields may be added, never removed.
 
+pub mod drops;
 pub mod order;
 pub mod recent;
+pub mod setting;
+pub mod units;
 pub mod verdict;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::setting::Setting;
 use order::OrderStatus;
 use recent::Recent;
+use setting::Setting;
 use verdict::Verdict;
 
 /// The longest line that either side accepts, in bytes.

@@ -2,52 +2,26 @@
 //! go in by `handle_*`, bytes and times come out by `poll_*`; `mpt-tund` moves them between the
 //! kernel and here, `mpt-sim` between two tunnels in virtual time.
 //!
-//! The two lines that a packet takes, in the order of their files:
+//! * [`tunnel`]: the machine, and its two lines, [`tunnel::Outbound`] and [`tunnel::Inbound`]; they use
+//! * [`send`]: what the line out decides: paths, queue, recovery;
+//! * [`receive`]: what the line in does with what came: order;
+//! * [`path`]: what is known of a path: its probes, its peer, its MTU;
+//! * [`crypto`]: the handshake and the sealing of a sealed tunnel;
+//! * [`wire`]: every format on the wire;
+//! * [`metrics`]: how far a stream is from its order;
+//! * [`control`]: what `mpt-ctl` asks and sees.
 //!
-//! * out: [`tunnel`] ([`tunnel::Outbound`]) → [`vnet`], [`segment`], or [`icmp`] and [`fragment`] for
-//!   what does not fit → [`gre`] → [`scheduler`] → [`train`]
-//! * in: [`tunnel`] ([`tunnel::Inbound`]) → [`gre`] → [`path`], [`probe`] → [`ecn`] →
-//!   [`reorder`], in the memory of [`buffer`], or [`block_sort`] → [`coalesce`]
-//! * back: what arrived, for the line out of the other end: [`report`]
-//!
-//! What both count on: [`ip`], [`seq`], [`time`], [`checksum`], [`drops`]. What
-//! `mpt-ctl` sees: [`control`], [`setting`]. How far a stream is from its order: [`metrics`].
+//! All count on [`seq`], numbers with modular order, and [`time`].
 #![forbid(unsafe_code)]
 
-pub mod block_sort;
-pub mod buffer;
-pub mod checksum;
-pub mod coalesce;
 pub mod control;
 pub mod crypto;
-pub mod drops;
-pub mod ecn;
-pub mod edges;
-pub mod fragment;
-pub mod gre;
-pub mod icmp;
-pub mod ip;
 pub mod metrics;
-pub mod mss;
-mod order;
 pub mod path;
 mod peak;
-pub mod probe;
-mod queue;
-mod recovery;
-pub mod reorder;
-pub mod report;
-#[cfg(test)]
-mod sample;
-pub mod scheduler;
-pub mod segment;
-mod sent;
+pub mod receive;
+pub mod send;
 pub mod seq;
-pub mod setting;
-mod silence;
 pub mod time;
-pub mod train;
-mod transport;
 pub mod tunnel;
-pub mod units;
-pub mod vnet;
+pub mod wire;

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
+use mpt_core::control::setting::Setting;
 use mpt_core::control::{LatePolicy, Request};
-use mpt_core::setting::Setting;
 
 use crate::client::USAGE;
 use crate::keys::KeyCommand;

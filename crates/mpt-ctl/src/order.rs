@@ -3,7 +3,7 @@
 use mpt_core::metrics::OrderReport;
 
 use crate::table::{Look, Tone};
-use mpt_core::units;
+use mpt_core::control::units;
 
 /// Width of the column of names.
 const NAMES: usize = 18;

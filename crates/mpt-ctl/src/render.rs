@@ -13,7 +13,7 @@ mod status;
 use mpt_core::control::{Answer, PathState, PathStatus};
 
 use crate::table::{Cell, Look, Tone, WIDTH, truncated};
-use mpt_core::units::{percent, time_us};
+use mpt_core::control::units::{percent, time_us};
 
 /// Stands where nothing has been measured yet.
 const UNKNOWN: &str = "–";

@@ -10,9 +10,9 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 
-use mpt_core::checksum::Sum;
-use mpt_core::ip::{Packet, Version, protocol};
-use mpt_core::vnet::{Checksum, Gso, VnetHeader};
+use mpt_core::wire::checksum::Sum;
+use mpt_core::wire::ip::{Packet, Version, protocol};
+use mpt_core::wire::vnet::{Checksum, Gso, VnetHeader};
 
 const TCP_HEADER: usize = 32; // With timestamps, as Linux sends it.
 const UDP_HEADER: usize = 8;

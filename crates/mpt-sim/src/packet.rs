@@ -1,8 +1,8 @@
 //! Inner packets: IPv4 and IPv6 with UDP, each with a number in its payload by which a test knows
 //! it again.
 
-use mpt_core::checksum::{Sum, pseudo_v4, pseudo_v6};
-use mpt_core::ip::{IPV4_HEADER, IPV6_HEADER, Packet, Version, protocol};
+use mpt_core::wire::checksum::{Sum, pseudo_v4, pseudo_v6};
+use mpt_core::wire::ip::{IPV4_HEADER, IPV6_HEADER, Packet, Version, protocol};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const UDP_HEADER: usize = 8;

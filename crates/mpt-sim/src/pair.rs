@@ -18,13 +18,13 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mpt_core::coalesce::Accepts;
 use mpt_core::crypto::{CryptoConfig, PresharedKey, PrivateKey, Sessions};
 use mpt_core::path::{PathConfig, PathId, Unreachable};
-use mpt_core::report::Report;
-use mpt_core::scheduler::Policy;
+use mpt_core::receive::coalesce::Accepts;
+use mpt_core::send::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{Event, Inbound, ReorderSettings, TunnelConfig};
+use mpt_core::wire::report::Report;
 use rand::Rng as _;
 
 use crate::delay::{Delay, MS};

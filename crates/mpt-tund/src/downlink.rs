@@ -8,14 +8,14 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use mpt_core::buffer::Buffer;
 use mpt_core::control::order::OrderStatus;
 use mpt_core::control::{PathState, PathStatus, Protection, ReorderStatus, TunnelStatus};
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId, Unreachable};
-use mpt_core::report;
-use mpt_core::scheduler::Policy;
+use mpt_core::receive::buffer::Buffer;
+use mpt_core::send::scheduler::Policy;
 use mpt_core::time::{Time, earliest};
 use mpt_core::tunnel::{Change, Datagram, Event, Inbound, ReorderSettings};
+use mpt_core::wire::report;
 use tokio::io::Ready;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc, oneshot};

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
+use mpt_core::control::setting::Setting;
 use mpt_core::control::{Answer, LatePolicy, Missing, Reply, Request};
-use mpt_core::scheduler::Policy;
-use mpt_core::setting::Setting;
+use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::ReorderSettings;
 
 use crate::config::{self, Config};

@@ -18,11 +18,11 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context as _, bail};
 use interface::Interface;
-use mpt_core::coalesce::Accepts;
+use mpt_core::control::drops::Drop;
 use mpt_core::control::recent::History;
 use mpt_core::control::verdict::judge;
 use mpt_core::control::{Missing, ReorderStatus, Status, TunnelStatus};
-use mpt_core::drops::Drop;
+use mpt_core::receive::coalesce::Accepts;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{ReorderSettings, TunnelConfig, sealed_tunnel, tunnel};
 use paths::RunningPath;

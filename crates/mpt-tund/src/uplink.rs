@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use mpt_core::drops::Drop;
+use mpt_core::control::drops::Drop;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
-use mpt_core::report;
-use mpt_core::scheduler::Policy;
+use mpt_core::send::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{Change, Outbound, Transmit};
-use mpt_core::vnet::VnetHeader;
+use mpt_core::wire::report;
+use mpt_core::wire::vnet::VnetHeader;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc, oneshot};
 

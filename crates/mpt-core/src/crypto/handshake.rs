@@ -23,9 +23,9 @@ use super::mac::{Addressee, COOKIE_LIFETIME, COOKIE_NONCE_BYTES, CookieSecret, T
 use super::noise::{Identity, Initiator, Keys, NotOpened, Responder};
 use super::wire::{self, End, INITIATION_BYTES, Message, Offer, RESPONSE_BYTES, Timestamp};
 use super::{CryptoConfig, Entropy, WallClock};
-use crate::gre::{Header, Protocol};
 use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::time::Time;
+use crate::wire::gre::{Header, Protocol};
 
 /// How long one initiation is repeated before another one takes its place.
 const ATTEMPT: Duration = Duration::from_secs(5);

@@ -9,8 +9,8 @@ use super::packet::{
     control_nonce, nonce, restore,
 };
 use super::replay::ReplayWindow;
-use crate::gre::Protocol;
 use crate::path::MAX_PATHS;
+use crate::wire::gre::Protocol;
 
 /// How far behind the highest a data packet's number may be.
 pub const DATA_WINDOW: u64 = DataWindow::WINDOW;

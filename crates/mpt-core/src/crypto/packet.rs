@@ -53,9 +53,9 @@
 //! under the same key, and into others under the key of a later session, and neither tells anything.
 
 use super::aead::TAG_BYTES;
-use crate::gre::Protocol;
 use crate::path::MAX_PATHS;
 use crate::seq::Seq;
+use crate::wire::gre::Protocol;
 
 /// Bytes before the inner packet: GRE and the inner Protocol Type.
 pub const DATA_HEAD_BYTES: usize = DATA_GRE_BYTES + 2;

@@ -150,8 +150,8 @@ impl ControlSealer {
 mod tests {
     use super::super::packet::lay_out;
     use super::*;
-    use crate::gre::Protocol;
     use crate::seq::Seq;
+    use crate::wire::gre::Protocol;
 
     const KEY: [u8; KEY_BYTES] = [7; KEY_BYTES];
 

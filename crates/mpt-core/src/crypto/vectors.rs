@@ -16,8 +16,8 @@ use super::{
     CONTROL_OVERHEAD, Cipher, DATA_HEAD_BYTES, DATA_OVERHEAD, DataSealer, INITIATION_BYTES,
     KEY_BYTES, Opened, PresharedKey, PrivateKey, PublicKey, Route,
 };
-use crate::gre::Protocol;
 use crate::seq::Seq;
+use crate::wire::gre::Protocol;
 
 type Secret = Zeroizing<[u8; KEY_BYTES]>;
 

@@ -1,5 +1,5 @@
 //! The three handshake messages, in network byte order, behind a GRE header without key and sequence
-//! number whose Protocol Type is [`crate::gre::CONTROL_ETHERTYPE`].
+//! number whose Protocol Type is [`crate::wire::gre::CONTROL_ETHERTYPE`].
 //!
 //! The initiation, 168 bytes:
 //!
@@ -55,7 +55,7 @@ use std::time::Duration;
 use super::mac::{COOKIE_NONCE_BYTES, MAC_BYTES, SEALED_COOKIE_BYTES, Tag};
 use super::noise::{FIRST_BYTES, SECOND_BYTES};
 use super::packet::UNORDERED;
-use crate::ip::u32_at;
+use crate::wire::ip::u32_at;
 
 /// First byte of an initiation.
 pub const KIND_INITIATION: u8 = 3;

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::reorder::RoundTrip;
+use super::answered::RoundTrip;
 use crate::time::Time;
 
 /// The least round-trip time is the least of the present and the former span of this length.

@@ -14,6 +14,7 @@
 //! Only an echo proves that what we send arrives; hearing the peer proves the other direction. So a
 //! path may be down for sending while the reorder window still waits for what it brings.
 
+mod answered;
 mod estimate;
 mod place;
 mod rhythm;
@@ -25,9 +26,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use crate::control::PathState;
-use crate::order::PathOrder;
-use crate::probe::{Echo, Message};
+use crate::receive::order::PathOrder;
 use crate::time::{Time, earliest};
+use crate::wire::probe::{Echo, Message};
+pub(crate) use answered::Answered;
+pub use answered::RoundTrip;
 pub(crate) use estimate::{CLOCK_JUMP, IdleDelay};
 use estimate::{Loss, Rate, Rtt, SmoothedDelay};
 pub(crate) use place::{Call, Place, Rank, Ruling};

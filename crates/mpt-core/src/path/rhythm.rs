@@ -14,7 +14,7 @@
 use std::time::Duration;
 
 use super::PathConfig;
-use crate::reorder::RoundTrip;
+use super::answered::RoundTrip;
 use crate::time::{Time, earliest};
 
 /// Time between probes while the tunnel is idle. The mappings of NATs and firewalls last 30 s and more

@@ -15,22 +15,22 @@ use std::time::Duration;
 
 use super::Outbound;
 use super::bound::{Bound, BoundPacket};
-use crate::drops::Drop;
-use crate::ecn;
-use crate::gre::Header;
-use crate::ip::{Packet, Version, protocol};
+use crate::control::drops::Drop;
 use crate::path::{MAX_PATHS, PathId, PathSet};
-use crate::queue::{Losses, Queue};
-use crate::recovery::{Recovery, Resend};
-use crate::report::Report;
-use crate::scheduler::Policy;
-use crate::scheduler::adaptive::{Adaptive, Choice};
-use crate::scheduler::flow;
-use crate::segment::Segments;
+use crate::send::queue::{Losses, Queue};
+use crate::send::recovery::{Recovery, Resend};
+use crate::send::scheduler::Policy;
+use crate::send::scheduler::adaptive::{Adaptive, Choice};
+use crate::send::scheduler::flow;
+use crate::send::segment::Segments;
+use crate::send::silence::Silence;
 use crate::seq::Seq;
-use crate::silence::Silence;
 use crate::time::{Time, earliest};
-use crate::vnet::VnetHeader;
+use crate::wire::ecn;
+use crate::wire::gre::Header;
+use crate::wire::ip::{Packet, Version, protocol};
+use crate::wire::report::Report;
+use crate::wire::vnet::VnetHeader;
 
 /// After packets went over several paths, sparse flows go without numbers for so long.
 const SPREAD: Duration = Duration::from_secs(1);

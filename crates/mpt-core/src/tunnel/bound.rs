@@ -7,9 +7,9 @@
 
 use std::collections::VecDeque;
 
-use crate::ip::Version;
 use crate::path::{MAX_PATHS, PathId};
 use crate::seq::Seq;
+use crate::wire::ip::Version;
 
 /// A packet that is bound.
 #[derive(Debug)]

@@ -1,5 +1,5 @@
 //! What the peer is told of paths that numbers do not go over, and what it makes of that: see
-//! [`crate::edges`].
+//! [`crate::wire::edges`].
 //!
 //! The peer's reports, which come every few milliseconds while data go out, are the occasion; so no
 //! clock is needed, and a peer that sends none, because it was not asked, is told nothing.
@@ -11,11 +11,11 @@ use arrayvec::ArrayVec;
 
 use super::inbound::Inbound;
 use super::probing::MAX_MESSAGES_QUEUED;
-use crate::drops::Drop;
-use crate::edges::Edges;
+use crate::control::drops::Drop;
 use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::seq::Seq;
 use crate::time::Time;
+use crate::wire::edges::Edges;
 
 /// Least time between two messages …
 const INTERVAL: Duration = Duration::from_millis(4);

@@ -1,10 +1,10 @@
 //! What can be said of a datagram, or of the packet in it, without knowing the tunnel.
 
-use crate::drops::Drop;
-use crate::ecn::{self, Decap};
-use crate::gre::{self, GreError, Protocol};
-use crate::ip::{Packet, PacketMut, Version};
+use crate::control::drops::Drop;
 use crate::seq::Seq;
+use crate::wire::ecn::{self, Decap};
+use crate::wire::gre::{self, GreError, Protocol};
+use crate::wire::ip::{Packet, PacketMut, Version};
 
 /// What a datagram is.
 pub(super) enum Content {

@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use super::inbound::{ControlDatagram, Inbound};
 use super::probing::control_header;
-use crate::drops::Drop;
-use crate::edges::{Edges, KIND_EDGES};
+use crate::control::drops::Drop;
 use crate::path::{PathId, PathState};
-use crate::probe::Message;
-use crate::report::{KIND_REPORT, Report};
 use crate::time::Time;
+use crate::wire::edges::{Edges, KIND_EDGES};
+use crate::wire::probe::Message;
+use crate::wire::report::{KIND_REPORT, Report};
 
 impl Inbound {
     /// Takes a control message of the path's peer, which stands at `place` in the buffer.

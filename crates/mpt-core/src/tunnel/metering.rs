@@ -1,9 +1,9 @@
-//! Where the line in measures order: [`order`](crate::order) has the meters, here is what they are told.
+//! Where the line in measures order: [`order`](crate::receive::order) has the meters, here is what they are told.
 
 use super::inbound::Inbound;
-use crate::buffer::Stored;
 use crate::control::order::OrderStatus;
 use crate::path::{MAX_PATHS, PathId};
+use crate::receive::buffer::Stored;
 use crate::time::Time;
 
 impl Inbound {

@@ -42,10 +42,10 @@ pub use outbound::Outbound;
 pub use sealing::Change;
 pub use sizing::ReorderSettings;
 
-use crate::coalesce::Accepts;
 use crate::crypto::Sessions;
-use crate::path::{IdleDelay, MAX_PATHS, PathId, PathSet};
-use crate::scheduler::Policy;
+use crate::path::{Answered, IdleDelay, MAX_PATHS, PathId, PathSet};
+use crate::receive::coalesce::Accepts;
+use crate::send::scheduler::Policy;
 use crate::seq::Seq;
 use crate::time::Time;
 
@@ -156,21 +156,6 @@ struct Probed {
     /// Their median if the path is idle, else [`NOT_KNOWN`], and by how much they differed then.
     idle_ns: AtomicI64,
     jitter_ns: AtomicU64,
-}
-
-/// [`Probed`] as it was read.
-#[derive(Debug, Default)]
-pub(crate) struct Answered {
-    pub(crate) answers: u32,
-    /// When what was answered last had been sent.
-    pub(crate) sent: Time,
-    pub(crate) rtt: Duration,
-    /// One-way delay of the last, in nanoseconds, with the clocks' offset.
-    pub(crate) forward_ns: i64,
-    /// Its median, if the path carries nothing else.
-    pub(crate) idle_ns: Option<i64>,
-    /// The mean deviation from that.
-    pub(crate) jitter_ns: u64,
 }
 
 /// What was sent on one path; both lines add to it.

@@ -15,8 +15,8 @@ use super::inbound::{Event, Inbound};
 use super::probing::Extent;
 use crate::crypto::{CONTROL_OVERHEAD, DATA_OVERHEAD};
 use crate::path::{Bounds, MAX_PATHS, MtuSearch, PathId, PathSet, PathState};
-use crate::probe::Echo;
 use crate::time::{Time, earliest};
+use crate::wire::probe::Echo;
 
 /// After this long a path is tried again with its full MTU (RFC 1191 §6.3).
 const PATH_MTU_EXPIRES: Duration = Duration::from_secs(600);

@@ -9,13 +9,13 @@ use super::inbound::{ControlDatagram, Event, Inbound, LONE_BYTE, MAX_EVENTS_QUEU
 use super::reporting::REPORT_INTERVAL;
 use super::sealing::{Opening, may_carry_handshakes};
 use super::session::Jump;
-use crate::drops::Drop;
-use crate::gre::{Header, Protocol};
+use crate::control::drops::Drop;
 use crate::path::{MAX_PATHS, PathId, PathSet, PathState};
-use crate::probe::{Echo, MESSAGE_BYTES, Message};
-use crate::reorder::{MAX_DISTANCE, Recovery};
+use crate::receive::reorder::{MAX_DISTANCE, Recovery};
 use crate::seq::Seq;
 use crate::time::{Time, earliest};
+use crate::wire::gre::{Header, Protocol};
+use crate::wire::probe::{Echo, MESSAGE_BYTES, Message};
 
 /// Most control messages waiting to be sent.
 pub(super) const MAX_MESSAGES_QUEUED: usize = 64;

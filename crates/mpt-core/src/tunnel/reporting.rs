@@ -10,7 +10,7 @@
 //! acknowledgements of a large flow, which are few bytes and yet must not be lost. What is saved up
 //! suffices for a burst; the last quarter is kept for news of losses ([`Occasion`]). Where that is used up,
 //! a report goes all the same when the last was [`REPORTED_WITHIN`] ago: the sender counts on it, or it would
-//! take the path for dead ([`crate::silence`]).
+//! take the path for dead ([`crate::send::silence`]).
 //!
 //! Reports go over the path that answers first. That may have died without a word, and the sender gone over
 //! to another: so now and then, when data come over another, one more goes back over that.
@@ -22,14 +22,14 @@ use arrayvec::ArrayVec;
 
 use super::inbound::Inbound;
 use super::probing::MAX_MESSAGES_QUEUED;
-use crate::drops::Drop;
+use crate::control::drops::Drop;
 use crate::path::{MAX_PATHS, PathId, PathSet, PathState};
-use crate::probe::Message;
-use crate::reorder::{Reorder, Verdict};
-use crate::report::{MAX_DUPLICATES, Missing, PathReport, Report};
+use crate::receive::reorder::{Reorder, Verdict};
+use crate::send::silence::REPORTED_WITHIN;
 use crate::seq::Seq;
-use crate::silence::REPORTED_WITHIN;
 use crate::time::{Time, earliest};
+use crate::wire::probe::Message;
+use crate::wire::report::{MAX_DUPLICATES, Missing, PathReport, Report};
 
 /// Time between reports while data come.
 pub(super) const REPORT_INTERVAL: Duration = Duration::from_millis(5);

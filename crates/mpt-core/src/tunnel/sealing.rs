@@ -22,21 +22,21 @@ use super::inbound::{ControlDatagram, Event, Inbound, is_same_peer};
 use super::look::look_into;
 use super::probing::{Extent, control_header};
 use super::{Shared, Transmit};
-use crate::buffer::Stored;
 use crate::control::Protection;
+use crate::control::drops::Drop;
 use crate::crypto::{
     CONTROL_OVERHEAD, Calm, DATA_HEAD_BYTES, DATA_OVERHEAD, DataSealer, KIND_COOKIE_REPLY,
     KIND_INITIATION, KIND_RESPONSE, KeyChange, OpenError, Opened, Refused, Route, Sender,
     SessionEvent, Sessions, TAG_BYTES, claimed_route, lay_out, restore,
 };
-use crate::drops::Drop;
-use crate::gre::{Header, Protocol};
-use crate::ip::Version;
 use crate::path::{Call, DownReason, Path, PathId, PathSet, PathState, Rank, Ruling};
-use crate::probe::{Echo, MESSAGE_BYTES, Message, PROOF_BYTES, Proof};
+use crate::receive::buffer::Stored;
+use crate::send::train::Train;
 use crate::seq::Seq;
 use crate::time::Time;
-use crate::train::Train;
+use crate::wire::gre::{Header, Protocol};
+use crate::wire::ip::Version;
+use crate::wire::probe::{Echo, MESSAGE_BYTES, Message, PROOF_BYTES, Proof};
 
 /// GRE header of a handshake message: no flags, Protocol Type 0x88B5.
 const HANDSHAKE_GRE: [u8; 4] = [0x00, 0x00, 0x88, 0xb5];

@@ -17,10 +17,10 @@ use std::time::Duration;
 
 use super::inbound::Inbound;
 use crate::control::LatePolicy;
+use crate::control::setting::Setting;
 use crate::path::{Path, PathId};
 use crate::peak::Peak;
-use crate::reorder::{MAX_WINDOW, ReorderConfig};
-use crate::setting::Setting;
+use crate::receive::reorder::{MAX_WINDOW, ReorderConfig};
 use crate::time::Time;
 
 /// Memory for packets that an automatic window may ask for, in bytes.
@@ -46,7 +46,7 @@ pub struct ReorderSettings {
     pub max_buffer_delay: Setting<Duration>,
     /// What happens to late packets.
     pub late: LatePolicy,
-    /// Block sort with so many packets in a block ([`crate::block_sort`]): nothing is held, and what is
+    /// Block sort with so many packets in a block ([`crate::receive::block_sort`]): nothing is held, and what is
     /// said of the window and of late packets is not looked at.
     pub block: Option<u16>,
 }

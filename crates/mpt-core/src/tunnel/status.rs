@@ -6,12 +6,12 @@ use hdrhistogram::Histogram;
 
 use super::sealing::Opening;
 use super::{Inbound, Outbound};
+use crate::control::setting::Setting;
 use crate::control::{
     HoldTimes, PathPhase, PathStatus, Protection, RecoveryStatus, ReorderMode, ReorderStatus,
     TunnelStatus,
 };
 use crate::path::PathId;
-use crate::setting::Setting;
 
 /// Delay differences below this are noise, in nanoseconds.
 const NOISE_NS: u64 = 500_000;

@@ -9,7 +9,7 @@
 //!
 //! The checksum of ICMPv6 covers addresses that only the kernel knows; it fills it in.
 
-use mpt_core::checksum::Sum;
+use mpt_core::wire::checksum::Sum;
 
 /// Length of an echo's header, in bytes.
 pub(crate) const HEADER_BYTES: usize = 8;

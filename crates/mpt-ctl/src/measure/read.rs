@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::IpAddr;
 
-use mpt_core::gre::{self, Protocol};
-use mpt_core::probe::Message;
+use mpt_core::wire::gre::{self, Protocol};
+use mpt_core::wire::probe::Message;
 
 use super::capture::{Capture, CaptureError, Frame};
 use super::follow::{Follow, Held, Verdict};

@@ -2,7 +2,7 @@
 
 use crate::order;
 use crate::table::{Look, Tone};
-use mpt_core::units;
+use mpt_core::control::units;
 
 use super::report::{Report, StreamReport};
 

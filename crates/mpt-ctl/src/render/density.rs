@@ -6,7 +6,7 @@
 use mpt_core::metrics::density::DensityReport;
 
 use crate::table::{Look, Side, Table, Tone};
-use mpt_core::units::percent;
+use mpt_core::control::units::percent;
 
 /// Displacements are shown up to here; no threshold is larger.
 const FARTHEST: i32 = 1 << 16;

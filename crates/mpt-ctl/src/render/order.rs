@@ -5,7 +5,7 @@ use mpt_core::control::order::{OrderFigures, OrderStatus, PathOrderStatus, Point
 
 use super::{UNKNOWN, density};
 use crate::table::{Cell, Look, Side, Table, Tone};
-use mpt_core::units::{percent, time_us};
+use mpt_core::control::units::{percent, time_us};
 
 /// What order was like and what would have been enough, in sentences.
 pub(super) fn verdict(reorder: &ReorderStatus, order: &OrderStatus, look: Look) -> String {

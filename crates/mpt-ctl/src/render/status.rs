@@ -5,7 +5,7 @@ use mpt_core::control::{PathState, PathStatus, Protection, RecoveryStatus, Statu
 
 use super::{endpoints, loss, measured, reorder, state};
 use crate::table::{Cell, Look, Side, Table, Tone};
-use mpt_core::units::{bits_per_second, bytes, long_time_s};
+use mpt_core::control::units::{bits_per_second, bytes, long_time_s};
 
 /// The tunnel as a whole.
 pub(super) fn show(status: &Status, look: Look) -> String {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mpt_core::scheduler::Policy;
+use mpt_core::send::scheduler::Policy;
 use mpt_core::time::Time;
 
 use super::family::{Case, Change, Phase};

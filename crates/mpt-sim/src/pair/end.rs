@@ -3,17 +3,17 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use mpt_core::control::drops::Drop;
 use mpt_core::control::order::OrderStatus;
 use mpt_core::control::{PathStatus, ReorderStatus, TunnelStatus};
 use mpt_core::crypto::Sessions;
-use mpt_core::drops::Drop;
 use mpt_core::path::{PathConfig, PathId, PathState};
-use mpt_core::report::Report;
 use mpt_core::time::{Time, earliest};
 use mpt_core::tunnel::{
     Datagram, Event, Inbound, Outbound, Transmit, TunnelConfig, sealed_tunnel, tunnel,
 };
-use mpt_core::vnet::VnetHeader;
+use mpt_core::wire::report::Report;
+use mpt_core::wire::vnet::VnetHeader;
 
 /// Datagrams that the daemon receives before it polls.
 const BATCH: usize = 64;

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use mpt_core::scheduler::Policy;
+use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::ReorderSettings;
 
 use super::{Config, Path, Recovery};

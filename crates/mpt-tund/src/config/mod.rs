@@ -32,7 +32,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
 use crate::control::Owner;
-use mpt_core::scheduler::Policy;
+use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::ReorderSettings;
 
 pub(crate) use crypto::Crypto;

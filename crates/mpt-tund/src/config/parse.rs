@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::Path as FilePath;
 use std::time::Duration;
 
-use mpt_core::scheduler::Policy;
+use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::ReorderSettings;
 
 use super::crypto::crypto;

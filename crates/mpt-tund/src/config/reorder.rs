@@ -7,9 +7,9 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use mpt_core::block_sort::{BLOCKS, DEFAULT_BLOCK};
 use mpt_core::control::LatePolicy;
-use mpt_core::setting::Setting;
+use mpt_core::control::setting::Setting;
+use mpt_core::receive::block_sort::{BLOCKS, DEFAULT_BLOCK};
 use mpt_core::tunnel::ReorderSettings;
 
 use super::MAX_WINDOW;

@@ -11,8 +11,8 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path as FilePath, PathBuf};
 
 use mpt_core::control::LatePolicy;
-use mpt_core::scheduler::Policy;
-use mpt_core::setting::Setting;
+use mpt_core::control::setting::Setting;
+use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::ReorderSettings;
 use thiserror::Error;
 use toml_edit::{DocumentMut, Item, RawString, Table, TableLike, Value};

@@ -17,8 +17,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 
-use mpt_core::coalesce::Accepts;
-use mpt_core::vnet::{self, VnetHeader};
+use mpt_core::receive::coalesce::Accepts;
+use mpt_core::wire::vnet::{self, VnetHeader};
 use offload::{Failure, Offloading};
 use plain::Plain;
 use tokio::io::Interest;
@@ -180,7 +180,7 @@ mod tests {
     use crate::netlink::Netlink;
     use crate::testing::in_network_namespace;
     use crate::udp::PathSocket;
-    use mpt_core::vnet::{Checksum, Gso};
+    use mpt_core::wire::vnet::{Checksum, Gso};
     use std::net::UdpSocket;
 
     #[test]

@@ -30,8 +30,8 @@ use std::io::{self, IoSlice, Read as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 
-use mpt_core::coalesce::Accepts;
-use mpt_core::vnet::{self, VnetHeader};
+use mpt_core::receive::coalesce::Accepts;
+use mpt_core::wire::vnet::{self, VnetHeader};
 
 const WITHOUT_ECN: c_uint = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
 const WITHOUT_USO: c_uint = WITHOUT_ECN | libc::TUN_F_TSO_ECN;

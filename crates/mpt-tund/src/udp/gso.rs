@@ -20,8 +20,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use mpt_core::send::train::MAX_DATAGRAMS;
 use mpt_core::time::Time;
-use mpt_core::train::MAX_DATAGRAMS;
 
 use super::send::{Envelope, Sent};
 use super::socket::{PathSocket, set_option};

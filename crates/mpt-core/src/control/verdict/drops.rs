@@ -3,7 +3,7 @@
 use super::paths::is_one_missing;
 use super::{Code, Finding, Level, counted, lately};
 use crate::control::Status;
-use crate::drops::Drop;
+use crate::control::drops::Drop;
 
 /// What one drop reason means to an operator.
 struct Rule {

@@ -2,8 +2,8 @@
 
 use super::{Code, Finding, counted, lately};
 use crate::control::Status;
-use crate::drops::Drop;
-use crate::units::bytes;
+use crate::control::drops::Drop;
+use crate::control::units::bytes;
 
 /// One datagram in so many that overflows a buffer is felt as loss.
 const NOTABLE_DROPS: u64 = 1000;

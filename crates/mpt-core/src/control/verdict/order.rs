@@ -2,8 +2,8 @@
 
 use super::paths::up;
 use super::{Code, Finding, counted, lately};
+use crate::control::units::{bits_per_second, percent, time_us};
 use crate::control::{PathStatus, ReorderMode, Status};
-use crate::units::{bits_per_second, percent, time_us};
 
 /// Delay difference below which packets on different paths hardly overtake each other.
 const SIGNIFICANT_DELAY_US: u64 = 1000;
@@ -235,7 +235,7 @@ fn duplicates(status: &Status) -> Option<Finding> {
         return None;
     }
     let recent = &status.recent;
-    let copies = recent.dropped(crate::drops::Drop::Duplicate);
+    let copies = recent.dropped(crate::control::drops::Drop::Duplicate);
     let share = share(copies, recent.rx_packets, ENOUGH_COPIES, NOTABLE_COPIES)?;
     Some(Finding::note(
         Code::Duplicates,

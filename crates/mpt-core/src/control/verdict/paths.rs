@@ -1,8 +1,8 @@
 //! Which paths work, and what they lose.
 
 use super::{Code, Finding, Level};
+use crate::control::units::percent;
 use crate::control::{Missing, PathPhase, PathState, PathStatus, Status};
-use crate::units::percent;
 
 /// A share of losses from which a path is worth a word: at 1 % and 50 ms of round trip TCP gets
 /// 3 Mbit/s (Mathis et al., CCR 27(3), 1997).

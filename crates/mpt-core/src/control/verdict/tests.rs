@@ -1,9 +1,9 @@
 use super::*;
+use crate::control::drops::Drop;
 use crate::control::recent::{PathRecent, Recent};
 use crate::control::{
     Missing, PathPhase, PathState, PathStatus, ReorderMode, ReorderStatus, Status, TunnelStatus,
 };
-use crate::drops::Drop;
 
 fn path(name: &str) -> PathStatus {
     PathStatus {

@@ -10,9 +10,9 @@ use crate::crypto::{
     CONTROL_OVERHEAD, DATA_HEAD_BYTES, DATA_OVERHEAD, INITIATION_BYTES, KEY_BYTES, PresharedKey,
     PrivateKey, lay_out,
 };
-use crate::gre::Protocol;
 use crate::path::PathId;
 use crate::seq::Seq;
+use crate::wire::gre::Protocol;
 
 const SILENCE: Duration = Duration::from_millis(600);
 const WALL: Duration = Duration::from_secs(1_700_000_000);

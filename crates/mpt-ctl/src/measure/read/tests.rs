@@ -4,9 +4,9 @@ use super::super::capture::tests::pcap;
 use super::super::frame::tests::udp;
 use super::super::stamp::Plan;
 use super::*;
-use mpt_core::gre::Header;
 use mpt_core::metrics::Form;
 use mpt_core::seq::Seq;
+use mpt_core::wire::gre::Header;
 use std::io::Cursor;
 
 fn wanted() -> Wanted {

@@ -1,0 +1,38 @@
+//! What the answers to our probes tell: from the line in, which receives them, to the line out.
+
+use std::time::Duration;
+
+use crate::time::Time;
+
+/// The round-trip time of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RoundTrip {
+    /// The least of late.
+    pub minimum: Duration,
+    /// Smoothed (RFC 6298 §2).
+    pub smoothed: Duration,
+    /// Its mean variation (RFC 6298 §2).
+    pub variation: Duration,
+}
+
+impl RoundTrip {
+    /// Hardly anything takes longer: what RFC 6298 §2 makes a retransmission timeout of.
+    pub(crate) fn longest(&self) -> Duration {
+        self.smoothed + self.variation * 4
+    }
+}
+
+/// What the answers to our probes tell of a path.
+#[derive(Debug, Default)]
+pub(crate) struct Answered {
+    pub(crate) answers: u32,
+    /// When what was answered last had been sent.
+    pub(crate) sent: Time,
+    pub(crate) rtt: Duration,
+    /// One-way delay of the last, in nanoseconds, with the clocks' offset.
+    pub(crate) forward_ns: i64,
+    /// Its median, if the path carries nothing else.
+    pub(crate) idle_ns: Option<i64>,
+    /// The mean deviation from that.
+    pub(crate) jitter_ns: u64,
+}

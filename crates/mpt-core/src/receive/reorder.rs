@@ -1,0 +1,583 @@
+//! The reorder window: packets that arrive over several paths leave in the order they were sent.
+//!
+//! `next` is the number that is to be delivered next. A packet with that number leaves at once, and
+//! with it all that were held directly behind it. A packet ahead of it is held in one of `window`
+//! slots, by number modulo the slots. Numbers missing between delivered ones form the gap; each
+//! missing number ends in exactly one of five ways, and each is counted:
+//!
+//! * **filled**: its packet arrived.
+//! * **inferred lost**: paths deliver in order, so once every path that is waited for has delivered
+//!   (or, by the watermark in its probes, announced) something beyond a missing number, that number
+//!   is lost; what is behind it leaves at once. A path whose packets overtake each other gets a
+//!   reordering window of its own, which is learnt.
+//! * **recovered**: it had been inferred lost, and the peer sent it again in time. Toward a peer that
+//!   does so, what is behind a lost number leaves a little later ([`Recovery`]).
+//! * **timed out**: a packet behind it had been held for `max_buffer_delay`.
+//! * **overflowed**: a packet arrived that the window could not hold otherwise; the head of the
+//!   window is released, just as much of it as is needed.
+//!
+//! A packet below `next` is late: it was given up before. It is still worth delivering (TCP copes
+//! better with a late packet than with a lost one) unless the policy says otherwise, but never
+//! twice: one bit for each of the last 65,536 numbers remembers what was delivered.
+//!
+//! *Belief.* Anybody can forge a packet, and one packet must not move the window far. A number is
+//! taken at its word when it is less than a window (or 1,024) beyond the highest that is known to
+//! have been sent; to all others [`Reorder::insert`] says [`Verdict::Unbelievable`], and the caller
+//! decides whether it has proof ([`Reorder::believe`], [`Reorder::resync`]).
+//!
+//! *Cost.* O(1) a packet: releasing `n` packets was paid for by the `n` that came before, and what is
+//! missing between them is stepped over 64 numbers at a time.
+
+mod account;
+mod config;
+mod delivered;
+mod displacement;
+mod inference;
+mod passage;
+mod slots;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use crate::control::LatePolicy;
+use crate::path::{PathId, PathSet, RoundTrip};
+use crate::seq::Seq;
+use crate::time::{Time, earliest};
+pub use account::ReorderCounters;
+use account::{Account, Cause};
+pub use config::ReorderConfig;
+use delivered::Delivered;
+use inference::Inference;
+pub use inference::Recovery;
+use slots::Slots;
+
+/// Largest window, in sequence numbers.
+pub const MAX_WINDOW: u32 = 32_768;
+
+/// Numbers behind `next` whose fate is remembered, and the distance from `next` at which a number
+/// can only be of another numbering. It must exceed any honest skew: 1 Gbit/s of 1400-byte packets
+/// over paths 500 ms apart are 45,000.
+pub const MAX_DISTANCE: u32 = 65_536;
+
+/// However small the window, so many numbers beyond the highest known are believed: paths differ
+/// in delay, and a path may lose some.
+const LEAST_BELIEVED: u32 = 1_024;
+
+/// What became of an inserted packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Verdict {
+    /// It was delivered or is held.
+    Taken,
+    /// It was delivered or is held already: to be dropped.
+    Duplicate,
+    /// It came too late and the policy is to drop.
+    LateDropped,
+    /// Its number is too far from what is expected to be believed; nothing has changed. A caller
+    /// that has proof calls [`Reorder::believe`] or, for another numbering, [`Reorder::resync`],
+    /// and inserts again.
+    Unbelievable,
+}
+
+/// A reorder window over packets `T` (a small descriptor). What is released goes to `out`, in order.
+pub struct Reorder<T> {
+    config: ReorderConfig,
+    /// The number to be delivered next.
+    next: Seq,
+    /// One past the highest number that arrived or was found to be missing.
+    high: Seq,
+    /// One past the highest number of which the caller knows that it was sent.
+    announced: Seq,
+    slots: Slots<T>,
+    /// Held packets by arrival, oldest first; entries below `next` have left already. At most twice
+    /// the window: behind a held entry, each number of the window can be entered once.
+    arrivals: VecDeque<(Seq, Time)>,
+    inference: Inference,
+    delivered: Delivered,
+    account: Account,
+    /// How far ahead of `next` the farthest packet was, since that was last asked.
+    widest: u32,
+}
+
+impl<T: Copy + Default> Reorder<T> {
+    /// An empty window that expects `first`.
+    #[must_use]
+    pub fn new(config: ReorderConfig, first: Seq) -> Self {
+        let config = config.bounded();
+        Reorder {
+            config,
+            next: first,
+            high: first,
+            announced: first,
+            slots: Slots::new(config.window),
+            arrivals: VecDeque::with_capacity(2 * config.window as usize),
+            inference: Inference::new(first),
+            delivered: Delivered::new(),
+            account: Account::new(),
+            widest: 0,
+        }
+    }
+
+    /// Takes the packet `item` with number `seq` that arrived on `path`.
+    #[inline]
+    pub fn insert(
+        &mut self,
+        now: Time,
+        path: PathId,
+        seq: Seq,
+        item: T,
+        out: &mut impl FnMut(T),
+    ) -> Verdict {
+        if seq == self.next && seq == self.high && self.inference.comes_in_order(now, path, seq) {
+            self.account.counters.in_order += 1;
+            self.delivered.set(seq);
+            self.next = seq.next();
+            self.high = self.next;
+            out(item);
+            return Verdict::Taken;
+        }
+        self.insert_out_of_step(now, path, seq, item, out)
+    }
+
+    fn insert_out_of_step(
+        &mut self,
+        now: Time,
+        path: PathId,
+        seq: Seq,
+        item: T,
+        out: &mut impl FnMut(T),
+    ) -> Verdict {
+        let ahead = seq.distance_from(self.next);
+        if !self.is_believable(seq) {
+            return Verdict::Unbelievable;
+        }
+        let in_order = self.inference.comes_in_order(now, path, seq);
+        let came_before = if ahead < 0 {
+            self.delivered.get(seq)
+        } else {
+            self.slots.contains(self.next, seq)
+        };
+        if came_before {
+            self.account.counters.duplicates += 1;
+            self.infer_lost(now, out);
+            return Verdict::Duplicate;
+        }
+        let is_lost = ahead < 0 || self.inference.is_lost(seq);
+        if !in_order {
+            self.inference.overtaken(now, path, seq, is_lost);
+        }
+        if ahead < 0 {
+            return self.insert_late(seq, item, out);
+        }
+        if self.high.is_after(seq) {
+            self.account.counters.reordered += 1;
+            let lost = is_lost.then(|| self.inference.lost_since(seq).map(|at| now.since(at)));
+            self.account.filled(lost);
+        } else {
+            self.account.counters.in_order += 1;
+            self.raise_high(seq);
+            self.high = seq.next();
+        }
+
+        self.make_room(ahead.unsigned_abs());
+        let room = self.config.window.max(1);
+        if ahead.unsigned_abs() >= room {
+            self.advance(
+                now,
+                seq.plus(1u32.wrapping_sub(room)),
+                Cause::Overflowed,
+                out,
+            );
+        }
+        if seq == self.next {
+            self.delivered.set(seq);
+            self.next = seq.next();
+            out(item);
+            self.release_run(now, out);
+        } else {
+            self.hold(now, seq, item);
+        }
+        if self.high.is_after(self.next) {
+            self.infer_lost(now, out);
+        }
+        Verdict::Taken
+    }
+
+    /// Widens the window for a number so far ahead of the next, as far as it may.
+    fn make_room(&mut self, ahead: u32) {
+        self.widest = self.widest.max(ahead);
+        if let Some(window) = self.config.grown_for(ahead) {
+            self.resize(window);
+        }
+    }
+
+    fn resize(&mut self, window: u32) {
+        self.config.window = window;
+        self.slots = self.slots.resized(self.next, window);
+        let wanted = 2 * window as usize;
+        self.arrivals
+            .reserve(wanted.saturating_sub(self.arrivals.len()));
+    }
+
+    /// Whether one packet with this number is enough to believe it.
+    fn is_believable(&self, seq: Seq) -> bool {
+        let ahead = seq.distance_from(self.next);
+        if ahead < 0 {
+            return ahead > -(MAX_DISTANCE as i32);
+        }
+        let beyond = self.announced.distance_from(self.high);
+        // What was announced further away was announced 2^31 numbers ago.
+        let known = if (0..MAX_DISTANCE as i32).contains(&beyond) {
+            self.announced
+        } else {
+            self.high
+        };
+        // A window that grows by what it is shown must not make more believable.
+        let believed = match self.config.grows_to {
+            Some(_) => LEAST_BELIEVED,
+            None => self.config.window.max(LEAST_BELIEVED),
+        };
+        seq.distance_from(known) < believed as i32
+    }
+
+    fn insert_late(&mut self, seq: Seq, item: T, out: &mut impl FnMut(T)) -> Verdict {
+        self.account.counters.late += 1;
+        self.delivered.set(seq);
+        match self.config.late {
+            LatePolicy::Deliver => {
+                out(item);
+                Verdict::Taken
+            }
+            LatePolicy::Drop => Verdict::LateDropped,
+        }
+    }
+
+    /// Says that everything below `edge` that went over `path` has been sent before: the watermark
+    /// of a probe. Returns `false`, and changes nothing, when that is unbelievably far away.
+    #[must_use]
+    pub fn announce(
+        &mut self,
+        now: Time,
+        path: PathId,
+        edge: Seq,
+        out: &mut impl FnMut(T),
+    ) -> bool {
+        let ahead = edge.distance_from(self.next);
+        if ahead.unsigned_abs() >= MAX_DISTANCE {
+            return false;
+        }
+        self.inference.announce(now, path, edge);
+        if edge.is_after(self.high) {
+            self.announced = edge;
+        }
+        self.infer_lost(now, out);
+        true
+    }
+
+    /// Takes note of a packet that arrived on `path` and is known to be a copy: as [`Reorder::insert`] does
+    /// of one, but nothing is ever taken. Returns whether its number is believable.
+    pub fn note_copy(
+        &mut self,
+        now: Time,
+        path: PathId,
+        seq: Seq,
+        out: &mut impl FnMut(T),
+    ) -> bool {
+        self.account.counters.duplicates += 1;
+        let is_believable = self.is_believable(seq);
+        if is_believable {
+            self.inference.comes_in_order(now, path, seq);
+            self.infer_lost(now, out);
+        }
+        is_believable
+    }
+
+    /// Says that the packet with number `seq` has been sent, however unbelievable it looks. Only for
+    /// numbers less than [`MAX_DISTANCE`] ahead; others ask for [`Reorder::resync`].
+    pub fn believe(&mut self, seq: Seq) {
+        if (0..MAX_DISTANCE as i32).contains(&seq.distance_from(self.next)) {
+            self.announced = seq;
+        }
+    }
+
+    /// The paths that may still deliver what is missing.
+    #[must_use]
+    pub fn waited_for(&self) -> PathSet {
+        self.inference.waited_for()
+    }
+
+    /// Which paths may still deliver what is missing. A path that is no longer among them stops
+    /// being waited for in that instant.
+    pub fn wait_for(&mut self, now: Time, paths: PathSet, out: &mut impl FnMut(T)) {
+        self.inference.wait_for(paths, self.next);
+        self.infer_lost(now, out);
+    }
+
+    /// Sets a path's round-trip time, which bounds the reordering window of a path whose packets
+    /// overtake each other.
+    pub fn set_rtt(&mut self, now: Time, path: PathId, rtt: RoundTrip) {
+        self.inference.set_rtt(now, path, rtt);
+    }
+
+    /// Forgets what was learnt of a path: it leads elsewhere now.
+    pub fn forget_path(&mut self, path: PathId) {
+        self.inference.forget(path);
+    }
+
+    /// Says whether, and how quickly, the peer sends lost packets again. They are held open for no
+    /// longer than `max_buffer_delay`.
+    pub fn set_recovery(&mut self, now: Time, recovery: Option<Recovery>) {
+        let possible = recovery.filter(|_| self.config.window > 1);
+        let hold = |recovery: Recovery| recovery.hold.min(self.config.max_buffer_delay);
+        let bounded = possible.map(|recovery| Recovery {
+            hold: hold(recovery),
+            ..recovery
+        });
+        self.inference.set_recovery(now, bounded);
+    }
+
+    /// When [`Reorder::handle_timeout`] is to be called next.
+    #[must_use]
+    pub fn poll_timeout(&mut self) -> Option<Time> {
+        let oldest = self.oldest_held();
+        let times_out = oldest.map(|(_, arrived)| arrived + self.config.max_buffer_delay);
+        earliest(times_out, self.inference.poll_timeout(self.next))
+    }
+
+    /// Releases what has been held for `max_buffer_delay`, and what is before it; and what is behind
+    /// numbers that have come to be lost.
+    pub fn handle_timeout(&mut self, now: Time, out: &mut impl FnMut(T)) {
+        while let Some((seq, arrived)) = self.oldest_held() {
+            if arrived + self.config.max_buffer_delay > now {
+                break;
+            }
+            self.advance(now, seq.next(), Cause::TimedOut, out);
+        }
+        self.infer_lost(now, out);
+    }
+
+    /// Expects `first`, before anything was inserted: numbers below it are late, not duplicates.
+    pub fn begin_at(&mut self, first: Seq) {
+        self.next = first;
+        self.high = first;
+        self.announced = first;
+        self.inference.reset(first);
+    }
+
+    /// Counts all numbers below the expected one as delivered: what comes late now was sent to
+    /// somebody else, or is a recording.
+    pub fn close_past(&mut self) {
+        self.delivered.set_all();
+    }
+
+    /// Releases everything and expects `first`: the sender began anew. Numbers below `first` count
+    /// as delivered: packets of the former numbering must not come again in the guise of late ones.
+    pub fn resync(&mut self, now: Time, first: Seq, out: &mut impl FnMut(T)) {
+        self.advance(now, self.high, Cause::InferredLost, out);
+        self.begin_at(first);
+        self.arrivals.clear();
+        self.close_past();
+    }
+
+    /// Changes the settings; what no longer fits is released.
+    pub fn reconfigure(&mut self, now: Time, config: ReorderConfig, out: &mut impl FnMut(T)) {
+        let config = config.bounded();
+        let first_that_fits = self.high.plus(config.window.max(1).wrapping_neg());
+        if self.slots.held() > 0 && first_that_fits.is_after(self.next) {
+            self.advance(now, first_that_fits, Cause::Overflowed, out);
+        }
+        let next = self.next;
+        self.arrivals.retain(|&(seq, _)| !next.is_after(seq));
+        let window = self.config.window;
+        self.config = config;
+        if config.window != window {
+            self.resize(config.window);
+        }
+    }
+
+    /// How far ahead of the next number the farthest packet was since this was last asked.
+    pub fn take_widest(&mut self) -> u32 {
+        std::mem::take(&mut self.widest)
+    }
+
+    /// The settings in force.
+    #[must_use]
+    pub fn config(&self) -> ReorderConfig {
+        self.config
+    }
+
+    /// Whether the number that is to be delivered next is lost, and stands open for what is sent again.
+    #[must_use]
+    pub fn awaits_lost(&self) -> bool {
+        self.high.is_after(self.next) && self.inference.is_lost(self.next)
+    }
+
+    /// The number that is to be delivered next.
+    #[must_use]
+    pub fn next_expected(&self) -> Seq {
+        self.next
+    }
+
+    /// One past the highest number that arrived or was given up.
+    #[must_use]
+    pub fn high(&self) -> Seq {
+        self.high
+    }
+
+    /// Numbers that every path had passed, in all: those that were given up for it, those that were
+    /// recovered, and those that may yet be.
+    #[must_use]
+    #[inline]
+    pub fn found_lost(&self) -> u64 {
+        self.account.found_lost
+    }
+
+    /// How long a path's packets may overtake each other, as far as is known.
+    #[must_use]
+    pub fn displacement(&self, path: PathId) -> Duration {
+        self.inference.window(path)
+    }
+
+    /// Calls `each` with every run of missing numbers, its first and their count, oldest first, until
+    /// it returns `false`.
+    pub fn for_each_missing(&self, mut each: impl FnMut(Seq, u32) -> bool) {
+        let mut from = self.next;
+        while self.high.is_after(from) {
+            let left = self.high.distance_from(from).unsigned_abs();
+            let missing = self.slots.missing_from(from, left);
+            if missing > 0 && !each(from, missing) {
+                return;
+            }
+            let from_held = from.plus(missing);
+            from = from_held.plus(self.slots.held_from(from_held, left - missing));
+        }
+    }
+
+    /// Packets held now.
+    #[must_use]
+    pub fn held(&self) -> u32 {
+        self.slots.held()
+    }
+
+    /// Missing numbers being waited for now.
+    #[must_use]
+    pub fn gaps_open(&self) -> u32 {
+        self.high.distance_from(self.next).unsigned_abs() - self.held()
+    }
+
+    /// Calls `each` with every packet that is held, in order.
+    pub fn for_each_held(&mut self, each: impl FnMut(&mut T)) {
+        self.slots.for_each(self.next, each);
+    }
+
+    /// What has happened since the start.
+    #[must_use]
+    pub fn counters(&self) -> &ReorderCounters {
+        &self.account.counters
+    }
+
+    /// How long it took from the inference of a loss until the packet came again, in microseconds.
+    #[must_use]
+    pub fn recovery_us(&self) -> &Histogram<u64> {
+        &self.account.recovery_us
+    }
+
+    /// How long held packets were held, in microseconds.
+    #[must_use]
+    pub fn hold_us(&self) -> &Histogram<u64> {
+        &self.account.hold_us
+    }
+
+    fn hold(&mut self, now: Time, seq: Seq, item: T) {
+        self.slots.put(seq, item, now);
+        self.account.counters.held_max = self.account.counters.held_max.max(self.slots.held());
+        // Drops what has left, so that the queue stays short.
+        self.oldest_held();
+        self.arrivals.push_back((seq, now));
+    }
+
+    /// Delivers what stands directly at `next`.
+    fn release_run(&mut self, now: Time, out: &mut impl FnMut(T)) {
+        while let Some((item, arrived)) = self.slots.take(self.next) {
+            let held_for = now.since(arrived);
+            self.account.held(held_for);
+            self.delivered.set(self.next);
+            self.next = self.next.next();
+            out(item);
+        }
+    }
+
+    /// Gives up what is missing below `target` and delivers what is held there, and directly behind.
+    fn advance(&mut self, now: Time, target: Seq, cause: Cause, out: &mut impl FnMut(T)) {
+        if target.is_after(self.high) {
+            self.raise_high(target);
+        }
+        let mut given_up = 0;
+        while target.is_after(self.next) {
+            let below = target.distance_from(self.next).unsigned_abs();
+            let missing = self.slots.missing_from(self.next, below);
+            self.delivered.clear(self.next, missing);
+            self.next = self.next.plus(missing);
+            given_up += u64::from(missing);
+            self.release_run(now, out);
+        }
+        self.account.given_up(cause, given_up);
+    }
+
+    fn infer_lost(&mut self, now: Time, out: &mut impl FnMut(T)) {
+        if let Some((before, frontier)) = self.inference.infer(now, self.next) {
+            let lost = self.missing_between(before, frontier);
+            if lost > 0 {
+                self.account.found_lost += u64::from(lost);
+                self.inference.found_lost(now);
+            }
+            if frontier.is_after(self.high) {
+                self.raise_high(frontier);
+            }
+            // More than the window cannot stay open.
+            let least = frontier.plus(self.config.window.max(1).wrapping_neg());
+            if least.is_after(self.next) {
+                self.advance(now, least, Cause::InferredLost, out);
+            }
+        }
+        let given_up = self.inference.given_up(now);
+        if given_up.is_after(self.next) {
+            self.advance(now, given_up, Cause::InferredLost, out);
+        }
+    }
+
+    /// How many numbers from `from` up to `to`, which may lie beyond the highest, are missing.
+    fn missing_between(&self, from: Seq, to: Seq) -> u32 {
+        let beyond = to.distance_from(self.high.later(from)).max(0);
+        let to = to.plus(beyond.unsigned_abs().wrapping_neg());
+        let (mut from, mut missing) = (from, beyond.unsigned_abs());
+        while to.is_after(from) {
+            let left = to.distance_from(from).unsigned_abs();
+            let here = self.slots.missing_from(from, left);
+            missing += here;
+            let held = self.slots.held_from(from.plus(here), left - here);
+            from = from.plus(here + held);
+        }
+        missing
+    }
+
+    fn raise_high(&mut self, seq: Seq) {
+        self.account.counters.gaps_seen += u64::from(seq.distance_from(self.high).unsigned_abs());
+        self.high = seq;
+    }
+
+    fn oldest_held(&mut self) -> Option<(Seq, Time)> {
+        while let Some(&(seq, arrived)) = self.arrivals.front() {
+            if !self.next.is_after(seq) {
+                return Some((seq, arrived));
+            }
+            self.arrivals.pop_front();
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

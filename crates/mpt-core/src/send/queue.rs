@@ -1,0 +1,346 @@
+//! The sender's own queue: what the paths cannot take yet.
+//!
+//! When every path that would help is busy, packets wait here and not in the queue of some modem, so
+//! that they are bound to a path at the last moment, and so that the wait is fair and short. It is
+//! FQ-CoDel (RFC 8290): packets are hashed by flow into buckets that are served in turn (deficit
+//! round robin), those of flows that just began to send first; CoDel ([`codel`], RFC 8289) drops or
+//! marks from a flow whose packets keep waiting too long. The flow that fills the queue pays when it
+//! is full.
+//!
+//! CoDel's target is no constant here. A lone loss-based flow needs about half a round trip of queue
+//! to keep the paths busy when it backs off; as flows do not wait for each other, only that flow's
+//! own packets are delayed by it.
+
+mod codel;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use codel::{Codel, Verdict};
+
+use crate::time::Time;
+use crate::wire::checksum;
+use crate::wire::ecn;
+use crate::wire::ip::{Version, field, put_u16, u16_at};
+
+/// Most packets that wait.
+const MAX_PACKETS: usize = 12_288;
+/// Most bytes that wait: one path's round trip of 300 ms at 300 Mbit/s.
+const MAX_BYTES: usize = 8 << 20;
+/// A path that adds more than this is not waited for.
+const LONGEST_ADDED: Duration = Duration::from_millis(500);
+/// Flows are hashed into so many buckets.
+const BUCKETS: usize = 1024;
+/// Bytes that a bucket may send in its turn (RFC 8290 §5.2: one packet of the common size).
+const QUANTUM: i32 = 1514;
+/// Most packets dropped at once from the longest bucket when the queue is full (RFC 8290 §4.1.2).
+const DROP_BATCH: usize = 64;
+/// No packet.
+const NONE: u16 = u16::MAX;
+
+/// A packet that waits.
+#[derive(Debug, Default)]
+struct Slot {
+    bytes: Vec<u8>,
+    since: Time,
+    next: u16,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Turn {
+    /// In neither list: nothing waits.
+    #[default]
+    Idle,
+    /// Among those that just began.
+    New,
+    Old,
+}
+
+#[derive(Debug)]
+struct Bucket {
+    head: u16,
+    tail: u16,
+    bytes: u32,
+    deficit: i32,
+    turn: Turn,
+    codel: Codel,
+}
+
+impl Default for Bucket {
+    fn default() -> Bucket {
+        Bucket {
+            head: NONE,
+            tail: NONE,
+            bytes: 0,
+            deficit: 0,
+            turn: Turn::Idle,
+            codel: Codel::default(),
+        }
+    }
+}
+
+/// What the queue did to packets that it did not hand out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Losses {
+    /// Dropped since they, or those before them, had waited too long.
+    pub(crate) late: u64,
+    /// Dropped since the queue was full.
+    pub(crate) overflowed: u64,
+    /// Not dropped but marked "congestion experienced".
+    pub(crate) marked: u64,
+}
+
+/// The queue.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    slots: Vec<Slot>,
+    free: Vec<u16>,
+    /// Memory of packets that are gone.
+    spare: Vec<Vec<u8>>,
+    buckets: Box<[Bucket]>,
+    new: VecDeque<u16>,
+    old: VecDeque<u16>,
+    packets: usize,
+    bytes: usize,
+    target: Duration,
+    interval: Duration,
+    losses: Losses,
+}
+
+impl Queue {
+    pub(crate) fn new() -> Queue {
+        Queue {
+            slots: Vec::new(),
+            free: Vec::new(),
+            spare: Vec::new(),
+            buckets: (0..BUCKETS).map(|_| Bucket::default()).collect(),
+            new: VecDeque::with_capacity(BUCKETS),
+            old: VecDeque::with_capacity(BUCKETS),
+            packets: 0,
+            bytes: 0,
+            target: codel::TARGET,
+            interval: codel::INTERVAL,
+            losses: Losses::default(),
+        }
+    }
+
+    /// Suits the patience to paths with this round-trip time, the slowest of which is used once
+    /// packets wait for so long as it adds.
+    pub(crate) fn set_round_trip(&mut self, rtt: Duration, added: Duration) {
+        let behind = (rtt / 2).clamp(codel::TARGET, codel::INTERVAL * 2);
+        self.target = behind + added.min(LONGEST_ADDED);
+        self.interval = (rtt * 2).clamp(codel::INTERVAL, codel::INTERVAL * 8);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets == 0
+    }
+
+    /// Flows of which packets wait, or did lately.
+    pub(crate) fn flows(&self) -> usize {
+        self.new.len() + self.old.len()
+    }
+
+    /// Packets that wait.
+    pub(crate) fn packets(&self) -> usize {
+        self.packets
+    }
+
+    /// Bytes that wait.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What was dropped and marked since start.
+    pub(crate) fn losses(&self) -> Losses {
+        self.losses
+    }
+
+    /// Whether packets of this flow wait.
+    pub(crate) fn holds(&self, flow: u64) -> bool {
+        self.buckets[flow as usize % BUCKETS].head != NONE
+    }
+
+    /// Lets a packet of `len` bytes wait, which `write` writes.
+    pub(crate) fn push(&mut self, now: Time, flow: u64, len: usize, write: impl FnOnce(&mut [u8])) {
+        while self.packets >= MAX_PACKETS || self.bytes + len > MAX_BYTES {
+            self.shed();
+        }
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            (self.slots.len() - 1) as u16
+        });
+        let slot = &mut self.slots[usize::from(index)];
+        slot.bytes = self.spare.pop().unwrap_or_default();
+        slot.bytes.clear();
+        slot.bytes.resize(len, 0);
+        write(&mut slot.bytes);
+        slot.since = now;
+        slot.next = NONE;
+        let name = (flow as usize % BUCKETS) as u16;
+        let bucket = &mut self.buckets[usize::from(name)];
+        match bucket.tail {
+            NONE => bucket.head = index,
+            tail => self.slots[usize::from(tail)].next = index,
+        }
+        bucket.tail = index;
+        bucket.bytes += len as u32;
+        if bucket.turn == Turn::Idle {
+            bucket.turn = Turn::New;
+            bucket.deficit = QUANTUM;
+            self.new.push_back(name);
+        }
+        self.packets += 1;
+        self.bytes += len;
+    }
+
+    /// Takes the next packet out. Give it back with [`Queue::give_back`] when done. `None` when
+    /// none is left.
+    pub(crate) fn pop(&mut self, now: Time) -> Option<Vec<u8>> {
+        let index = self.next_of_turn(now)?;
+        self.free.push(index);
+        Some(std::mem::take(&mut self.slots[usize::from(index)].bytes))
+    }
+
+    /// Takes back what [`Queue::pop`] gave, to be used again.
+    pub(crate) fn give_back(&mut self, packet: Vec<u8>) {
+        self.spare.push(packet);
+    }
+
+    /// Forgets all that waits; says how many packets that were.
+    pub(crate) fn clear(&mut self) -> u64 {
+        let cleared = self.packets as u64;
+        for name in 0..BUCKETS {
+            while let Some(index) = self.unlink(name) {
+                self.release(index);
+            }
+        }
+        cleared
+    }
+
+    /// RFC 8290 §4.2: new buckets before old ones, each as long as its deficit lasts.
+    fn next_of_turn(&mut self, now: Time) -> Option<u16> {
+        loop {
+            let is_new = !self.new.is_empty();
+            let list = if is_new { &mut self.new } else { &mut self.old };
+            let &name = list.front()?;
+            if self.buckets[usize::from(name)].deficit <= 0 {
+                list.pop_front();
+                let bucket = &mut self.buckets[usize::from(name)];
+                bucket.deficit += QUANTUM;
+                bucket.turn = Turn::Old;
+                self.old.push_back(name);
+                continue;
+            }
+            if let Some(index) = self.next_of_bucket(now, usize::from(name)) {
+                return Some(index);
+            }
+            // An emptied new bucket goes through the old list once, lest it come back as new.
+            let bucket = &mut self.buckets[usize::from(name)];
+            if is_new {
+                self.new.pop_front();
+                bucket.turn = Turn::Old;
+                self.old.push_back(name);
+            } else {
+                self.old.pop_front();
+                bucket.turn = Turn::Idle;
+            }
+        }
+    }
+
+    /// The bucket's first packet that CoDel lets pass.
+    fn next_of_bucket(&mut self, now: Time, name: usize) -> Option<u16> {
+        loop {
+            let Some(index) = self.unlink(name) else {
+                self.buckets[name].codel.emptied();
+                return None;
+            };
+            let slot = &mut self.slots[usize::from(index)];
+            let bucket = &mut self.buckets[name];
+            let waited = now.since(slot.since);
+            // With less than a full packet behind it, a queue is not standing.
+            let is_last = bucket.bytes < QUANTUM as u32;
+            let verdict = bucket
+                .codel
+                .judge(now, waited, is_last, self.target, self.interval);
+            if verdict == Verdict::Drop {
+                if mark(&mut slot.bytes) {
+                    self.losses.marked += 1;
+                } else {
+                    self.losses.late += 1;
+                    self.release(index);
+                    continue;
+                }
+            }
+            bucket.deficit -= slot.bytes.len() as i32;
+            return Some(index);
+        }
+    }
+
+    fn unlink(&mut self, name: usize) -> Option<u16> {
+        let bucket = &mut self.buckets[name];
+        let index = bucket.head;
+        if index == NONE {
+            return None;
+        }
+        let slot = &self.slots[usize::from(index)];
+        bucket.head = slot.next;
+        if bucket.head == NONE {
+            bucket.tail = NONE;
+        }
+        bucket.bytes -= slot.bytes.len() as u32;
+        self.packets -= 1;
+        self.bytes -= slot.bytes.len();
+        Some(index)
+    }
+
+    fn release(&mut self, index: u16) {
+        self.free.push(index);
+        let bytes = std::mem::take(&mut self.slots[usize::from(index)].bytes);
+        self.spare.push(bytes);
+    }
+
+    /// Drops from the head of the longest bucket: up to half of it.
+    fn shed(&mut self) {
+        let lengths = self.buckets.iter().map(|bucket| bucket.bytes).enumerate();
+        let Some((longest, bytes)) = lengths.max_by_key(|&(_, bytes)| bytes) else {
+            return;
+        };
+        for _ in 0..DROP_BATCH {
+            if self.buckets[longest].bytes <= bytes / 2 {
+                return;
+            }
+            if let Some(index) = self.unlink(longest) {
+                self.release(index);
+                self.losses.overflowed += 1;
+            }
+        }
+    }
+}
+
+/// Marks an ECN-capable packet (RFC 3168 §5). Says whether it was one.
+fn mark(packet: &mut [u8]) -> bool {
+    match packet.first().copied().and_then(Version::of) {
+        Some(Version::V4) => {
+            let tos = packet[field::v4::TOS];
+            if tos & ecn::ECN_MASK == ecn::NOT_ECT {
+                return false;
+            }
+            let word = u16_at(packet, 0);
+            packet[field::v4::TOS] = tos | ecn::CE;
+            let sum = u16_at(packet, field::v4::CHECKSUM.start);
+            let sum = checksum::updated(sum, word, u16_at(packet, 0));
+            put_u16(packet, field::v4::CHECKSUM.start, sum);
+            true
+        }
+        // The Traffic Class is the second and third half-byte.
+        Some(Version::V6) if packet[1] >> 4 & ecn::ECN_MASK != ecn::NOT_ECT => {
+            packet[1] |= ecn::CE << 4;
+            true
+        }
+        Some(Version::V6) | None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

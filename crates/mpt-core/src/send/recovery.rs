@@ -1,0 +1,668 @@
+//! Recovery: what a path lost is sent again before the inner flows notice.
+//!
+//! The sender keeps what it sent ([`Recovery::keep`]) until the peer's reports say that the receiver
+//! is done with it. Loss is told as RACK does it (RFC 8985; Weinrank, Tüxen and Rathgeb for SCTP),
+//! by time and for each path: paths deliver in order, so a number that is missing while one that was
+//! sent later *on the same path* has arrived is lost, once the path's *reordering window* has passed.
+//! That window is zero until the path has been seen to reorder, which shows when what was missing comes,
+//! or the original of what was sent again; then it is a quarter of the round-trip time, a quarter more
+//! for each round trip in which something was sent again needlessly, at most one round-trip time, and
+//! after 16 clean recoveries a quarter less (where RFC 8985 begins anew: each time that had cost a
+//! burst of needless ones). It runs from when a report of the packet is usual, and a report has to say
+//! so: where packets overtake, reports tell of many gaps, are long, and so come seldom. Only one that
+//! does not come for a round trip is not waited for.
+//!
+//! What is lost goes out again on the path where it arrives first, with its number, at most twice. The
+//! second time is the last chance, and losses come in bursts: then it takes another path first, and a
+//! second copy goes over the next best. That it was lost again is told by time alone, too: reports came
+//! after the path's round trip, and do not have it. A few packets go at once, for each report
+//! ([`burst`]). Over all, the bytes sent again are bounded by a share of the bytes sent ([`EARNED`]),
+//! whatever a report claims.
+//!
+//! When the last packets of a burst are lost nothing is sent later that would tell. So if no report
+//! comes for two round trips although something is outstanding, the newest packet is sent once more,
+//! as a probe (RFC 8985 §7); the report that answers it tells the rest.
+//!
+//! Packets are kept in one ring of bytes ([`kept`]). At rates at which the ring holds less than a round
+//! trip it would be of no use, and is left empty.
+
+mod burst;
+mod kept;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use burst::BurstLimit;
+use kept::{Kept, KeptPackets};
+
+use crate::path::{MAX_PATHS, PathId};
+use crate::send::sent::SentLog;
+use crate::send::silence::REPORTED_WITHIN;
+use crate::seq::Seq;
+use crate::time::{Time, earliest};
+use crate::wire::report::{MAX_MISSING, Missing, Report};
+
+use arrayvec::ArrayVec;
+
+/// Packets are not kept while more than this is sent in [`FAST_SPAN`]: above 2 Gbit/s.
+const FAST_BYTES: u64 = 2_500_000;
+const FAST_SPAN: Duration = Duration::from_millis(10);
+/// Most times that a packet is sent again.
+const MAX_TRIES: u8 = 2;
+/// Most lost packets that wait to be sent again.
+const MAX_DUE: usize = 2048;
+/// For each so many bytes sent, one may be sent again …
+const EARNED: u64 = 8;
+/// … and so many may be saved up for.
+const SAVED_BYTES: u64 = 256 << 10;
+/// Numbers sent again of late, to know a needless one when its original arrives.
+const REMEMBERED: usize = 256;
+/// RFC 8985 §6.2: for so many recoveries a widened window stays wide.
+const PERSISTENCE: u32 = 16;
+/// Of a range that was missing, so many packets are looked at to tell whether they come after all.
+const LOOKED_AT: usize = 16;
+/// Reports may come so late after what they tell of.
+const REPORT_DELAY: Duration = Duration::from_millis(15);
+/// A path that lost something so long ago may lose more.
+const LATELY: Duration = Duration::from_secs(2);
+/// Beyond what a report may take, so long is waited before the tail is probed.
+const TAIL_MARGIN: Duration = Duration::from_millis(25);
+/// Probes of the tail in a row.
+const MAX_PROBES: u32 = 2;
+
+/// What is known of a path.
+#[derive(Debug, Clone, Copy, Default)]
+struct PathRecovery {
+    /// The newest number that arrived, when it was sent, and how long its report took to come.
+    edge: Option<(Seq, Time, Duration)>,
+    /// When that became known.
+    progress: Time,
+    rtt: Duration,
+    /// Its queue is filled by others: its losses are for the inner flows to see.
+    contended: bool,
+    /// Quarters of the round-trip time in the reordering window.
+    quarters: u32,
+    widened: Time,
+    /// When the last recovery began, and how many there were since one was needless.
+    episode: Time,
+    clean: u32,
+}
+
+impl PathRecovery {
+    fn window(&self) -> Duration {
+        (self.rtt * self.quarters / 4).min(self.rtt)
+    }
+}
+
+/// What was done, in packets since start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    pub(crate) lost: u64,
+    pub(crate) resent: u64,
+    pub(crate) resent_bytes: u64,
+    pub(crate) spurious: u64,
+    pub(crate) probes: u64,
+}
+
+/// A packet to be sent again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Resend {
+    pub(crate) seq: Seq,
+    pub(crate) tos: u8,
+    /// It was sent again before, over this path, which may lose many in a row.
+    pub(crate) lost_on: Option<PathId>,
+    /// This is the last time: two copies are to go, over two paths.
+    pub(crate) is_twofold: bool,
+    /// Not known to be lost: the tail is probed with it.
+    is_probe: bool,
+}
+
+/// What was sent and may have to be sent again.
+#[derive(Debug)]
+pub(crate) struct Recovery {
+    enabled: bool,
+    kept: KeptPackets,
+    paths: [PathRecovery; MAX_PATHS],
+    quickest: Duration,
+    due: VecDeque<Seq>,
+    /// What was under way on paths that are suspected, the oldest first.
+    stranded: VecDeque<Seq>,
+    burst: BurstLimit,
+    /// Bytes that may be sent again, times [`EARNED`].
+    earned: u64,
+    resent: VecDeque<(Seq, PathId)>,
+    /// What the last report called missing, and one past the highest number that had arrived.
+    missing: ArrayVec<Missing, MAX_MISSING>,
+    high: Seq,
+    /// The highest number that had arrived on any path. What is missing beyond it the receiver knows from
+    /// the edges that all paths' probes told it.
+    arrived: Option<Seq>,
+    /// When what is missing is looked at again.
+    recheck: Option<Time>,
+    last_lost: Option<Time>,
+    last_sent: Time,
+    last_report: Time,
+    /// When it is considered whether the tail needs a probe.
+    probe_check: Option<Time>,
+    probes: u32,
+    fast: (Time, u64),
+    counters: Counters,
+}
+
+impl Recovery {
+    pub(crate) fn new(enabled: bool) -> Recovery {
+        Recovery {
+            enabled,
+            kept: KeptPackets::new(),
+            paths: Default::default(),
+            quickest: Duration::from_millis(100),
+            due: VecDeque::new(),
+            stranded: VecDeque::new(),
+            burst: BurstLimit::default(),
+            earned: SAVED_BYTES * EARNED,
+            resent: VecDeque::with_capacity(REMEMBERED),
+            missing: ArrayVec::new(),
+            high: Seq::FIRST,
+            arrived: None,
+            recheck: None,
+            last_lost: None,
+            last_sent: Time::ZERO,
+            last_report: Time::ZERO,
+            probe_check: None,
+            probes: 0,
+            fast: (Time::ZERO, 0),
+            counters: Counters::default(),
+        }
+    }
+
+    pub(crate) fn set_enabled(&mut self, enabled: bool) {
+        self.enabled = enabled;
+        self.forget();
+    }
+
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// How long what is sent now may wait at the receiver for what is sent again.
+    pub(crate) fn holds(&self, now: Time) -> Duration {
+        let lately = self.last_lost.is_some_and(|at| now.since(at) < LATELY);
+        if lately {
+            self.patience()
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Bytes of memory that the ring has.
+    pub(crate) fn memory(&self) -> usize {
+        self.kept.memory()
+    }
+
+    /// Forgets all that was sent.
+    pub(crate) fn forget(&mut self) {
+        self.kept.clear();
+        self.due.clear();
+        self.stranded.clear();
+        self.missing.clear();
+        self.recheck = None;
+        self.probe_check = None;
+    }
+
+    pub(crate) fn set_rtt(&mut self, path: PathId, rtt: Duration, quickest: Duration) {
+        self.paths[path.index()].rtt = rtt;
+        self.quickest = quickest;
+    }
+
+    pub(crate) fn set_contended(&mut self, path: PathId, contended: bool) {
+        self.paths[path.index()].contended = contended;
+    }
+
+    /// Says that `bytes` are about to be sent; whether what is sent now is to be kept.
+    #[inline]
+    pub(crate) fn keeps(&mut self, now: Time, bytes: usize) -> bool {
+        if !self.enabled {
+            return false;
+        }
+        let (began, sum) = &mut self.fast;
+        if now.since(*began) > FAST_SPAN {
+            (*began, *sum) = (now, 0);
+        }
+        *sum += bytes as u64;
+        if *sum > FAST_BYTES {
+            if !self.kept.is_empty() {
+                self.forget();
+            }
+            return false;
+        }
+        true
+    }
+
+    /// Keeps the inner packet that was sent with the number `seq`, the one after the last.
+    pub(crate) fn keep(&mut self, now: Time, seq: Seq, path: PathId, tos: u8, packet: &[u8]) {
+        if !self.kept.is_next(seq) {
+            self.forget();
+        }
+        if !self.kept.push(now, seq, path, tos, packet) {
+            return self.forget();
+        }
+        self.earned = (self.earned + packet.len() as u64).min(SAVED_BYTES * EARNED);
+        self.burst.note_sent();
+        self.last_sent = now;
+        self.probes = 0;
+        if self.probe_check.is_none() {
+            self.probe_check = Some(now + self.tail_patience());
+        }
+    }
+
+    /// What was kept last is bound to its path and not sent yet.
+    pub(crate) fn bind_newest(&mut self) {
+        if let Some(kept) = self.kept.newest_mut() {
+            kept.bound = true;
+        }
+    }
+
+    /// What was bound is sent now, over `path`.
+    pub(crate) fn unbind(&mut self, now: Time, seq: Seq, path: PathId) {
+        self.last_sent = now;
+        if let Some(kept) = self.kept.get_mut(seq) {
+            kept.sent = now;
+            kept.path = path;
+            kept.bound = false;
+        }
+    }
+
+    /// The bytes of a packet that is kept.
+    pub(crate) fn packet(&self, seq: Seq) -> Option<&[u8]> {
+        self.kept.bytes(seq)
+    }
+
+    /// How long what was lost is held up, until it is known and here after all.
+    fn patience(&self) -> Duration {
+        self.quickest * 2 + REPORT_DELAY
+    }
+
+    /// How long to wait for a report on what was sent last: it comes over the path that took that, and
+    /// where little comes the peer is in no hurry to report.
+    fn tail_patience(&self) -> Duration {
+        let newest = self.kept.newest().map(|(_, kept)| kept.path);
+        let rtt = newest.map_or(self.quickest, |path| self.paths[path.index()].rtt);
+        let rtt = rtt.max(self.quickest);
+        (rtt * 2 + REPORT_DELAY).max(rtt + REPORTED_WITHIN + TAIL_MARGIN)
+    }
+
+    /// Takes a believed report.
+    pub(crate) fn learn(&mut self, now: Time, report: &Report, log: &SentLog) {
+        if !self.enabled {
+            return;
+        }
+        self.last_report = now;
+        self.kept.release_before(report.next);
+        self.note_overtaken(now, report);
+        for entry in &report.paths {
+            let Some(path) = PathId::new(usize::from(entry.path)) else {
+                continue;
+            };
+            let Some(sent) = log.find(path, entry.edge) else {
+                continue;
+            };
+            let known = &mut self.paths[path.index()];
+            if known
+                .edge
+                .is_none_or(|(edge, ..)| entry.edge.is_after(edge))
+            {
+                known.edge = Some((entry.edge, sent.time, now.since(sent.time)));
+                known.progress = now;
+            }
+        }
+        self.note_needless(now, report);
+        self.missing.clone_from(&report.missing);
+        self.high = report.high;
+        let edges = report.paths.iter().map(|entry| entry.edge);
+        self.arrived = edges.reduce(Seq::later);
+        self.reconsider_due(now);
+        self.judge(now);
+        self.burst.refill(now, self.quickest);
+    }
+
+    /// What the report before called missing, behind what its path had delivered, and this one does not, has
+    /// been overtaken, if nothing that was sent again can have arrived since: the path reorders (RFC 8985 §6.2
+    /// step 4). That shows a round trip before what is sent again proves needless. To be called while edges
+    /// are those of the report before: what is missing ahead of them is under way.
+    fn note_overtaken(&mut self, now: Time, report: &Report) {
+        for range in &self.missing {
+            let first = range.first.later(self.kept.first());
+            // A path that reorders shows it soon: of long ranges the first will do.
+            let count = usize::try_from(range.first.plus(range.count).distance_from(first));
+            for offset in 0..count.unwrap_or(0).min(LOOKED_AT) {
+                let seq = first.plus(offset as u32);
+                let Some(kept) = self.kept.get(seq) else {
+                    break;
+                };
+                let path = match kept.tries {
+                    0 => Some(kept.path),
+                    _ if now.since(kept.sent) < self.quickest / 2 => self.resent_from(seq),
+                    _ => None,
+                };
+                if let Some(path) = path
+                    && !is_missing(&report.missing, report.high, seq)
+                {
+                    let path = &mut self.paths[path.index()];
+                    let passed = path.edge.is_some_and(|(edge, ..)| edge.is_after(seq));
+                    if passed && path.quarters == 0 {
+                        (path.quarters, path.widened) = (1, now);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The path on which it was sent at first, of what was sent again lately.
+    fn resent_from(&self, seq: Seq) -> Option<PathId> {
+        let of = |&&(resent, _): &&(Seq, PathId)| resent == seq;
+        self.resent.iter().find(of).map(|&(_, path)| path)
+    }
+
+    /// What was found lost and was not sent again yet is looked at once more: it may have arrived, or its path
+    /// was seen to reorder since.
+    fn reconsider_due(&mut self, now: Time) {
+        for _ in 0..self.due.len() {
+            let Some(seq) = self.due.pop_front() else {
+                return;
+            };
+            let Some(kept) = self.kept.get_mut(seq) else {
+                continue;
+            };
+            let path = &self.paths[kept.path.index()];
+            if is_missing(&self.missing, self.high, seq) && path.widened != now {
+                self.due.push_back(seq);
+            } else {
+                kept.due = false;
+            }
+        }
+    }
+
+    /// The original of what was sent again has arrived: the path reorders.
+    fn note_needless(&mut self, now: Time, report: &Report) {
+        for &seq in &report.duplicates {
+            let Some(index) = self.resent.iter().position(|&(resent, _)| resent == seq) else {
+                continue;
+            };
+            let Some((_, path)) = self.resent.remove(index) else {
+                continue;
+            };
+            self.counters.spurious += 1;
+            let path = &mut self.paths[path.index()];
+            path.clean = 0;
+            if now.since(path.widened) >= path.rtt {
+                path.quarters = (path.quarters + 1).min(4);
+                path.widened = now;
+            }
+        }
+    }
+
+    /// Looks at what is missing: what of it is lost by now?
+    fn judge(&mut self, now: Time) {
+        self.recheck = None;
+        let ranges = self.missing.clone();
+        // Ranges ascend; of those that do not, nothing is looked at twice.
+        let mut judged = self.kept.first();
+        for range in ranges {
+            let end = range.first.plus(range.count);
+            let mut seq = range.first.later(judged);
+            judged = judged.later(end);
+            while end.is_after(seq) {
+                let Some(&kept) = self.kept.get(seq) else {
+                    break;
+                };
+                self.judge_one(now, seq, kept);
+                seq = seq.next();
+            }
+        }
+    }
+
+    fn judge_one(&mut self, now: Time, seq: Seq, kept: Kept) {
+        let path = self.paths[kept.path.index()];
+        let most_tries = MAX_TRIES + u8::from(kept.rescued);
+        if kept.due || kept.bound || kept.stranded || kept.tries >= most_tries || path.contended {
+            return;
+        }
+        let overtaken = path.edge.filter(|&(edge, sent, _)| {
+            sent > kept.sent || (kept.tries == 0 && sent == kept.sent && edge.is_after(seq))
+        });
+        // Where packets overtake, the newest to arrive was a quick one.
+        let took = path.edge.map_or(Duration::ZERO, |(.., took)| took);
+        let reported = kept.sent + took.max(path.rtt) + path.window();
+        let lost_at = match overtaken {
+            Some(_) if path.quarters > 0 => self.told_by(reported, path.rtt),
+            Some(_) => now,
+            // All paths have passed it, says the receiver, which has waited for its own window.
+            None if kept.tries == 0 && self.arrived.is_some_and(|edge| seq.is_after(edge)) => now,
+            None if kept.tries > 0 => self.told_by(reported + REPORT_DELAY, Duration::ZERO),
+            // Nothing that was sent later came. If nothing does, it is not the packet, but the path.
+            None => kept.sent.max(path.progress) + path.rtt * 3 + REPORT_DELAY * 2,
+        };
+        if lost_at > now {
+            self.recheck = earliest(self.recheck, Some(lost_at));
+            return;
+        }
+        if self.due.len() >= MAX_DUE {
+            return;
+        }
+        self.counters.lost += 1;
+        self.last_lost = Some(now);
+        let rtt = self.quickest;
+        self.burst.begin(now, rtt);
+        if kept.tries > 0 {
+            self.burst.back_off(now, rtt);
+        }
+        let path = &mut self.paths[kept.path.index()];
+        if now.since(path.episode) >= path.rtt {
+            path.episode = now;
+            path.clean += 1;
+        }
+        if path.clean >= PERSISTENCE && path.quarters > 1 {
+            path.clean = 0;
+            path.quarters -= 1;
+        }
+        if let Some(kept) = self.kept.get_mut(seq) {
+            kept.due = true;
+            self.due.push_back(seq);
+        }
+    }
+
+    /// When it is known whether a packet arrived of which a report would tell by `time`: then, if one has
+    /// come since. Else one is waited for, `patience` long and no less than reports are apart.
+    fn told_by(&self, time: Time, patience: Duration) -> Time {
+        if self.last_report >= time {
+            time
+        } else {
+            time + patience.max(REPORT_DELAY * 2)
+        }
+    }
+
+    /// The next packet to be sent again now, if there is one and the limits allow it. Its bytes:
+    /// [`Recovery::packet`]. Say with [`Recovery::resent`] where it went.
+    pub(crate) fn next_resend(&mut self) -> Option<Resend> {
+        while let Some(&seq) = self.due.front() {
+            let Some(&kept) = self.kept.get(seq) else {
+                self.due.pop_front();
+                continue;
+            };
+            let cost = u64::from(kept.len) * EARNED;
+            if !self.burst.allows() || self.earned < cost {
+                return None;
+            }
+            let is_twofold = kept.tries > 0 && self.earned >= cost * 2;
+            self.due.pop_front();
+            self.burst.take();
+            self.earned -= if is_twofold { cost * 2 } else { cost };
+            return Some(Resend {
+                seq,
+                tos: kept.tos,
+                lost_on: (kept.tries > 0).then_some(kept.path),
+                is_twofold,
+                is_probe: false,
+            });
+        }
+        None
+    }
+
+    /// A packet was sent again, over `path`.
+    pub(crate) fn resent(&mut self, now: Time, resend: Resend, path: PathId) {
+        let Some(kept) = self.kept.get_mut(resend.seq) else {
+            return;
+        };
+        if !resend.is_probe {
+            if self.resent.len() >= REMEMBERED {
+                self.resent.pop_front();
+            }
+            self.resent.push_back((resend.seq, kept.path));
+        }
+        kept.sent = now;
+        kept.path = path;
+        kept.tries += 1;
+        kept.due = false;
+        self.counters.resent += 1;
+        self.counters.resent_bytes += u64::from(kept.len);
+    }
+
+    /// The second copy of a twofold one went, too. That one of them arrives after the other says nothing of
+    /// a path.
+    pub(crate) fn resent_copy(&mut self, resend: Resend) {
+        self.resent.retain(|&(seq, _)| seq != resend.seq);
+        if let Some(kept) = self.kept.get(resend.seq) {
+            self.counters.resent += 1;
+            self.counters.resent_bytes += u64::from(kept.len);
+        }
+    }
+
+    /// `path` is suspected: what is under way on it is to be sent again over others.
+    pub(crate) fn strand(&mut self, path: PathId) {
+        let edge = self.paths[path.index()].edge.map(|(edge, ..)| edge);
+        for (seq, kept) in self.kept.iter_mut() {
+            let is_under_way = kept.path == path && !kept.bound && !kept.rescued;
+            let is_told_of = edge.is_some_and(|edge| !seq.is_after(edge))
+                && !is_missing(&self.missing, self.high, seq);
+            if is_under_way && !is_told_of && !kept.stranded {
+                kept.stranded = true;
+                kept.due = false;
+                self.stranded.push_back(seq);
+            }
+        }
+        let kept = &self.kept;
+        let is_due = |&seq: &Seq| kept.get(seq).is_some_and(|kept| kept.due);
+        self.due.retain(is_due);
+        let first = self.kept.first();
+        let place = |&seq: &Seq| seq.distance_from(first);
+        self.stranded.make_contiguous().sort_by_key(place);
+    }
+
+    /// `path` answers: what was to be sent again over others for it need not be.
+    pub(crate) fn unstrand(&mut self, path: PathId) {
+        let kept = &mut self.kept;
+        self.stranded.retain(|&seq| match kept.get_mut(seq) {
+            Some(kept) if kept.path == path => {
+                kept.stranded = false;
+                false
+            }
+            other => other.is_some(),
+        });
+    }
+
+    pub(crate) fn has_stranded(&self) -> bool {
+        !self.stranded.is_empty()
+    }
+
+    /// The packet that is to be sent again first for the path that it is under way on: that path, its number
+    /// and outer TOS. Its bytes: [`Recovery::packet`]. Say with [`Recovery::rescued`] where it went.
+    pub(crate) fn next_stranded(&mut self) -> Option<(PathId, Seq, u8)> {
+        while let Some(&seq) = self.stranded.front() {
+            if let Some(kept) = self.kept.get_mut(seq) {
+                let edge = self.paths[kept.path.index()].edge;
+                let passed = edge.is_some_and(|(edge, ..)| !seq.is_after(edge));
+                if !passed || is_missing(&self.missing, self.high, seq) {
+                    return Some((kept.path, seq, kept.tos));
+                }
+                kept.stranded = false;
+            }
+            self.stranded.pop_front();
+        }
+        None
+    }
+
+    /// What [`Recovery::next_stranded`] said was sent again, over `path`.
+    pub(crate) fn rescued(&mut self, now: Time, seq: Seq, path: PathId) {
+        self.stranded.pop_front();
+        if let Some(kept) = self.kept.get_mut(seq) {
+            kept.stranded = false;
+            kept.rescued = true;
+            kept.sent = now;
+            kept.path = path;
+            kept.tries += 1;
+            self.counters.resent += 1;
+            self.counters.resent_bytes += u64::from(kept.len);
+        }
+    }
+
+    /// When [`Recovery::handle_timeout`] is to be called.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        let refill =
+            (!self.due.is_empty() && !self.burst.allows()).then_some(self.burst.refills_at());
+        earliest(refill, earliest(self.recheck, self.probe_check))
+    }
+
+    /// Does what is due. A packet to be sent again as a probe, if the tail needs one.
+    pub(crate) fn handle_timeout(&mut self, now: Time) -> Option<Resend> {
+        if self.recheck.is_some_and(|at| at <= now) {
+            self.judge(now);
+        }
+        self.burst.handle_timeout(now, self.quickest);
+        if self.probe_check.is_none_or(|at| at > now) {
+            return None;
+        }
+        self.probe_check = None;
+        let (newest, &kept) = self.kept.newest()?;
+        if self.high.is_after(newest) && self.missing.is_empty() {
+            return None;
+        }
+        if kept.bound {
+            self.probe_check = Some(now + self.tail_patience());
+            return None;
+        }
+        let quiet_since = self.last_sent.max(self.last_report);
+        let due = quiet_since + self.tail_patience() * 2u32.pow(self.probes);
+        if due > now {
+            self.probe_check = Some(due);
+            return None;
+        }
+        if self.probes >= MAX_PROBES {
+            return None;
+        }
+        self.probes += 1;
+        self.last_sent = now;
+        self.probe_check = Some(now + self.tail_patience() * 2u32.pow(self.probes));
+        self.counters.probes += 1;
+        Some(Resend {
+            seq: newest,
+            tos: kept.tos,
+            lost_on: None,
+            is_twofold: false,
+            is_probe: true,
+        })
+    }
+}
+
+/// Whether a number is within the ranges, or not below `high`.
+fn is_missing(ranges: &[Missing], high: Seq, seq: Seq) -> bool {
+    let holds =
+        |range: &Missing| !range.first.is_after(seq) && range.first.plus(range.count).is_after(seq);
+    !high.is_after(seq) || ranges.iter().any(holds)
+}
+
+#[cfg(test)]
+mod tests;

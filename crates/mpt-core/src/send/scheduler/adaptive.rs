@@ -1,0 +1,289 @@
+//! Each packet where it will arrive first, as far as the paths can take it.
+//!
+//! [`Pace`] knows of each path how late a packet arrives there and how much the path takes. The path
+//! with the least delay takes everything as long as it can. When it is busy, packets wait for it, in
+//! the sender's own queue, until that lasts as long as a slower path adds in delay. From then on the
+//! slower path delivers them no later: what the faster path delivers before is *bound* to it, and the
+//! next packet goes over the slower one. Sooner would cost a lone flow its rate: all of it would arrive
+//! as late as what the slower path carries, with no more under way than the faster path needed.
+//!
+//! All of it lives on the peer's reports. Until the first, and when they stay away although there is
+//! something to report, weights decide ([`Adaptive::is_informed`]).
+
+use std::time::Duration;
+
+use arrayvec::ArrayVec;
+
+use super::pace::{Pace, Sample};
+use super::worth::Worth;
+use crate::control::{PathPhase, PathStatus};
+use crate::path::{Answered, MAX_PATHS, PathId, PathSet};
+use crate::send::sent::SentLog;
+use crate::seq::Seq;
+use crate::time::{Time, earliest};
+use crate::wire::report::Report;
+
+/// So long packets wait for a faster path, in nanoseconds, while a slower one's delay is not known.
+const PATIENCE: f64 = 10e6;
+/// And no more than so many bytes wait for it, whatever a slower one adds.
+const PATIENT_BYTES: usize = 4 << 20;
+/// Reports that stay away for so long, though so much was sent, do not come. They cost a hundredth of
+/// what they tell of: this pays for several.
+const SILENCE: Duration = Duration::from_secs(3);
+const SILENCE_BYTES: u64 = 64 << 10;
+
+/// Where a packet is to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// To this path, which takes so many bytes.
+    Take(PathId, usize),
+    /// To this path, which is busy, and yet delivers it sooner than a slower one that is not.
+    Bind(PathId),
+    /// Nowhere before this time.
+    Wait(Time),
+    /// No path is usable.
+    Nowhere,
+}
+
+/// A path that takes nothing now.
+#[derive(Debug)]
+struct Busy {
+    path: PathId,
+    /// In bytes a second.
+    rate: f64,
+    /// By how much it is slower than the fastest, in nanoseconds.
+    added: f64,
+    /// The same for what is bound to it next.
+    late: f64,
+}
+
+impl Busy {
+    /// Bytes that it delivers before a path that adds so much, if that is known.
+    fn delivers_before(&self, added: Option<f64>) -> f64 {
+        let sooner = added.map_or(PATIENCE, |added| (added - self.added).max(0.0));
+        self.rate * sooner / 1e9
+    }
+}
+
+/// What the sender knows of the paths.
+#[derive(Debug)]
+pub(crate) struct Adaptive {
+    paces: [Pace; MAX_PATHS],
+    pub(crate) log: SentLog,
+    /// When a packet was sent first since the last report, and how many bytes since.
+    unreported: Option<(Time, u64)>,
+    silent: bool,
+    worth: Worth,
+}
+
+impl Adaptive {
+    pub(crate) fn new() -> Adaptive {
+        Adaptive {
+            paces: Default::default(),
+            log: SentLog::default(),
+            unreported: None,
+            silent: false,
+            worth: Worth::default(),
+        }
+    }
+
+    /// Whether others fill the path's queue, so that what it loses is for the flows to see.
+    pub(crate) fn is_contended(&self, now: Time, path: PathId) -> bool {
+        self.paces[path.index()].is_contended(now)
+    }
+
+    pub(crate) fn forget_path(&mut self, path: PathId) {
+        self.paces[path.index()] = Pace::default();
+        self.worth.forget(path);
+    }
+
+    /// A probe came back: see [`Pace::probed`].
+    pub(crate) fn probed(&mut self, now: Time, path: PathId, probed: &Answered) {
+        self.paces[path.index()].probed(now, probed);
+    }
+
+    /// Whether reports come, as far as there is something to report.
+    pub(crate) fn is_informed(&self) -> bool {
+        !self.silent
+    }
+
+    /// Considers which of `usable` are worth what they lose, for so many flows, if what is lost is not
+    /// sent again.
+    pub(crate) fn weigh(&mut self, now: Time, usable: PathSet, recovers: bool, flows: usize) {
+        if recovers {
+            self.worth = Worth::default();
+        } else {
+            self.worth.consider(now, usable, &mut self.paces, flows);
+        }
+    }
+
+    /// Fills in the estimates of a path.
+    pub(crate) fn report(&self, path: PathId, status: &mut PathStatus) {
+        self.paces[path.index()].report(status);
+        if self.worth.leaves_out(path) {
+            status.tx_phase = PathPhase::LeftOut;
+        }
+    }
+
+    /// Where the next packet goes, when `waiting` bytes wait with it and so many are bound to paths.
+    #[inline]
+    pub(crate) fn choose(
+        &mut self,
+        now: Time,
+        usable: PathSet,
+        waiting: usize,
+        bound: &[usize; MAX_PATHS],
+    ) -> Choice {
+        let mut left = self.worth.of(usable);
+        let (mut least, mut waiting) = (None, waiting);
+        let mut wait: Option<Time> = None;
+        let mut busy = ArrayVec::<Busy, MAX_PATHS>::new();
+        while let Some((path, delay)) = self.fastest(now, left) {
+            left.remove(path);
+            let added = delay.map(|delay| delay - *least.get_or_insert(delay));
+            let sooner: f64 = busy.iter().map(|busy| busy.delivers_before(added)).sum();
+            if !busy.is_empty() && waiting as f64 <= sooner && waiting < PATIENT_BYTES {
+                continue;
+            }
+            let (pace, bound) = (&mut self.paces[path.index()], bound[path.index()]);
+            let room = if bound == 0 { pace.room(now) } else { None };
+            if let Some(bytes) = room {
+                let soonest = busy.iter().min_by(|a, b| a.late.total_cmp(&b.late));
+                return match (soonest, added) {
+                    (Some(busy), Some(added)) if busy.late < added && waiting < PATIENT_BYTES => {
+                        Choice::Bind(busy.path)
+                    }
+                    _ => Choice::Take(path, bytes),
+                };
+            }
+            let ready = pace.ready_at(now);
+            wait = Some(wait.map_or(ready, |wait| wait.min(ready)));
+            let rate = pace.rate().unwrap_or(pace.delivered());
+            let added = added.unwrap_or(f64::MAX);
+            waiting += bound;
+            busy.push(Busy {
+                path,
+                rate,
+                added,
+                late: added + bound as f64 / rate * 1e9,
+            });
+        }
+        wait.map_or(Choice::Nowhere, Choice::Wait)
+    }
+
+    /// The path with the least delay, and that delay; one whose delay is unknown comes last.
+    pub(crate) fn fastest(&self, now: Time, paths: PathSet) -> Option<(PathId, Option<f64>)> {
+        let by_path = |path: PathId| (path, self.paces[path.index()].delay(now));
+        let known = |delay: Option<f64>| delay.unwrap_or(f64::MAX);
+        let delays = paths.iter().map(by_path);
+        delays.min_by(|a, b| known(a.1).total_cmp(&known(b.1)))
+    }
+
+    /// The longest queue on one of these paths that nobody else fills.
+    pub(crate) fn longest_queue(&self, now: Time, usable: PathSet) -> Duration {
+        let paces = usable.iter().map(|path| &self.paces[path.index()]);
+        let own = paces.filter(|pace| !pace.is_contended(now));
+        own.map(|pace| pace.queue(now)).max().unwrap_or_default()
+    }
+
+    /// By how much the slowest of these paths that are worth using is slower than the fastest, without
+    /// queues: to wait for the end of a queue that others fill is not worth it.
+    pub(crate) fn spread(&self, usable: PathSet) -> Duration {
+        let worthy = self.worth.of(usable).iter();
+        let delays = worthy.filter_map(|path| self.paces[path.index()].least_delay());
+        let (least, most) = delays.fold((f64::MAX, f64::MIN), |(least, most), delay| {
+            (least.min(delay), most.max(delay))
+        });
+        Duration::from_nanos((most - least).max(0.0) as u64)
+    }
+
+    /// How many bytes the path takes now, if it does.
+    pub(crate) fn room(&mut self, now: Time, path: PathId) -> Option<usize> {
+        self.paces[path.index()].room(now)
+    }
+
+    /// The fastest of these paths that takes something now; if none does, when one will.
+    pub(crate) fn fastest_ready(
+        &mut self,
+        now: Time,
+        paths: PathSet,
+    ) -> Result<PathId, Option<Time>> {
+        let (mut left, mut ready) = (paths, None);
+        while let Some((path, _)) = self.fastest(now, left) {
+            if self.room(now, path).is_some() {
+                return Ok(path);
+            }
+            ready = earliest(ready, Some(self.ready_at(now, path)));
+            left.remove(path);
+        }
+        Err(ready)
+    }
+
+    /// When it does.
+    pub(crate) fn ready_at(&self, now: Time, path: PathId) -> Time {
+        self.paces[path.index()].ready_at(now)
+    }
+
+    /// How long the path takes for so many bytes.
+    pub(crate) fn lasts(&self, path: PathId, bytes: usize) -> Duration {
+        let pace = &self.paces[path.index()];
+        let rate = pace.rate().unwrap_or(pace.delivered());
+        Duration::try_from_secs_f64(bytes as f64 / rate).unwrap_or_default()
+    }
+
+    /// `path` took `packets` packets of `bytes` altogether, numbered from `first` on.
+    #[inline]
+    pub(crate) fn took(&mut self, now: Time, path: PathId, first: Seq, packets: u32, bytes: u32) {
+        self.log.note(now, path, first, packets, bytes);
+        self.paces[path.index()].took(bytes as usize);
+        let (since, sent) = self.unreported.get_or_insert((now, 0));
+        *sent += u64::from(bytes);
+        if *sent >= SILENCE_BYTES && now.since(*since) > SILENCE {
+            self.silent = true;
+        }
+    }
+
+    /// `path` took a packet of `bytes` that had been sent before.
+    pub(crate) fn took_again(&mut self, path: PathId, bytes: usize) {
+        self.log.note_again(path, bytes as u32);
+        self.paces[path.index()].took(bytes);
+    }
+
+    /// `path` took a packet of `bytes` that has no number.
+    pub(crate) fn took_unnumbered(&mut self, path: PathId, bytes: usize) {
+        self.paces[path.index()].took_unnumbered(bytes);
+    }
+
+    /// Takes a believed report. What it says of numbers that were not sent there is passed over.
+    pub(crate) fn learn(&mut self, now: Time, report: &Report) {
+        self.unreported = None;
+        self.silent = false;
+        for entry in &report.paths {
+            let Some(path) = PathId::new(usize::from(entry.path)) else {
+                continue;
+            };
+            let Some(sent) = self.log.find(path, entry.edge) else {
+                continue;
+            };
+            let one_way = entry
+                .edge_arrived
+                .as_nanos()
+                .wrapping_sub(sent.time.as_nanos());
+            self.paces[path.index()].sample(
+                now,
+                Sample {
+                    arrived: entry.edge_arrived,
+                    one_way: one_way as i64,
+                    arrived_packets: entry.packets,
+                    arrived_bytes: entry.bytes,
+                    sent: sent.time,
+                    sent_packets: sent.totals.packets,
+                    sent_bytes: sent.totals.bytes,
+                },
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! Edges: how far each path was used, as the sender tells the receiver.
+//!
+//! A receiver takes a number for lost when every path has delivered past it. A path that carries
+//! nothing never does, and its probes, which say how far the numbers went meanwhile, are far apart.
+//! So while data go over some paths and not over others, the sender says of those others which
+//! number was the last that it sent there. If that one has arrived, nothing more is to be expected
+//! from the path, and a gap need not wait for it.
+//!
+//! The layout, in network byte order, behind a GRE header without sequence number whose Protocol
+//! Type is [`crate::wire::gre::CONTROL_ETHERTYPE`]:
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0 | kind, 6 |
+//! | 1 | number of entries, at most 16 |
+//! | 2–3 | zero |
+//! | 4–7 | next: every number below this one has been sent |
+//! | 8–15 | session of the sender |
+//! | 16–23 | session of the receiver |
+//! | then | entries of 8 bytes |
+//!
+//! An entry:
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0 | path, by the index of the sender |
+//! | 1 | 1 when some number was sent there, 0 when none |
+//! | 2–3 | zero |
+//! | 4–7 | the highest number that was sent there |
+//!
+//! Bytes behind these are ignored.
+
+use arrayvec::ArrayVec;
+
+use crate::path::MAX_PATHS;
+use crate::seq::Seq;
+use crate::wire::ip::{u32_at, u64_at};
+
+/// The first byte of the message.
+pub const KIND_EDGES: u8 = 6;
+/// Length of the longest message without its GRE header, in bytes.
+pub const MAX_EDGES_BYTES: usize = HEAD_BYTES + MAX_PATHS * ENTRY_BYTES;
+const HEAD_BYTES: usize = 24;
+const ENTRY_BYTES: usize = 8;
+
+/// How far paths were used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edges {
+    /// Every number below this one has been sent.
+    pub next: Seq,
+    /// The sender's session.
+    pub session: u64,
+    /// The receiver's session.
+    pub about: u64,
+    /// Paths, by the sender's index (any value may have come), and the highest number that was sent
+    /// on each, if any was.
+    pub paths: ArrayVec<(u8, Option<Seq>), MAX_PATHS>,
+}
+
+/// Why bytes are not such a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum EdgesError {
+    /// Fewer bytes than its count announces.
+    #[error("the message is too short")]
+    Truncated,
+    /// Of another kind.
+    #[error("not edges but a control message of kind {0}")]
+    Kind(u8),
+    /// More entries than paths.
+    #[error("more entries than there are paths")]
+    Count,
+    /// Session 0, which nobody uses.
+    #[error("edges without a session")]
+    NoSession,
+}
+
+impl Edges {
+    /// Reads a message from the payload of a GRE packet.
+    ///
+    /// # Errors
+    /// When the payload is too short, of another kind, or has an impossible count.
+    pub fn parse(payload: &[u8]) -> Result<Edges, EdgesError> {
+        let Some((head, rest)) = payload.split_first_chunk::<HEAD_BYTES>() else {
+            return Err(EdgesError::Truncated);
+        };
+        if head[0] != KIND_EDGES {
+            return Err(EdgesError::Kind(head[0]));
+        }
+        let count = usize::from(head[1]);
+        if count > MAX_PATHS {
+            return Err(EdgesError::Count);
+        }
+        let (session, about) = (u64_at(head, 8), u64_at(head, 16));
+        if session == 0 || about == 0 {
+            return Err(EdgesError::NoSession);
+        }
+        let entries = rest
+            .get(..count * ENTRY_BYTES)
+            .ok_or(EdgesError::Truncated)?;
+        let entry = |bytes: &[u8]| {
+            let last = Seq::new(u32_at(bytes, 4));
+            (bytes[0], (bytes[1] != 0).then_some(last))
+        };
+        Ok(Edges {
+            next: Seq::new(u32_at(head, 4)),
+            session,
+            about,
+            paths: entries.chunks_exact(ENTRY_BYTES).map(entry).collect(),
+        })
+    }
+
+    /// Length without GRE header, in bytes.
+    #[must_use]
+    pub fn buffer_len(&self) -> usize {
+        HEAD_BYTES + self.paths.len() * ENTRY_BYTES
+    }
+
+    /// Writes the message to the start of `out`, which has room for [`Edges::buffer_len`] bytes.
+    /// Returns how many it wrote.
+    ///
+    /// # Panics
+    /// When there is too little room.
+    pub fn emit(&self, out: &mut [u8]) -> usize {
+        let out = &mut out[..self.buffer_len()];
+        let (head, entries) = out.split_at_mut(HEAD_BYTES);
+        head[..4].copy_from_slice(&[KIND_EDGES, self.paths.len() as u8, 0, 0]);
+        head[4..8].copy_from_slice(&self.next.value().to_be_bytes());
+        head[8..16].copy_from_slice(&self.session.to_be_bytes());
+        head[16..].copy_from_slice(&self.about.to_be_bytes());
+        let entries = entries.chunks_exact_mut(ENTRY_BYTES);
+        for (&(path, last), entry) in self.paths.iter().zip(entries) {
+            entry[..4].copy_from_slice(&[path, u8::from(last.is_some()), 0, 0]);
+            let last = last.map_or(0, Seq::value);
+            entry[4..].copy_from_slice(&last.to_be_bytes());
+        }
+        self.buffer_len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_was_written_is_read(
+            next: u32,
+            session in 1..=u64::MAX,
+            about in 1..=u64::MAX,
+            paths in vec((any::<u8>(), any::<Option<u32>>()), 0..=MAX_PATHS),
+        ) {
+            let edges = Edges {
+                next: Seq::new(next),
+                session,
+                about,
+                paths: paths.into_iter().map(|(path, last)| (path, last.map(Seq::new))).collect(),
+            };
+            let mut bytes = [0; MAX_EDGES_BYTES];
+            let len = edges.emit(&mut bytes);
+            prop_assert_eq!(len, edges.buffer_len());
+            prop_assert_eq!(Edges::parse(&bytes[..len - 1]), Err(EdgesError::Truncated));
+            prop_assert_eq!(Edges::parse(&bytes[..len]), Ok(edges));
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(mut bytes in vec(any::<u8>(), 0..200)) {
+            if let Some(kind) = bytes.first_mut() {
+                *kind = KIND_EDGES;
+            }
+            let _ = Edges::parse(&bytes);
+        }
+    }
+
+    #[test]
+    fn more_entries_than_paths_are_refused() {
+        let mut bytes = [1; 400];
+        bytes[0] = KIND_EDGES;
+        bytes[1] = MAX_PATHS as u8;
+        assert!(Edges::parse(&bytes).is_ok());
+        bytes[1] += 1;
+        assert_eq!(Edges::parse(&bytes), Err(EdgesError::Count));
+    }
+}
