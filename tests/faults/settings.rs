@@ -1,18 +1,112 @@
-//! Two ends that do not agree, files with mistakes, names that are not found.
+//! Two ends that do not agree, files with mistakes.
 
-use net::settings::Side;
+use net::settings::{self, Side};
 use net::{Bench, Daemon, Fault, Files, Namespace, Uplinked};
 
 use super::{bench, can_run};
 
-/// Plain ends with keys of GRE that do not fit.
+/// Keys that do not fit, at one end or the other.
 #[test]
-fn gre_keys_do_not_fit() {
+fn keys_do_not_fit() {
+    let Some(_turn) = net::turn() else { return };
+    if !can_run() {
+        return;
+    }
+    let mut bench = bench(&Files::sealed());
+    let wrong = "handshake-wrong-key";
+    for (side, fault) in [
+        (
+            Side::A,
+            Fault::new("the client has another private key")
+                .client(wrong, "for another public key")
+                .server(wrong, settings::stranger()),
+        ),
+        (
+            Side::B,
+            Fault::new("the server has another private key")
+                .client("handshake-unanswered", "mpt-ctl pubkey")
+                .server(wrong, settings::stranger()),
+        ),
+    ] {
+        bench.run(
+            &fault.by_hand("the key that the other end knows"),
+            |pair| {
+                let (daemon, host) = end(pair, side);
+                settings::take_key(daemon);
+                daemon.restart(host);
+            },
+            |pair| {
+                let (daemon, host) = end(pair, side);
+                settings::return_key(daemon, side);
+                daemon.restart(host);
+            },
+        );
+    }
+    for (side, fault) in [
+        (
+            Side::A,
+            Fault::new("the client has another public key of the server")
+                .client(wrong, settings::public_key(Side::B))
+                .server(wrong, settings::public_key(Side::B)),
+        ),
+        (
+            Side::B,
+            Fault::new("the server has another public key of the client")
+                .client("handshake-unanswered", "mpt-ctl pubkey")
+                .server(wrong, settings::public_key(Side::A)),
+        ),
+    ] {
+        let peer = settings::public_key(if side == Side::A { Side::B } else { Side::A });
+        let fault = fault.by_hand("the key that `mpt-ctl pubkey` shows at the other end");
+        disagree(&mut bench, &fault, side, |text| {
+            text.replace(peer, settings::stranger())
+        });
+    }
+    disagree(
+        &mut bench,
+        &Fault::new("the client has a preshared key, the server none")
+            .client("handshake-wrong-psk", "psk_file")
+            .server("handshake-wrong-psk", "psk_file")
+            .by_hand("the same preshared key at both ends"),
+        Side::A,
+        |text| {
+            let file = std::env::temp_dir().join(format!("mpt-psk-{}", std::process::id()));
+            std::fs::write(&file, settings::stranger()).unwrap();
+            let line = format!("peer_public_key = \"{}\"", settings::public_key(Side::B));
+            text.replace(&line, &format!("{line}\npsk_file = \"{}\"", file.display()))
+        },
+    );
+    bench.finish("keys");
+}
+
+/// One end seals and the other does not; or both are plain, with keys of GRE that do not fit.
+#[test]
+fn one_end_is_plain() {
     let Some(_turn) = net::turn() else { return };
     if !can_run() {
         return;
     }
     let mut bench = bench(&Files::plain());
+    let sealed = Files::sealed();
+    for (side, fault) in [
+        (
+            Side::A,
+            Fault::new("the client seals, the server does not")
+                .client("peer-not-sealed", "[crypto]")
+                .server("peer-is-sealed", "[crypto]"),
+        ),
+        (
+            Side::B,
+            Fault::new("the server seals, the client does not")
+                .client("no-path-up", "")
+                .server("peer-not-sealed", "[crypto]"),
+        ),
+    ] {
+        let (daemon, _) = end(&mut bench.pair, side);
+        let socket = daemon.socket().display().to_string();
+        let fault = fault.by_hand("keys at both ends, or at none");
+        disagree(&mut bench, &fault, side, |_| sealed.toml(side, &socket));
+    }
     disagree(
         &mut bench,
         &Fault::new("plain, and the client has another GRE key")

@@ -8,6 +8,7 @@
 //! second, `_bytes` bytes; `loss` is a fraction from 0 to 1. Fields may be added, never removed.
 
 pub mod drops;
+mod handshake;
 pub mod order;
 pub mod recent;
 pub mod setting;
@@ -18,6 +19,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use handshake::{Handshake, HandshakeState};
 use order::OrderStatus;
 use recent::Recent;
 use setting::Setting;
@@ -167,6 +169,9 @@ pub struct TunnelStatus {
     /// Whether packets are sealed.
     #[serde(default)]
     pub protection: Protection,
+    /// Whether the two ends have come to speak; absent in a plain tunnel that has nothing to say of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handshake: Option<Handshake>,
     /// What is configured and is not there now. Each of it is tried again by itself.
     #[serde(default)]
     pub missing: Vec<Missing>,

@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -376,7 +377,7 @@ impl Downlink {
                 from_icmp,
             } => {
                 tracing::debug!("{place}: {reason:?}, says {from_icmp:?}");
-                if let Some(what) = unreachable(reason) {
+                if let Some(what) = unreachable(reason, to, from_icmp) {
                     inbound.handle_unreachable(now, id, to, what);
                 }
             }
@@ -479,6 +480,14 @@ impl Downlink {
                 let text = format!("the peer of path {name} is at {address} now");
                 (format!("{name} moved"), Level::Info, text)
             }
+            Event::NoHandshake => {
+                let Some(handshake) = self.inbound.handshake() else {
+                    return;
+                };
+                let thing = format!("{:?}", handshake.state);
+                let text = format!("{} {}", handshake.text, handshake.remedy);
+                (thing, Level::Warn, text)
+            }
             Event::PeerStoppedProbing => {
                 let text = "the peer sends data but no probes any more; going on without them";
                 (text.to_owned(), Level::Warn, text.to_owned())
@@ -511,13 +520,19 @@ impl Downlink {
     }
 }
 
-fn unreachable(reason: errqueue::Unreachable) -> Option<Unreachable> {
+/// What somebody (`by`) says of what was sent to `to`.
+fn unreachable(
+    reason: errqueue::Unreachable,
+    to: SocketAddr,
+    by: Option<IpAddr>,
+) -> Option<Unreachable> {
+    let other = by.filter(|by| by.to_canonical() != to.ip().to_canonical());
     match reason {
         errqueue::Unreachable::Network | errqueue::Unreachable::HopLimit => {
             Some(Unreachable::Network)
         }
         errqueue::Unreachable::Host => Some(Unreachable::Host),
-        errqueue::Unreachable::Port => Some(Unreachable::Port),
+        errqueue::Unreachable::Port => Some(other.map_or(Unreachable::Port, Unreachable::PortAt)),
         errqueue::Unreachable::Prohibited => Some(Unreachable::Prohibited),
         errqueue::Unreachable::Other { .. } => None,
     }

@@ -16,6 +16,7 @@
 
 mod code;
 mod drops;
+mod handshake;
 mod machine;
 mod order;
 mod paths;
@@ -130,6 +131,7 @@ impl Verdict {
 #[must_use]
 pub fn judge(status: &Status) -> Verdict {
     let mut messages = Vec::new();
+    messages.extend(handshake::finding(status));
     messages.extend(paths::findings(status));
     messages.extend(order::findings(status));
     messages.extend(machine::findings(status));

@@ -22,7 +22,7 @@ use super::budget::Budget;
 use super::mac::{Addressee, COOKIE_LIFETIME, COOKIE_NONCE_BYTES, CookieSecret, Tag};
 use super::noise::{Identity, Initiator, Keys, NotOpened, Responder};
 use super::wire::{self, End, INITIATION_BYTES, Message, Offer, RESPONSE_BYTES, Timestamp};
-use super::{CryptoConfig, Entropy, WallClock};
+use super::{CryptoConfig, Entropy, PublicKey, WallClock};
 use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::time::Time;
 use crate::wire::gre::{Header, Protocol};
@@ -124,6 +124,8 @@ pub(super) struct Handshake {
     answered: Option<Answered>,
     last_sent: Timestamp,
     last_received: Timestamp,
+    /// Who called last and is not the peer.
+    stranger: Option<PublicKey>,
     cookies: [Option<(Tag, Time)>; MAX_PATHS],
     secret: CookieSecret,
     budget: Budget,
@@ -175,6 +177,7 @@ impl Handshake {
             answered: None,
             last_sent: Timestamp::default(),
             last_received: Timestamp::default(),
+            stranger: None,
             cookies: [None; MAX_PATHS],
             secret: CookieSecret::new(now, random(&mut entropy)),
             entropy,
@@ -206,6 +209,16 @@ impl Handshake {
     /// Gives up waiting for a response.
     pub(super) fn abandon(&mut self) {
         self.pending = None;
+    }
+
+    /// This end's public key.
+    pub(super) fn public_key(&self) -> PublicKey {
+        self.config.private_key.public_key()
+    }
+
+    /// The public key of who called last, if it is not the peer's.
+    pub(super) fn stranger(&self) -> Option<PublicKey> {
+        self.stranger
     }
 
     /// When the pending initiation is to be sent again or given up.
@@ -333,7 +346,9 @@ impl Handshake {
         let identity = identity(&self.config);
         let responder = Responder::read(identity, ephemeral, initiation.noise(), &mut payload);
         let responder = responder.map_err(|NotOpened| Refused::NotOpened)?;
-        if !responder.initiator(&self.config.peer_public_key) {
+        let initiator = responder.initiator();
+        if initiator != Some(self.config.peer_public_key) {
+            self.stranger = initiator;
             return Err(Refused::Stranger);
         }
         let offer = Offer::parse(&payload).ok_or(Refused::Malformed)?;

@@ -115,6 +115,10 @@ impl PresharedKey {
 }
 
 impl PublicKey {
+    pub(super) fn from_bytes(bytes: [u8; KEY_BYTES]) -> PublicKey {
+        PublicKey(bytes)
+    }
+
     /// Reads a key.
     ///
     /// # Errors

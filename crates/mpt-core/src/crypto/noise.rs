@@ -101,9 +101,10 @@ impl Responder {
         Ok(Responder(state))
     }
 
-    /// Whether `key` wrote the first message.
-    pub(super) fn initiator(&self, key: &PublicKey) -> bool {
-        self.0.0.get_remote_static() == Some(key.bytes().as_slice())
+    /// Who wrote the first message.
+    pub(super) fn initiator(&self) -> Option<PublicKey> {
+        let key = self.0.0.get_remote_static()?.first_chunk()?;
+        Some(PublicKey::from_bytes(*key))
     }
 
     /// Writes the second message, [`SECOND_BYTES`] longer than `payload`, to `out`.
@@ -363,7 +364,7 @@ mod tests {
         let mut payload = [0; 5];
         let b = Responder::read(from_b, ephemeral(5), &first, &mut payload).unwrap();
         assert_eq!(payload, *b"hello");
-        assert!(b.initiator(&a_public) && !b.initiator(&b_public));
+        assert_eq!(b.initiator(), Some(a_public));
         let mut second = [0; SECOND_BYTES + 3];
         let b = b.answer(b"you", &mut second).unwrap();
 

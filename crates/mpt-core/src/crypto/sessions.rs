@@ -39,7 +39,7 @@ use super::opener::Opener;
 use super::packet::{Route, SealedHeader, UNORDERED};
 use super::sealer::{ControlSealer, REKEY_AFTER_PACKETS};
 use super::wire::{End, is_index};
-use super::{Cipher, CryptoConfig, DataSealer, Entropy, OpenError, Opened, WallClock};
+use super::{Cipher, CryptoConfig, DataSealer, Entropy, OpenError, Opened, PublicKey, WallClock};
 use crate::control::Protection;
 use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::time::{Time, earliest};
@@ -377,6 +377,18 @@ impl Sessions {
     pub fn protection(&self) -> Protection {
         self.sending()
             .map_or(Protection::Waiting, |session| session.cipher.protection())
+    }
+
+    /// This end's public key.
+    #[must_use]
+    pub fn public_key(&self) -> PublicKey {
+        self.handshake.public_key()
+    }
+
+    /// The public key of the last caller whose initiation opened and who is not the peer.
+    #[must_use]
+    pub fn stranger(&self) -> Option<PublicKey> {
+        self.handshake.stranger()
     }
 
     /// When this end is to begin a handshake.

@@ -217,7 +217,7 @@ fn the_responder_reads_and_writes_the_vectors() {
     let mut payload = Offer::EMPTY;
     let ephemeral = file.response.ephemeral.secret();
     let responder = Responder::read(identity, ephemeral, initiation.noise(), &mut payload).unwrap();
-    assert!(responder.initiator(&file.initiator.public()));
+    assert_eq!(responder.initiator(), Some(file.initiator.public()));
     assert_eq!(Offer::parse(&payload), Some(file.initiation.offer()));
 
     let to = Addressee::new(&file.initiator.public());

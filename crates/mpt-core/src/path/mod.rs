@@ -22,7 +22,7 @@ mod search;
 mod set;
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 pub use crate::control::PathState;
@@ -88,6 +88,10 @@ pub enum Unreachable {
     Host,
     /// The peer's port: its host is there, its daemon is not.
     Port,
+    /// The same, says somebody else on the way.
+    PortAt(IpAddr),
+    /// The same, where the peer is known only by having called from there.
+    Gone,
     /// Filtered by an administrator on the way.
     Prohibited,
 }
@@ -97,12 +101,21 @@ impl fmt::Display for DownReason {
         match self {
             DownReason::NoAnswer(span) => write!(f, "no probe was answered for {span:?}"),
             DownReason::LinkDown => f.write_str("its network interface is down"),
-            DownReason::Unreachable(what) => f.write_str(match what {
-                Unreachable::Network => "the peer's network is unreachable",
-                Unreachable::Host => "the peer's host is unreachable",
-                Unreachable::Port => "the peer's host answers, but mpt-tund is not running there",
-                Unreachable::Prohibited => "a firewall on the way refuses it",
-            }),
+            DownReason::Unreachable(what) => match what {
+                Unreachable::Network => f.write_str("the peer's network is unreachable"),
+                Unreachable::Host => f.write_str("the peer's host is unreachable"),
+                Unreachable::Port => {
+                    f.write_str("the peer's host answers, but mpt-tund is not running there")
+                }
+                Unreachable::PortAt(who) => write!(
+                    f,
+                    "{who}, on the way to the peer, refuses it: nothing is forwarded from there"
+                ),
+                Unreachable::Gone => f.write_str(
+                    "where the peer called from, its host or its router refuses: nobody is there now",
+                ),
+                Unreachable::Prohibited => f.write_str("a firewall on the way refuses it"),
+            },
             DownReason::OutOfServiceAtPeer => f.write_str("the peer has taken it out of service"),
         }
     }
@@ -207,12 +220,16 @@ impl Path {
         if self.out_of_service_at_peer {
             return down(DownReason::OutOfServiceAtPeer);
         }
+        let dead_after = self.config.dead_after;
+        let stands = match peer_probes {
+            true => self.rhythm.error_stands(&self.config),
+            false => dead_after,
+        };
         if let Some((at, what)) = self.unreachable
-            && (peer_probes || now.since(at) < self.config.dead_after)
+            && now.since(at) < stands
         {
             return down(DownReason::Unreachable(what));
         }
-        let dead_after = self.config.dead_after;
         if self.rhythm.is_answered(now, dead_after) {
             (PathState::Up, None)
         } else if peer_probes && !self.rhythm.is_young(now, dead_after) {
@@ -241,11 +258,32 @@ impl Path {
         self.rhythm.is_answered(now, self.config.dead_after)
     }
 
+    /// Whether it carries packets, as far as probes tell.
+    pub(crate) fn is_up(&self) -> bool {
+        self.state == PathState::Up
+    }
+
+    /// Whether somebody says why nothing is answered: an error came back, or the peer's operator does not
+    /// want it.
+    pub(crate) fn is_refused(&self) -> bool {
+        let refuses = |reason| {
+            matches!(
+                reason,
+                DownReason::Unreachable(_) | DownReason::OutOfServiceAtPeer
+            )
+        };
+        self.reason.is_some_and(refuses)
+    }
+
     /// When the state may change by the passing of time alone.
     pub(crate) fn state_deadline(&self, now: Time) -> Option<Time> {
         let dead_after = self.config.dead_after;
-        let unreachable = self.unreachable.map(|(at, _)| at + dead_after);
-        let unreachable = unreachable.filter(|&at| at > now);
+        let stands = self.rhythm.error_stands(&self.config);
+        let ends = |after: Duration| {
+            let (at, _) = self.unreachable?;
+            Some(at + after).filter(|&end| end > now)
+        };
+        let unreachable = earliest(ends(dead_after), ends(stands));
         earliest(self.rhythm.deadline(now, dead_after), unreachable)
     }
 

@@ -30,6 +30,8 @@ const MAPPING_KEPT: Duration = Duration::from_secs(28);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// … and of a metered one.
 const LONGEST_METERED_PAUSE: Duration = Duration::from_secs(20);
+/// An error that came back stands for so long at least: hosts send one a second at most.
+const ERROR_STANDS: Duration = Duration::from_secs(3);
 /// The pause grows to this part of the time since the path was heard.
 const PAUSE_SHARE: u32 = 16;
 
@@ -179,13 +181,8 @@ impl Rhythm {
             (None, None) if is_answered => asked_for(config.idle_interval()),
             (None, Some(_)) if is_answered => self.patience(config, rtt),
             (None, asked) => {
-                let longest = match config.metered {
-                    true => LONGEST_METERED_PAUSE,
-                    false => LONGEST_PAUSE,
-                };
                 let silent = now.since(asked.unwrap_or(self.began).max(self.began));
-                let longest = longest.max(config.keepalive);
-                (silent / PAUSE_SHARE).clamp(config.keepalive, longest)
+                (silent / PAUSE_SHARE).clamp(config.keepalive, config.longest_pause())
             }
         }
     }
@@ -193,6 +190,16 @@ impl Rhythm {
     /// When a probe of the idle path has stayed without answer for longer than answers take.
     pub(crate) fn missed(&self, config: &PathConfig, rtt: Option<RoundTrip>) -> Option<Time> {
         Some(self.asked? + self.patience(config, rtt))
+    }
+
+    /// How long an error that came back tells more than the silence after it: while what is sent would
+    /// bring it again.
+    pub(crate) fn error_stands(&self, config: &PathConfig) -> Duration {
+        let pause = match self.quick_since {
+            Some(_) => config.keepalive,
+            None => config.longest_pause(),
+        };
+        ERROR_STANDS.max(config.dead_after).max(pause * 2)
     }
 
     fn patience(&self, config: &PathConfig, rtt: Option<RoundTrip>) -> Duration {
@@ -211,6 +218,15 @@ impl PathConfig {
             false => IDLE_INTERVAL,
         };
         interval.max(self.keepalive)
+    }
+
+    /// The longest time between probes of a path that is down.
+    fn longest_pause(&self) -> Duration {
+        let longest = match self.metered {
+            true => LONGEST_METERED_PAUSE,
+            false => LONGEST_PAUSE,
+        };
+        longest.max(self.keepalive)
     }
 
     /// After so long without a datagram one byte is sent, for the sake of mappings on the way.

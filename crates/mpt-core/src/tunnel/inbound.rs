@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::activity::Activity;
+use super::diagnosis::Diagnosis;
 use super::edging::Edging;
 use super::look::{Content, look_at};
 use super::path_mtu::Mtus;
@@ -104,6 +105,8 @@ pub enum Event {
         /// Where it is.
         address: SocketAddr,
     },
+    /// No path works, and why has been found out, or has changed: see [`Inbound::handshake`].
+    NoHandshake,
     /// A path carries less, or more, than was assumed.
     PathMtu {
         /// The path.
@@ -144,6 +147,7 @@ pub struct Inbound {
     pub(super) reporting: Reporting,
     pub(super) edging: Edging,
     pub(super) activity: Activity,
+    pub(super) diagnosis: Diagnosis,
     pub(super) events: VecDeque<Event>,
     pub(super) drops: Drops,
     pub(super) rx_packets: u64,
@@ -220,6 +224,7 @@ impl Inbound {
             reporting: Reporting::default(),
             edging: Edging::default(),
             activity: Activity::default(),
+            diagnosis: Diagnosis::default(),
             events: VecDeque::with_capacity(MAX_EVENTS_QUEUED),
             drops: Drops::default(),
             rx_packets: 0,
@@ -315,6 +320,11 @@ impl Inbound {
         if let Some(path) = &mut self.paths[path.index()]
             && path.peer.is_some_and(|peer| peer.ip() == to.ip())
         {
+            let what = match what {
+                // Where a peer called from may be its router's address.
+                Unreachable::Port if path.config.remote.is_none() => Unreachable::Gone,
+                what => what,
+            };
             path.set_unreachable(now, what);
         }
         self.settle(now);
@@ -360,6 +370,7 @@ impl Inbound {
         };
         if !known.is_some_and(may_be_peer) {
             self.drops.count(Drop::Stranger, datagrams);
+            self.note_strange(now, path, from, buffer, 0..step.min(len));
         } else if truncated || len > self.pool.bytes_mut(buffer).len() {
             self.drops.count(Drop::Truncated, datagrams);
         } else {
@@ -373,7 +384,9 @@ impl Inbound {
                     continue;
                 }
                 if self.opening.is_none() {
-                    self.handle_one(now, path, tos, buffer, place);
+                    if !self.handle_one(now, path, tos, buffer, place.clone()) {
+                        self.note_strange(now, path, from, buffer, place);
+                    }
                     continue;
                 }
                 let arrival = Arrival {
@@ -392,23 +405,34 @@ impl Inbound {
         }
     }
 
-    /// Takes one datagram of the path's peer, which stands at `place` in the buffer.
-    fn handle_one(&mut self, now: Time, id: PathId, tos: u8, buffer: u32, place: Range<usize>) {
+    /// Takes one datagram of the path's peer, which stands at `place` in the buffer. Returns whether it is
+    /// one of a plain tunnel.
+    fn handle_one(
+        &mut self,
+        now: Time,
+        id: PathId,
+        tos: u8,
+        buffer: u32,
+        place: Range<usize>,
+    ) -> bool {
         let start = place.start;
         let Some(path) = &mut self.paths[id.index()] else {
-            return;
+            return true;
         };
         path.rx_packets += 1;
         path.rx_bytes += place.len() as u64;
         let datagram_len = place.len();
         match look_at(&mut self.pool.bytes_mut(buffer)[place], self.key, tos) {
-            Err(why) => self.drops.count(why, 1),
+            Err(why) => {
+                self.drops.count(why, 1);
+                return false;
+            }
             Ok(Content::Control { offset }) => {
                 if let Some(peer) = path.peer {
                     path.count_control(peer, datagram_len);
                 }
                 let message = start + offset..start + datagram_len;
-                self.handle_control(now, id, buffer, message);
+                return self.handle_control(now, id, buffer, message);
             }
             Ok(Content::Packet {
                 sequence,
@@ -426,6 +450,7 @@ impl Inbound {
                 self.handle_packet(now, id, sequence, packet, datagram_len);
             }
         }
+        true
     }
 
     /// A data packet arrived on the path.

@@ -12,14 +12,15 @@ use crate::wire::probe::Message;
 use crate::wire::report::{KIND_REPORT, Report};
 
 impl Inbound {
-    /// Takes a control message of the path's peer, which stands at `place` in the buffer.
+    /// Takes a control message of the path's peer, which stands at `place` in the buffer. Returns whether it
+    /// is one.
     pub(super) fn handle_control(
         &mut self,
         now: Time,
         path: PathId,
         buffer: u32,
         place: Range<usize>,
-    ) {
+    ) -> bool {
         let message = &self.pool.bytes_mut(buffer)[place];
         let read = match message.first() {
             Some(&KIND_EDGES) => {
@@ -38,6 +39,7 @@ impl Inbound {
         if read.is_none() {
             self.drops.count(Drop::BadControl, 1);
         }
+        read.is_some()
     }
 
     /// Leaves a control message of `len` bytes, which `emit` writes, to be sent on the path. There has

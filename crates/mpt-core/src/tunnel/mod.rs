@@ -18,6 +18,7 @@
 mod activity;
 mod adapting;
 mod bound;
+mod diagnosis;
 mod edging;
 mod inbound;
 mod look;

@@ -393,6 +393,7 @@ impl Inbound {
         if let Some(opening) = &mut self.opening {
             opening.set_paths(reachable);
         }
+        self.diagnose(now, reachable);
         self.tell_sessions(now);
         let recovery = self.recovery();
         self.reorder.set_recovery(now, recovery);

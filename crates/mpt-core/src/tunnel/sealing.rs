@@ -26,8 +26,8 @@ use crate::control::Protection;
 use crate::control::drops::Drop;
 use crate::crypto::{
     CONTROL_OVERHEAD, Calm, DATA_HEAD_BYTES, DATA_OVERHEAD, DataSealer, KIND_COOKIE_REPLY,
-    KIND_INITIATION, KIND_RESPONSE, KeyChange, OpenError, Opened, Refused, Route, Sender,
-    SessionEvent, Sessions, TAG_BYTES, claimed_route, lay_out, restore,
+    KIND_INITIATION, KIND_RESPONSE, KeyChange, OpenError, Opened, PublicKey, Refused, Route,
+    Sender, SessionEvent, Sessions, TAG_BYTES, claimed_route, lay_out, restore,
 };
 use crate::path::{Call, DownReason, Path, PathId, PathSet, PathState, Rank, Ruling};
 use crate::receive::buffer::Stored;
@@ -154,6 +154,11 @@ impl Opening {
         self.sessions.protection()
     }
 
+    /// This end's, and that of somebody who called with another one than the peer's.
+    pub(super) fn public_keys(&self) -> (PublicKey, Option<PublicKey>) {
+        (self.sessions.public_key(), self.sessions.stranger())
+    }
+
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         self.sessions.poll_timeout()
     }
@@ -207,13 +212,16 @@ impl Inbound {
                     .peer
                     .is_some_and(|peer| is_same_peer(peer, arrival.from)),
             };
-            match opening.sessions.handle_message(now, sender, message) {
+            let kind = message.first().copied().unwrap_or_default();
+            let outcome = opening.sessions.handle_message(now, sender, message);
+            match outcome {
                 Ok(()) => {
                     path.count_control(arrival.from, arrival.place.len());
                     self.handshakes += 1;
                 }
                 Err(why) => self.drops.count(drop_for_refusal(why), 1),
             }
+            self.note_handshake(now, id, arrival.from, kind, outcome);
             return self.follow_sessions(now);
         }
         match opening.sessions.open(now, datagram) {
@@ -224,10 +232,18 @@ impl Inbound {
                     path.count_control(arrival.from, arrival.place.len());
                 }
                 self.activity.hear();
+                if !matches!(opened, Opened::Copy { .. }) {
+                    self.diagnosis.hear(now);
+                }
                 self.follow_sessions(now);
                 self.handle_opened(now, &arrival, opened);
             }
-            Err(why) => self.drops.count(drop_for(why), 1),
+            Err(why) => {
+                self.drops.count(drop_for(why), 1);
+                if why == OpenError::Malformed {
+                    self.note_unsealed(now, &arrival);
+                }
+            }
         }
     }
 

@@ -59,6 +59,7 @@ impl Inbound {
             .opening
             .as_ref()
             .map_or(Protection::None, Opening::protection);
+        status.handshake = self.handshake();
         status.session = format!("{:016x}", self.session);
         status.peer_session = self.peer.session().map(|session| format!("{session:016x}"));
         (status.rx_packets, status.rx_bytes) = (self.rx_packets, self.rx_bytes);

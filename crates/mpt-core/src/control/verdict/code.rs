@@ -28,6 +28,18 @@ codes! {
     NoPaths = "no-paths",
     /// No path is up.
     NoPathUp = "no-path-up",
+    /// Handshakes are sent, and nothing comes.
+    HandshakeUnanswered = "handshake-unanswered",
+    /// One end has not the key that the other knows.
+    HandshakeWrongKey = "handshake-wrong-key",
+    /// The preshared keys differ.
+    HandshakeWrongPsk = "handshake-wrong-psk",
+    /// The peer does not seal, and this end does.
+    PeerNotSealed = "peer-not-sealed",
+    /// The peer seals, and this end does not.
+    PeerIsSealed = "peer-is-sealed",
+    /// The peer's handshakes bear an older date than its last.
+    PeerClockBehind = "peer-clock-behind",
     /// A path is down.
     PathDown = "path-down",
     /// A path has not come up yet.

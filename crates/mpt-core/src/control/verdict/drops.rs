@@ -1,7 +1,7 @@
 //! What is dropped, and why: one rule for each reason.
 
 use super::paths::is_one_missing;
-use super::{Code, Finding, Level, counted, lately};
+use super::{Code, Finding, Level, counted, handshake, lately};
 use crate::control::Status;
 use crate::control::drops::Drop;
 
@@ -37,6 +37,7 @@ pub(super) fn findings(status: &Status) -> Vec<Finding> {
         }
     }
     let told = rules.iter();
+    let told = told.filter(|(rule, _)| !handshake::explains(status, rule.code));
     told.filter_map(|(rule, count)| told_of(status, rule, *count))
         .collect()
 }

@@ -1,6 +1,6 @@
 //! Which paths work, and what they lose.
 
-use super::{Code, Finding, Level};
+use super::{Code, Finding, Level, handshake};
 use crate::control::units::percent;
 use crate::control::{Missing, PathPhase, PathState, PathStatus, Status};
 
@@ -62,11 +62,11 @@ fn no_path_up(status: &Status) -> Option<Finding> {
     }
     let is_here =
         |path: &PathStatus| matches!(path.state, PathState::AdminDown | PathState::Waiting);
-    let here = paths.iter().all(is_here);
+    let is_said = paths.iter().all(is_here) || handshake::finding(status).is_some();
     Some(Finding::down(
         Code::NoPathUp,
         "No path is up: nothing gets through the tunnel.",
-        match here {
+        match is_said {
             true => "",
             false => "Is mpt-tund running at the other end, and is UDP let through to its port?",
         },

@@ -2,7 +2,8 @@ use super::*;
 use crate::control::drops::Drop;
 use crate::control::recent::{PathRecent, Recent};
 use crate::control::{
-    Missing, PathPhase, PathState, PathStatus, ReorderMode, ReorderStatus, Status, TunnelStatus,
+    Handshake, HandshakeState, Missing, PathPhase, PathState, PathStatus, ReorderMode,
+    ReorderStatus, Status, TunnelStatus,
 };
 
 fn path(name: &str) -> PathStatus {
@@ -135,6 +136,34 @@ fn a_tunnel_without_a_path_up_is_down_and_says_so_first() {
     Degraded wrong-key: In the last 4 s 50 packets carried no GRE key or a wrong one. `key` in [tunnel] must be the same at both ends.
     ");
     insta::assert_snapshot!(told(|status| status.paths.clear()), @"Down no-paths: The tunnel has no paths. Add [[paths]] to the configuration.");
+}
+
+#[test]
+fn why_the_ends_do_not_speak_comes_first_and_only_while_no_path_is_up() {
+    let apart = |status: &mut Status, state| {
+        status.paths[0].state = PathState::Down;
+        status.paths[0].reason = Some("no probe was answered for 1s".into());
+        status.tunnel.handshake = Some(Handshake {
+            state,
+            text: "Handshakes arrive.".into(),
+            remedy: "Compare keys.".into(),
+        });
+        status.recent.drops.insert("bad_handshake".into(), 50);
+    };
+    insta::assert_snapshot!(told(|status| {
+        apart(status, HandshakeState::WrongKey);
+        status.paths.truncate(1);
+    }), @r"
+    Down handshake-wrong-key: Handshakes arrive. Compare keys.
+    Down no-path-up: No path is up: nothing gets through the tunnel.
+    Degraded path-down: Path fibre is down: no probe was answered for 1s.
+    ");
+    assert!(!told(|status| apart(status, HandshakeState::WrongKey)).contains("wrong-key"));
+    let waits = told(|status| {
+        apart(status, HandshakeState::Waiting);
+        status.paths.truncate(1);
+    });
+    assert!(waits.contains("Is mpt-tund running") && waits.contains("bad-handshakes"));
 }
 
 #[test]
@@ -468,6 +497,7 @@ fn every_code_has_a_rule() {
     let rules = [
         include_str!("../verdict.rs"),
         include_str!("drops.rs"),
+        include_str!("handshake.rs"),
         include_str!("machine.rs"),
         include_str!("order.rs"),
         include_str!("paths.rs"),

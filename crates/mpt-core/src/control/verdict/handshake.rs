@@ -1,0 +1,33 @@
+//! Why the two ends do not come to speak.
+
+use super::{Code, Finding, paths};
+use crate::control::{HandshakeState, Status};
+
+/// What was found, while no path is up.
+pub(super) fn finding(status: &Status) -> Option<Finding> {
+    let handshake = status.tunnel.handshake.as_ref()?;
+    let code = match handshake.state {
+        HandshakeState::Waiting | HandshakeState::Agreed => return None,
+        HandshakeState::Unanswered => Code::HandshakeUnanswered,
+        HandshakeState::WrongKey => Code::HandshakeWrongKey,
+        HandshakeState::WrongPsk => Code::HandshakeWrongPsk,
+        HandshakeState::PeerNotSealed => Code::PeerNotSealed,
+        HandshakeState::PeerIsSealed => Code::PeerIsSealed,
+        HandshakeState::PeerClockBehind => Code::PeerClockBehind,
+    };
+    if paths::up(&status.paths).next().is_some() {
+        return None;
+    }
+    Some(Finding::down(code, &handshake.text, &handshake.remedy))
+}
+
+/// Whether a finding about what arrives says less than what was found.
+pub(super) fn explains(status: &Status, code: Code) -> bool {
+    let state = status.tunnel.handshake.as_ref().map(|known| known.state);
+    let speaks = state.is_some_and(|state| state != HandshakeState::Unanswered);
+    let is_less = matches!(
+        code,
+        Code::NotSealed | Code::NotOpened | Code::BadHandshakes | Code::UnknownProtocol
+    );
+    speaks && is_less && finding(status).is_some()
+}
