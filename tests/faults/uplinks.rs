@@ -117,7 +117,7 @@ fn uplinks_come_and_go() {
     );
     bench.run(
         &Fault::new("an uplink's default route is gone")
-            .client("path-down", "Path fibre is down")
+            .client("no-route", "eth0")
             .server("path-down", "Path fibre")
             .stalls_at_most_ms(1500)
             .back_within_ms(4000),

@@ -237,6 +237,9 @@ pub struct PathStatus {
     /// What mends that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_remedy: Option<String>,
+    /// Device that they are to leave by, where no route leads to the peer by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routeless: Option<String>,
     /// Smoothed round-trip time; absent until measured.
     pub rtt_us: Option<u64>,
     /// Least round-trip time seen in the last minute; absent until measured.

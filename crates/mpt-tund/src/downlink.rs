@@ -377,7 +377,8 @@ impl Downlink {
                 from_icmp,
             } => {
                 tracing::debug!("{place}: {reason:?}, says {from_icmp:?}");
-                if let Some(what) = unreachable(reason, to, from_icmp) {
+                let local = socket.local_addr().ip();
+                if let Some(what) = unreachable(reason, to, from_icmp, local) {
                     inbound.handle_unreachable(now, id, to, what);
                 }
             }
@@ -520,17 +521,19 @@ impl Downlink {
     }
 }
 
-/// What somebody (`by`) says of what was sent to `to`.
+/// What somebody (`by`) says of what was sent to `to`; this host itself, at `local`, when nobody answered ARP.
 fn unreachable(
     reason: errqueue::Unreachable,
     to: SocketAddr,
     by: Option<IpAddr>,
+    local: IpAddr,
 ) -> Option<Unreachable> {
     let other = by.filter(|by| by.to_canonical() != to.ip().to_canonical());
     match reason {
         errqueue::Unreachable::Network | errqueue::Unreachable::HopLimit => {
             Some(Unreachable::Network)
         }
+        errqueue::Unreachable::Host if by == Some(local) => Some(Unreachable::NextHop),
         errqueue::Unreachable::Host => Some(Unreachable::Host),
         errqueue::Unreachable::Port => Some(other.map_or(Unreachable::Port, Unreachable::PortAt)),
         errqueue::Unreachable::Prohibited => Some(Unreachable::Prohibited),

@@ -94,6 +94,8 @@ pub enum Unreachable {
     Gone,
     /// Filtered by an administrator on the way.
     Prohibited,
+    /// Whoever is next on the link, a router or the peer: this host itself says so.
+    NextHop,
 }
 
 impl fmt::Display for DownReason {
@@ -115,6 +117,9 @@ impl fmt::Display for DownReason {
                     "where the peer called from, its host or its router refuses: nobody is there now",
                 ),
                 Unreachable::Prohibited => f.write_str("a firewall on the way refuses it"),
+                Unreachable::NextHop => {
+                    f.write_str("nobody answers on its link, neither a router nor the peer")
+                }
             },
             DownReason::OutOfServiceAtPeer => f.write_str("the peer has taken it out of service"),
         }
@@ -351,7 +356,7 @@ impl Path {
 
     /// An ICMP error or the kernel says that the peer cannot be reached.
     pub(crate) fn set_unreachable(&mut self, now: Time, what: Unreachable) {
-        if now < self.icmp_ignored_until {
+        if now < self.icmp_ignored_until && self.is_answered(now) {
             return;
         }
         if self.unreachable.is_none() {
@@ -645,6 +650,25 @@ mod tests {
         assert_eq!(path.state_at(at(70), true).0, PathState::Up);
         path.set_unreachable(at(80), Unreachable::Port);
         assert_eq!(path.state_at(at(80), true).0, PathState::Up);
+    }
+
+    #[test]
+    fn an_error_says_why_a_path_is_silent_though_one_was_false() {
+        let mut path = path();
+        answered(&mut path, 0, 30);
+        path.set_unreachable(at(40), Unreachable::Port);
+        answered(&mut path, 40, 70);
+        path.set_unreachable(at(80), Unreachable::Prohibited);
+        let later = at(5000);
+        let (state, reason) = path.state_at(later, true);
+        assert_eq!(state, PathState::Down);
+        assert!(
+            matches!(reason, Some(DownReason::NoAnswer(_))),
+            "{reason:?}"
+        );
+        path.set_unreachable(later, Unreachable::Prohibited);
+        let reason = DownReason::Unreachable(Unreachable::Prohibited);
+        assert_eq!(path.state_at(later, true).1, Some(reason));
     }
 
     #[test]

@@ -320,12 +320,9 @@ impl Inbound {
         if let Some(path) = &mut self.paths[path.index()]
             && path.peer.is_some_and(|peer| peer.ip() == to.ip())
         {
-            let what = match what {
-                // Where a peer called from may be its router's address.
-                Unreachable::Port if path.config.remote.is_none() => Unreachable::Gone,
-                what => what,
-            };
-            path.set_unreachable(now, what);
+            // Where a peer called from may be its router's address.
+            let is_gone = what == Unreachable::Port && path.config.remote.is_none();
+            path.set_unreachable(now, if is_gone { Unreachable::Gone } else { what });
         }
         self.settle(now);
     }

@@ -38,6 +38,8 @@ pub(crate) struct Leaving {
     pub(crate) device: Option<u32>,
     /// Index of the device that has the path's address or is its interface, if it leads anywhere.
     pub(crate) wanted: Option<u32>,
+    /// Whether a route leads to the peer by the wanted one.
+    pub(crate) has_way: bool,
     /// Why it may be another one than that which has the path's address.
     pub(crate) why: Why,
 }
@@ -214,11 +216,14 @@ impl TunnelRouting {
         let host = &self.host;
         let wanted = plan::device_of(need, path, host);
         let way = |device| plan::way_by(device, path.local, Some(remote.ip()), host);
+        // Of a bound socket's peer the kernel takes for granted that it is on the device's link.
+        let is_found = path.interface.is_none() && device == wanted;
+        let has_way = is_found || wanted.is_none_or(|device| way(device).is_some());
         let why = if !host.has_rules(path.local.is_ipv4()) {
             Why::NoRules
         } else if self.claim.is_none() {
             Why::Off
-        } else if wanted.is_some_and(|device| way(device).is_none()) {
+        } else if !has_way {
             Why::NoGateway
         } else {
             Why::None
@@ -226,6 +231,7 @@ impl TunnelRouting {
         Leaving {
             device,
             wanted,
+            has_way,
             why,
         }
     }

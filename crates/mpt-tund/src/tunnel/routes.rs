@@ -144,6 +144,9 @@ impl Tunnel {
                 .await;
             let name_of = |index: u32| links.link(index).map(|link| link.name.clone());
             status.device = leaving.device.and_then(name_of);
+            if !leaving.has_way {
+                status.routeless = leaving.wanted.and_then(name_of);
+            }
             if let Some(wanted) = leaving.wanted.filter(|&one| Some(one) != leaving.device)
                 && let Some(wanted) = name_of(wanted)
             {

@@ -50,6 +50,8 @@ codes! {
     Missing = "missing",
     /// A path's datagrams leave by another device than the one with its address.
     WrongDevice = "wrong-device",
+    /// No route leads to the peer by the device that a path belongs to.
+    NoRoute = "no-route",
     /// A path was taken out of service here.
     PathOutOfService = "path-out-of-service",
     /// The peer is no mpt-tund, or an old one: it does not probe.

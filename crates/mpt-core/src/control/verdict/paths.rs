@@ -21,6 +21,7 @@ pub(super) fn findings(status: &Status) -> Vec<Finding> {
         .paths
         .iter()
         .filter(|path| !is_used_unprobed(status, path));
+    found.extend(judged.clone().filter_map(no_route));
     found.extend(judged.clone().filter_map(not_up));
     found.extend(judged.clone().filter_map(|path| wrong_device(status, path)));
     found.extend(judged.flat_map(|path| loses(status, path)));
@@ -126,11 +127,35 @@ fn not_up(path: &PathStatus) -> Option<Finding> {
     }
 }
 
+/// A path without a route answers no probe: that is why. One that is up has found its way all the same.
+fn no_route(path: &PathStatus) -> Option<Finding> {
+    let device = path.routeless.as_ref()?;
+    if !matches!(path.state, PathState::Down | PathState::Probing) {
+        return None;
+    }
+    let ip = if path.remote.starts_with('[') {
+        "ip -6"
+    } else {
+        "ip"
+    };
+    Some(Finding::degraded(
+        Code::NoRoute,
+        format!(
+            "Path {} has no route: nothing leads to {} by {device}.",
+            path.name, path.remote
+        ),
+        format!(
+            "`{ip} route add default via GATEWAY dev {device} metric 1000` with the address of {device}'s router \
+             for GATEWAY makes one, where nothing that runs here brings it back."
+        ),
+    ))
+}
+
 /// A path that leaves by another path's device adds nothing, and one that does not come up may do so for
 /// that: a router sends back, or a provider drops, what comes from another's address.
 fn wrong_device(status: &Status, path: &PathStatus) -> Option<Finding> {
     let (device, wanted) = (path.device.as_ref()?, path.device_wanted.as_ref()?);
-    if path.state == PathState::AdminDown {
+    if path.state == PathState::AdminDown || no_route(path).is_some() {
         return None;
     }
     let level = if path.state == PathState::Up && !has_company(status, path) {

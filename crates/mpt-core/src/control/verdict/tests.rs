@@ -534,3 +534,24 @@ fn a_path_that_leaves_by_another_paths_device_is_named_with_what_mends_it() {
             .any(|one| one.code == "wrong-device" && one.level == Level::Degraded)
     );
 }
+
+#[test]
+fn a_path_that_is_down_for_want_of_a_route_says_so_first() {
+    let mut status = healthy();
+    status.paths[1].routeless = Some("wwan0".into());
+    assert!(judge(&status).messages.is_empty(), "it is up all the same");
+    status.paths[1].state = PathState::Down;
+    status.paths[1].remote = "203.0.113.7:4755".into();
+    // As a path without `interface` would, which leaves where the main table leads.
+    status.paths[1].device = Some("eth0".into());
+    status.paths[1].device_wanted = Some("wwan0".into());
+    let messages = judge(&status).messages;
+    let codes: Vec<&str> = messages.iter().map(|one| one.code.as_str()).collect();
+    assert_eq!(codes, [Code::NoRoute.name(), Code::PathDown.name()]);
+    assert_eq!(
+        messages[0].sentence(),
+        "Path lte has no route: nothing leads to 203.0.113.7:4755 by wwan0. `ip route add default via GATEWAY dev \
+         wwan0 metric 1000` with the address of wwan0's router for GATEWAY makes one, where nothing that runs here \
+         brings it back."
+    );
+}
