@@ -1,6 +1,7 @@
 //! What a tunnel over two NAT routers does when something breaks, and what it says of it: docs/faults.md.
 //!
-//! `MPT_TEST_FAULTS_WRITE=1 ./test native_faults lab_faults` writes the rows of that page anew.
+//! `MPT_TEST_FAULTS_WRITE=1 INSTA_UPDATE=always ./test native_faults lab_faults` writes the rows of that page anew,
+//! and the snapshots.
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
@@ -15,6 +16,8 @@ mod ends;
 mod host;
 #[path = "faults/middle.rs"]
 mod middle;
+#[path = "faults/routing.rs"]
+mod routing;
 #[path = "faults/sequences.rs"]
 mod sequences;
 #[path = "faults/settings.rs"]

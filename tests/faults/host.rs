@@ -2,7 +2,7 @@
 
 use std::net::UdpSocket;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use net::settings::{self, Side};
 use net::traffic::ping;
@@ -55,6 +55,32 @@ fn the_host_is_at_fault() {
         [format!("the second ends: {says}"), "–".to_owned()],
     );
     bench.finish("host");
+}
+
+/// What arrives while a host is busy with something else waits in the socket, as far as that has room.
+#[test]
+fn a_host_hangs_and_its_receive_buffer_is_full() {
+    let Some(_turn) = net::turn() else { return };
+    if !can_run() {
+        return;
+    }
+    // Of its own accord the adaptive scheduler does not send what nobody acknowledges.
+    let files = Files::sealed().tunnel(Side::A, "scheduler = \"weighted\"");
+    let mut bench = bench(&files);
+    bench.run(
+        &Fault::new("the server hangs for 0.8 s while a flood arrives: its receive buffer is full")
+            .server("receive-buffer-full", "overflowed")
+            .stalls_at_most_ms(2500),
+        |pair| {
+            pair.server.process().signal("STOP");
+            let hung = Instant::now();
+            flood(pair);
+            std::thread::sleep(Duration::from_millis(800).saturating_sub(hung.elapsed()));
+            pair.server.process().signal("CONT");
+        },
+        |_| {},
+    );
+    bench.finish("buffer");
 }
 
 /// `save` says why it does not, and the file is as it was.

@@ -130,8 +130,14 @@ fn sequence(bench: &mut Bench, seed: u64) -> Duration {
         }
     }
     let mended = Instant::now();
-    let is_back = bench.calm(LIMIT);
-    let whole = is_whole(&bench.pair);
+    // What was done to the interface a moment ago may not have been noticed yet.
+    let (is_back, whole) = loop {
+        let is_back = bench.calm(LIMIT.saturating_sub(mended.elapsed()));
+        let whole = is_whole(&bench.pair);
+        if is_back && whole || mended.elapsed() >= LIMIT {
+            break (is_back, whole);
+        }
+    };
     assert!(
         is_back && whole,
         "seed {seed}: {:?} after the last repair, interface whole: {whole}, {}\ndone: {}\n{}",

@@ -178,7 +178,7 @@ fn disagree(bench: &mut Bench, fault: &Fault, side: Side, change: impl FnOnce(St
     );
 }
 
-fn start_with(pair: &mut Uplinked, side: Side, text: &str) {
+pub(super) fn start_with(pair: &mut Uplinked, side: Side, text: &str) {
     let (daemon, host) = end(pair, side);
     std::fs::write(daemon.config(), text).unwrap();
     daemon.restart(host);

@@ -359,6 +359,7 @@ impl Bench {
             failures.join("\n")
         );
         table::compare(section, &rows);
+        table::pin(section, &rows);
     }
 }
 

@@ -1,14 +1,16 @@
 //! The rows as docs/faults.md has them.
 //!
 //! What is done, which code each end gives, and whether it mends itself are the same in every run: the page
-//! must say so. Stalls, losses and sentences are those of the run that wrote the page; what bounds them, and
-//! which words a sentence must have, stands in the tests.
+//! must say so. So are the sentences but for the numbers in them: they are pinned word for word by snapshots in
+//! tests/faults/snapshots. Stalls, losses and those numbers are of the run that wrote the page; what bounds
+//! them stands in the tests.
 
 use std::path::PathBuf;
 
 use crate::echo::Seen;
 
-/// Set to 1, it lets the tests write their rows into the page instead of holding them against it.
+/// Set to 1, it lets the tests write their rows into the page instead of holding them against it. With
+/// `INSTA_UPDATE=always` the snapshots are written, too.
 const WRITE: &str = "MPT_TEST_FAULTS_WRITE";
 
 /// One fault, as it came out.
@@ -64,6 +66,33 @@ pub(super) fn compare(section: &str, rows: &[Row]) {
         known.join("\n"),
         found.join("\n")
     );
+}
+
+/// Holds what both ends say against the snapshot of this section.
+///
+/// # Panics
+/// When a code or a sentence differs in more than numbers.
+pub(super) fn pin(section: &str, rows: &[Row]) {
+    let said = rows.iter().map(|row| {
+        let [client, server] = row.says.each_ref().map(|says| without_numbers(says));
+        format!("{}\n  client  {client}\n  server  {server}\n", row.what)
+    });
+    let said: String = said.collect();
+    let mut settings = insta::Settings::clone_current();
+    // Beside the tests whose rows they are.
+    settings.set_snapshot_path("../../../faults/snapshots");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(section, said));
+}
+
+/// A sentence with `N` for each number that stands by itself.
+fn without_numbers(text: &str) -> String {
+    let words = text.split(' ').map(|word| {
+        let is_number = word.parse::<f64>().is_ok();
+        if is_number { "N" } else { word }
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// The page around a section's rows: those lines that begin with `|` behind the head of its table.
@@ -122,6 +151,15 @@ mod tests {
         assert_eq!(first, "| `x: y` | yes | – | `path-loses");
         assert_eq!(constant(&line(900, "path-loses", "4 %")), first);
         assert_ne!(constant(&line(7, "path-down", "3 %")), first);
+    }
+
+    #[test]
+    fn numbers_that_stand_by_themselves_are_not_pinned() {
+        let text = "In the last 1 s 3 packets to 203.0.113.7:4755 by eth0, 8.3 % of them in 1s";
+        assert_eq!(
+            without_numbers(text),
+            "In the last N s N packets to 203.0.113.7:4755 by eth0, N % of them in 1s"
+        );
     }
 
     #[test]
