@@ -635,4 +635,6 @@ fn fresh_index(entropy: &mut Entropy, taken: &[Option<u32>]) -> u32 {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;

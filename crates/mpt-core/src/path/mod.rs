@@ -16,6 +16,8 @@
 
 mod answered;
 mod estimate;
+#[cfg(test)]
+mod model;
 mod place;
 mod rhythm;
 mod search;

@@ -15,11 +15,11 @@ use crate::seq::Seq;
 use crate::wire::gre::Protocol;
 
 const SILENCE: Duration = Duration::from_millis(600);
-const WALL: Duration = Duration::from_secs(1_700_000_000);
+pub(super) const WALL: Duration = Duration::from_secs(1_700_000_000);
 const PATHS: usize = 2;
 
 /// xorshift64*: which stream it is, the seed says.
-fn entropy(seed: u64) -> Entropy {
+pub(super) fn entropy(seed: u64) -> Entropy {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     Box::new(move |out| {
         for byte in out {
@@ -35,7 +35,7 @@ fn private(end: usize) -> PrivateKey {
     PrivateKey::from_random([end as u8 + 1; KEY_BYTES])
 }
 
-fn config(end: usize) -> CryptoConfig {
+pub(super) fn config(end: usize) -> CryptoConfig {
     CryptoConfig {
         private_key: private(end),
         peer_public_key: private(1 - end).public_key(),
@@ -46,15 +46,15 @@ fn config(end: usize) -> CryptoConfig {
     }
 }
 
-fn address(end: usize) -> SocketAddr {
+pub(super) fn address(end: usize) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, end as u8], 4754))
 }
 
-fn path(index: usize) -> PathId {
+pub(super) fn path(index: usize) -> PathId {
     PathId::new(index).unwrap()
 }
 
-fn sender(end: usize) -> Sender {
+pub(super) fn sender(end: usize) -> Sender {
     Sender {
         path: path(0),
         address: address(end),
@@ -621,7 +621,7 @@ fn no_bit_of_a_handshake_may_be_changed() {
 }
 
 /// An initiation with a right mac1 that does not open, different for each `n`.
-fn flood(to: &Addressee, n: u32) -> Vec<u8> {
+pub(super) fn flood(to: &Addressee, n: u32) -> Vec<u8> {
     let mut bytes = vec![0; INITIATION_BYTES];
     bytes[0] = super::super::KIND_INITIATION;
     bytes[4..8].copy_from_slice(&n.to_be_bytes());
