@@ -6,6 +6,10 @@ use net::{Fault, Files};
 
 use super::{bench, can_run};
 
+/// Each end says more than this of losses, and not always in the same order.
+const LOSES: &str =
+    "Path fibre loses … of what this host sends over it. What is lost is sent again as far";
+
 /// Packets vanish in the middle or are refused, one way or both, on one path or all.
 #[test]
 fn the_middle_swallows_and_refuses() {
@@ -136,8 +140,8 @@ fn paths_lose_and_swallow() {
     let mut bench = bench(&Files::sealed());
     bench.run(
         &Fault::new("one path loses one packet in six, both ways")
-            .client("path-loses", "Path fibre")
-            .server("path-loses", "Path fibre"),
+            .client("path-loses", LOSES)
+            .server("path-loses", LOSES),
         |pair| {
             pair.net.rule("iifname fibre numgen random mod 6 == 0 drop");
             pair.net.rule("oifname fibre numgen random mod 6 == 0 drop");
@@ -146,8 +150,8 @@ fn paths_lose_and_swallow() {
     );
     bench.run(
         &Fault::new("both paths lose one packet in six, both ways")
-            .client("path-loses", "")
-            .server("path-loses", ""),
+            .client("path-loses", LOSES)
+            .server("path-loses", LOSES),
         |pair| {
             pair.net
                 .rule("ip protocol udp numgen random mod 6 == 0 drop")

@@ -26,7 +26,7 @@ const CALM: Duration = Duration::from_millis(300);
 /// Time between two looks at a status.
 const STEP: Duration = Duration::from_millis(50);
 
-/// What an end is to say: a code, and a part of the sentence that goes with it.
+/// What an end is to say: a code, and a part of the sentence that goes with it, where `…` stands for anything.
 type Says = Option<(&'static str, &'static str)>;
 
 /// A fault, and what is expected of it.
@@ -220,7 +220,7 @@ impl Bench {
             let messages = last.as_ref().map(watch::messages).unwrap_or_default();
             let mut fitting = messages
                 .iter()
-                .filter(|(its, text)| its == code && text.contains(words));
+                .filter(|(its, text)| its == code && has_words(text, words));
             if let Some((code, text)) = fitting.next() {
                 self.check_exit(fault, side);
                 return format!("`{code}`: {text}");
@@ -361,6 +361,17 @@ impl Bench {
         table::compare(section, &rows);
         table::pin(section, &rows);
     }
+}
+
+/// Whether a sentence has these words, with anything for `…`.
+fn has_words(text: &str, words: &str) -> bool {
+    let mut rest = Some(text);
+    for part in words.split('…') {
+        rest = rest
+            .and_then(|rest| rest.split_once(part))
+            .map(|(_, rest)| rest);
+    }
+    rest.is_some()
 }
 
 fn name(side: Side) -> &'static str {
