@@ -8,7 +8,7 @@ use mpt_core::crypto::{COOKIE_REPLY_BYTES, INITIATION_BYTES, RESPONSE_BYTES};
 use mpt_core::seq::Seq;
 use mpt_core::time::Time;
 use mpt_core::wire::checksum::Sum;
-use mpt_core::wire::edges::Edges;
+use mpt_core::wire::edges::{Edge, Edges};
 use mpt_core::wire::gre::{self, Header, Protocol};
 use mpt_core::wire::ip::{Packet, Version};
 use mpt_core::wire::probe::{Echo, MESSAGE_BYTES, Message};
@@ -178,7 +178,12 @@ fn the_tables_of_control_messages_leave_no_byte_out() {
         paths: ArrayVec::new(),
     };
     let with_an_edge = Edges {
-        paths: std::iter::once((0, None)).collect(),
+        paths: std::iter::once(Edge {
+            path: 0,
+            last: None,
+            suspected: false,
+        })
+        .collect(),
         ..edges.clone()
     };
     for (heading, len) in [

@@ -8,6 +8,13 @@
 //! now and then a copy of a packet goes over it to see whether it arrives. The suspicion ends with the first
 //! report of anything that came over the path, or with the answer to a probe.
 //!
+//! The peer is told, and sends over others as well for a while: see [`crate::tunnel`].
+//!
+//! What it pays, by the bench `campaign` (`--family changing --pairs 96 --seed 107`): in the six seconds after one
+//! of two to four links has died the flow gets 96 % of what the others can carry, and 71 % without all this; in the
+//! five seconds after it is back 88 % and 61 %. False alarms cost 1 to 2 % while a link becomes slower or later, and up
+//! to 5 % when it is as before again; where nothing happens they cost nothing.
+//!
 //! A path that is merely late answers after all. That was a false alarm: for a while, the next one takes
 //! twice as long.
 //!

@@ -473,7 +473,16 @@ impl Outbound {
 
     /// The paths that packets go over.
     fn trusted(&self) -> PathSet {
-        self.adapting.silence.trusted(self.shared.usable())
+        let trusted = self.adapting.silence.trusted(self.shared.usable());
+        let mut undoubted = trusted;
+        for path in self.shared.doubted().iter() {
+            undoubted.remove(path);
+        }
+        if undoubted.is_empty() {
+            trusted
+        } else {
+            undoubted
+        }
     }
 
     /// Looks for paths that have fallen silent.
@@ -487,6 +496,8 @@ impl Outbound {
         let silent = self.adapting.silence.handle_timeout(now);
         for path in silent.iter() {
             self.adapting.unrescued.insert(path);
+            // Reports and answers are to leave it at once, too.
+            self.wakes = true;
         }
         for path in self.adapting.unrescued.iter() {
             let mut others = self.trusted();

@@ -130,6 +130,8 @@ struct Shared {
     suspected: AtomicU32,
     /// … and those of them for which nothing is left to be sent again; both written by the line out.
     abandoned: AtomicU32,
+    /// Paths that the peer suspects; written by the line in.
+    doubted: AtomicU32,
     /// Changes whenever the line out was given packets; written by it.
     carried: AtomicU32,
     /// Nothing is carried, and the line in wants to be woken when that changes; written by both.
@@ -176,6 +178,7 @@ impl Shared {
             sent: Default::default(),
             suspected: AtomicU32::new(0),
             abandoned: AtomicU32::new(0),
+            doubted: AtomicU32::new(0),
             carried: AtomicU32::new(0),
             idle: AtomicBool::new(false),
             peer_known: AtomicBool::new(false),
@@ -237,6 +240,16 @@ impl Shared {
 
     fn abandoned(&self) -> PathSet {
         PathSet::from_bits(self.abandoned.load(Ordering::Relaxed) as u16)
+    }
+
+    fn doubted(&self) -> PathSet {
+        PathSet::from_bits(self.doubted.load(Ordering::Relaxed) as u16)
+    }
+
+    /// Tells the line out which paths the peer suspects.
+    fn tell_doubted(&self, doubted: PathSet) {
+        let bits = u32::from(doubted.bits());
+        self.doubted.store(bits, Ordering::Relaxed);
     }
 
     /// Tells the line in which paths are suspected, and which of them abandoned.

@@ -75,7 +75,7 @@ pub struct Outbound {
     /// Something came from the TUN since then.
     was_given: bool,
     /// The line in is to be woken.
-    wakes: bool,
+    pub(super) wakes: bool,
 }
 
 impl Outbound {

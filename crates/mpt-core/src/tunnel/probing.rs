@@ -156,6 +156,7 @@ impl Inbound {
         let probes = earliest(probes, self.activity.deadline());
         let probes = earliest(probes, self.next_lone_byte());
         let probes = earliest(probes, self.reporting.due());
+        let probes = earliest(probes, self.edging.deadline());
         let sessions = self.opening.as_ref().and_then(Opening::poll_timeout);
         let probes = earliest(earliest(probes, sessions), self.next_mtu_probe());
         earliest(
@@ -173,6 +174,7 @@ impl Inbound {
         self.settle(now);
         self.note_losses(now);
         self.notice_suspected(now);
+        self.end_doubts(now);
         self.report_if_due(now);
         for path in (0..MAX_PATHS).filter_map(PathId::new) {
             let due = self.paths[path.index()]

@@ -443,7 +443,7 @@ impl Inbound {
             return;
         }
         self.reporting.due = None;
-        let (Some(about), Some(path)) = (self.peer.session(), self.quickest_path()) else {
+        let (Some(about), Some(path)) = (self.peer.session(), self.way_back()) else {
             return;
         };
         let report = self
@@ -487,6 +487,18 @@ impl Inbound {
         }
     }
 
+    /// The path that reports go over. The peer may know that its path is up before this end does, and send:
+    /// then the one that brought it will do, or the peer would take it for dead at once.
+    fn way_back(&self) -> Option<PathId> {
+        let newest_on = || {
+            let brought = self.reporting.newest_on?;
+            let path = self.paths[brought.index()].as_ref()?;
+            let may_be_used = matches!(path.state, PathState::Probing | PathState::Down);
+            path.peer.filter(|_| may_be_used).map(|_| brought)
+        };
+        self.quickest_path().or_else(newest_on)
+    }
+
     fn send_report(&mut self, now: Time, path: PathId, report: &Report) {
         self.queue_control(path, report.buffer_len(), |out| report.emit(out));
         let sent_len = self.control_len(report.buffer_len());
@@ -509,15 +521,16 @@ impl Inbound {
         self.reporting.sent_bytes
     }
 
-    /// The path that is up and answers first, of those that are not suspected if there are any.
+    /// The path that is up and answers first, of those that neither end suspects if there are any.
     pub(super) fn quickest_path(&self) -> Option<PathId> {
-        let suspected = self.shared.suspected();
+        let (suspected, doubted) = (self.shared.suspected(), self.edging.wary_of());
         (0..MAX_PATHS)
             .filter_map(PathId::new)
             .filter_map(|id| {
                 let path = self.paths[id.index()].as_ref()?;
                 let rtt = path.rtt.smoothed().unwrap_or(Duration::MAX);
-                (path.state == PathState::Up).then_some((suspected.contains(id), rtt, id))
+                let order = (suspected.contains(id), doubted.contains(id), rtt, id);
+                (path.state == PathState::Up).then_some(order)
             })
             .min()
             .map(|(.., id)| id)

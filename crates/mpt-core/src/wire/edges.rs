@@ -25,7 +25,8 @@
 //! |---|---|
 //! | 0 | path, by the index of the sender |
 //! | 1 | 1 when some number was sent there, 0 when none |
-//! | 2–3 | zero |
+//! | 2 | 1 when the sender suspects that the path swallows what it is given |
+//! | 3 | zero |
 //! | 4–7 | the highest number that was sent there |
 //!
 //! Bytes behind these are ignored.
@@ -52,9 +53,19 @@ pub struct Edges {
     pub session: u64,
     /// The receiver's session.
     pub about: u64,
-    /// Paths, by the sender's index (any value may have come), and the highest number that was sent
-    /// on each, if any was.
-    pub paths: ArrayVec<(u8, Option<Seq>), MAX_PATHS>,
+    /// What there is to say of paths.
+    pub paths: ArrayVec<Edge, MAX_PATHS>,
+}
+
+/// How far one path was used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Edge {
+    /// The path, by the sender's index; any value may have come.
+    pub path: u8,
+    /// The highest number that was sent there, if any was that it may still bring.
+    pub last: Option<Seq>,
+    /// It seems to swallow what it is given, one way or the other.
+    pub suspected: bool,
 }
 
 /// Why bytes are not such a message.
@@ -99,7 +110,11 @@ impl Edges {
             .ok_or(EdgesError::Truncated)?;
         let entry = |bytes: &[u8]| {
             let last = Seq::new(u32_at(bytes, 4));
-            (bytes[0], (bytes[1] != 0).then_some(last))
+            Edge {
+                path: bytes[0],
+                last: (bytes[1] != 0).then_some(last),
+                suspected: bytes[2] & 1 != 0,
+            }
         };
         Ok(Edges {
             next: Seq::new(u32_at(head, 4)),
@@ -128,9 +143,10 @@ impl Edges {
         head[8..16].copy_from_slice(&self.session.to_be_bytes());
         head[16..].copy_from_slice(&self.about.to_be_bytes());
         let entries = entries.chunks_exact_mut(ENTRY_BYTES);
-        for (&(path, last), entry) in self.paths.iter().zip(entries) {
-            entry[..4].copy_from_slice(&[path, u8::from(last.is_some()), 0, 0]);
-            let last = last.map_or(0, Seq::value);
+        for (edge, entry) in self.paths.iter().zip(entries) {
+            let flags = [u8::from(edge.last.is_some()), u8::from(edge.suspected)];
+            entry[..4].copy_from_slice(&[edge.path, flags[0], flags[1], 0]);
+            let last = edge.last.map_or(0, Seq::value);
             entry[4..].copy_from_slice(&last.to_be_bytes());
         }
         self.buffer_len()
@@ -149,13 +165,20 @@ mod tests {
             next: u32,
             session in 1..=u64::MAX,
             about in 1..=u64::MAX,
-            paths in vec((any::<u8>(), any::<Option<u32>>()), 0..=MAX_PATHS),
+            paths in vec((any::<u8>(), any::<Option<u32>>(), any::<bool>()), 0..=MAX_PATHS),
         ) {
             let edges = Edges {
                 next: Seq::new(next),
                 session,
                 about,
-                paths: paths.into_iter().map(|(path, last)| (path, last.map(Seq::new))).collect(),
+                paths: paths
+                    .into_iter()
+                    .map(|(path, last, suspected)| Edge {
+                        path,
+                        last: last.map(Seq::new),
+                        suspected,
+                    })
+                    .collect(),
             };
             let mut bytes = [0; MAX_EDGES_BYTES];
             let len = edges.emit(&mut bytes);

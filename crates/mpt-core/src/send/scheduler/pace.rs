@@ -289,7 +289,8 @@ impl Pace {
 
     /// Takes a sample.
     pub(crate) fn sample(&mut self, now: Time, sample: Sample) {
-        self.credit.answered(now, sample.sent_bytes);
+        self.credit
+            .answered(now, sample.sent_bytes, sample.arrived_bytes);
         let known = self.epoch.map(|epoch| epoch.last.sent_packets);
         if known == Some(sample.sent_packets) {
             // Nothing came meanwhile.

@@ -30,6 +30,8 @@ pub(super) struct Credit {
     /// Numbered bytes that were sent, and of them those sent before what the last sample tells of.
     sent: f64,
     answered: f64,
+    /// What the newest sample that told of more tells of: bytes sent by then, and arrived.
+    told: (u64, u64),
     /// When that sample came.
     heard: Time,
     window: f64,
@@ -44,6 +46,7 @@ impl Default for Credit {
             refilled: Time::ZERO,
             sent: 0.0,
             answered: 0.0,
+            told: (0, 0),
             heard: Time::ZERO,
             window: FIRST_WINDOW,
             refused: false,
@@ -100,10 +103,15 @@ impl Credit {
         self.tokens -= bytes as f64;
     }
 
-    /// Of what was sent, so much had been sent before what the newest sample tells of.
-    pub(super) fn answered(&mut self, now: Time, sent_bytes: u64) {
+    /// Of what was sent, so much had been sent before what the newest sample tells of; so much has arrived in
+    /// all. What arrives while that stays the same was sent later under lower numbers: again, for another path.
+    pub(super) fn answered(&mut self, now: Time, sent_bytes: u64, arrived_bytes: u64) {
         self.heard = now;
-        let answered = (sent_bytes as f64).min(self.sent);
+        if self.told.0 != sent_bytes {
+            self.told = (sent_bytes, arrived_bytes);
+        }
+        let below = arrived_bytes.saturating_sub(self.told.1);
+        let answered = (sent_bytes.saturating_add(below) as f64).min(self.sent);
         if answered > self.answered {
             self.window += answered - self.answered;
             self.answered = answered;
@@ -145,4 +153,31 @@ impl Credit {
 
 fn burst(rate: f64) -> f64 {
     (rate * BURST).max(LEAST_BURST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_arrives_below_the_newest_number_makes_room() {
+        let now = Time::from_nanos(1_000_000_000);
+        let mut credit = Credit {
+            heard: now,
+            ..Credit::default()
+        };
+        let window = FIRST_WINDOW as usize;
+        credit.sent(window + 3000);
+        assert_eq!(credit.open(now), None);
+        credit.answered(now, 1500, 1500);
+        // It opened by what was answered.
+        assert_eq!(credit.open(now), None);
+        credit.answered(now, 1500, 1500);
+        assert_eq!(credit.open(now), None);
+        credit.answered(now, 1500, 4500);
+        assert_eq!(credit.open(now), Some(6001));
+        // What was sent later under a higher number has arrived as well: nothing counts twice.
+        credit.answered(now, 4500, 4500);
+        assert_eq!(credit.open(now), Some(6001));
+    }
 }
