@@ -7,3 +7,5 @@
 
 #[path = "faults/moving.rs"]
 mod moving;
+#[path = "faults/silent.rs"]
+mod silent;

@@ -102,6 +102,30 @@ impl Record {
         longest.max(to.saturating_duration_since(since))
     }
 
+    /// Longest time between `from` and `to` in which no `step` brought at least so many bytes.
+    #[must_use]
+    pub fn longest_lull(
+        &self,
+        from: Instant,
+        to: Instant,
+        step: Duration,
+        least_bytes: u64,
+    ) -> Duration {
+        let (mut longest, mut since) = (Duration::ZERO, from);
+        let (mut began, mut bytes) = (from, None);
+        for sample in self.between(from, to) {
+            let before = *bytes.get_or_insert(sample.rx_bytes);
+            if sample.rx_bytes.saturating_sub(before) >= least_bytes {
+                longest = longest.max(sample.at - since);
+                since = sample.at;
+            } else if sample.at - began < step {
+                continue;
+            }
+            (began, bytes) = (sample.at, Some(sample.rx_bytes));
+        }
+        longest.max(to.saturating_duration_since(since))
+    }
+
     /// Mean Mbit/s received between `from` and `to`, whole packets counted.
     #[must_use]
     pub fn rx_mbps(&self, from: Instant, to: Instant) -> f64 {
@@ -158,6 +182,29 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lull_is_a_lull_though_pings_go_on() {
+        let from = Instant::now();
+        let at = |ms: u64| from + Duration::from_millis(ms);
+        let mut rx_bytes = 0;
+        let samples = (0..=100).map(|number| {
+            // A flow but for 100 ms, and a ping every 10 ms.
+            rx_bytes += if (20..40).contains(&number) { 42 } else { 5000 };
+            Sample {
+                at: at(5 * number),
+                rx_bytes,
+                tx_bytes: 0,
+            }
+        });
+        let record = Record {
+            samples: samples.collect(),
+        };
+        let step = Duration::from_millis(10);
+        let lull = record.longest_lull(from, at(500), step, 1000);
+        assert_eq!(lull, Duration::from_millis(105));
+        assert!(record.longest_silence(from, at(500)) < step);
+    }
 
     #[test]
     fn reads_the_kernels_table() {

@@ -339,9 +339,20 @@ impl Bench {
     ///
     /// # Panics
     /// When a row did not keep what it promises, or the page says something else.
-    pub fn finish(self, section: &str) {
+    pub fn finish(mut self, section: &str) {
+        let rows = std::mem::take(&mut self.rows);
+        self.check();
+        table::compare(section, &rows);
+        table::pin(section, &rows);
+    }
+
+    /// Ends without the page.
+    ///
+    /// # Panics
+    /// When a row did not keep what it promises.
+    pub fn check(self) {
         let Self {
-            rows,
+            rows: _,
             failures,
             watch,
             echo,
@@ -358,8 +369,6 @@ impl Bench {
             failures.len(),
             failures.join("\n")
         );
-        table::compare(section, &rows);
-        table::pin(section, &rows);
     }
 }
 
