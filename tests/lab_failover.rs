@@ -108,6 +108,8 @@ fn a_link_down_at_the_far_end_is_left_at_once() {
     );
 }
 
+/// With weights, as here, silence shows when no probe is answered. What the adaptive scheduler does is a matter
+/// of `lab_faults::silent`.
 #[test]
 fn a_black_hole_is_left_after_dead_after() {
     let Some(_turn) = net::turn() else { return };
