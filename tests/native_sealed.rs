@@ -4,11 +4,12 @@
 
 use std::time::{Duration, Instant};
 
-use std::net::SocketAddrV4;
+use std::net::{SocketAddrV4, UdpSocket};
 
 use mpt_core::control::{PathState, Protection};
+use net::initiation::{Cookie, Initiations};
 use net::inject::{Injector, read_capture};
-use net::settings::Side;
+use net::settings::{Side, public_key};
 use net::traffic::{Iperf, ping};
 use net::{Daemon, Hosts, Link, Meter, Process, Random, Settings, Shape, Tunnel, wait_for};
 
@@ -296,13 +297,14 @@ fn a_flood_of_initiations_costs_little() {
     std::thread::sleep(Duration::from_secs(2));
     let memory = tunnel.b.process().peak_resident_bytes();
     let meter = Meter::start(tunnel.b.id(), "mpt0");
+    let mut initiations = Initiations::to(public_key(Side::B));
     let (mut sent, mut spells) = (0, Vec::new());
     for _ in 0..SPELLS {
         let calm = Instant::now();
         std::thread::sleep(SPELL);
         let storm = Instant::now();
         let before = sent;
-        flood(&injector, &mut sent);
+        flood(&injector, &mut initiations, &mut sent);
         spells.push((calm, storm, Instant::now(), sent - before));
     }
     let record = meter.finish();
@@ -326,11 +328,9 @@ fn a_flood_of_initiations_costs_little() {
     assert!(grown <= 4 << 20);
 }
 
-/// Initiations that cannot be the peer's, for one spell, numbered on from `sent`.
-fn flood(injector: &Injector, sent: &mut u32) {
+/// Initiations with a right mac1 from addresses that cannot hear, for one spell; `sent` counts on.
+fn flood(injector: &Injector, initiations: &mut Initiations, sent: &mut u32) {
     let to = "10.1.0.2:4754".parse().unwrap();
-    let mut initiation = [0; 4 + mpt_core::crypto::INITIATION_BYTES];
-    initiation[..5].copy_from_slice(&[0, 0, 0x88, 0xb5, 3]);
     let (start, mut last) = (Instant::now(), Instant::now());
     while start.elapsed() < SPELL {
         // Who was held up does not make up for it: that would be a burst, which is another thing.
@@ -339,10 +339,102 @@ fn flood(injector: &Injector, sent: &mut u32) {
         for _ in 0..(due.as_secs_f64() * f64::from(FLOOD)) as u32 {
             *sent += 1;
             let address = std::net::Ipv4Addr::from(0x6440_0000 + *sent % 0x3f_ffff);
-            initiation[20..24].copy_from_slice(&sent.to_be_bytes());
+            let initiation = initiations.next(None);
             injector.send_udp(SocketAddrV4::new(address, 4754), to, &initiation);
         }
         std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Somebody who knows the public key floods with right mac1s from his own address, hears the cookies, and shows
+/// them: right mac2s. Diffie-Hellman is computed for as many as the budget allows, which shows in
+/// `bad_handshake`; the rest is `handshake_limit`. The tunnel goes on.
+#[test]
+fn initiations_with_right_cookies_are_worked_on_within_the_budget() {
+    let Some(_turn) = net::turn() else { return };
+    let (tunnel, _) = besieged(Shape::unshaped());
+    let hosts = &tunnel.hosts;
+    for interface in ["all", "path2"] {
+        let key = format!("net.ipv4.conf.{interface}.rp_filter");
+        hosts.a.sysctl(&key, "0");
+    }
+    let socket = hosts.a.inside(|| {
+        let socket = UdpSocket::bind("10.1.2.1:4999").unwrap();
+        socket2::SockRef::from(&socket)
+            .bind_device(Some(b"path2"))
+            .unwrap();
+        socket
+    });
+    socket.set_nonblocking(true).unwrap();
+    let mut attacker = Attacker {
+        socket,
+        initiations: Initiations::to(public_key(Side::B)),
+        cookie: None,
+        replies: 0,
+    };
+    let counted = || {
+        let drops = tunnel.b.status().tunnel.drops;
+        [drops["bad_handshake"], drops["handshake_limit"]]
+    };
+    for shows_cookies in [false, true] {
+        let (before, replies, start) = (counted(), attacker.replies, Instant::now());
+        let sent = attacker.flood(Duration::from_secs(2), shows_cookies);
+        let seconds = start.elapsed().as_secs() + 2;
+        let replies = attacker.replies - replies;
+        let after = counted();
+        let [worked_on, refused] = [0, 1].map(|at| after[at] - before[at]);
+        println!(
+            "{sent} initiations, cookies shown: {shows_cookies}: {worked_on} worked on, {refused} refused, \
+             {replies} cookies"
+        );
+        // docs/protocol.md, Rules: 20 a second as they come, then 5 a second of a host with a right mac2; each
+        // at once after a pause. The first flood used up what the second would have had at once.
+        let as_they_come = 20 + 20 * seconds;
+        let with_cookies = if shows_cookies { 5 + 5 * seconds } else { 0 };
+        assert!(worked_on <= as_they_come + with_cookies);
+        assert!(worked_on >= 20, "the flood was to reach the arithmetic");
+        assert!(refused > 1000, "the flood was to be one");
+        // Who has shown a cookie gets no other: what is more than a host's share is dropped without a word.
+        assert!((replies > 20) != shows_cookies, "{replies} cookies");
+        let inner = Side::B.inner_v4();
+        assert_eq!(ping(&hosts.a, inner, 10, 20, "").received, 10);
+    }
+    let status = tunnel.b.status();
+    assert!(status.paths.iter().all(|path| path.state == PathState::Up));
+    assert_eq!(status.paths[0].remote, "10.1.0.1:4754");
+}
+
+/// Who hears what is sent to his address.
+struct Attacker {
+    socket: UdpSocket,
+    initiations: Initiations,
+    cookie: Option<Cookie>,
+    /// How many cookies came that opened.
+    replies: u64,
+}
+
+impl Attacker {
+    /// Sends for so long, and takes the cookies that come. Returns how many it sent.
+    fn flood(&mut self, span: Duration, shows_cookies: bool) -> u64 {
+        let (start, mut sent) = (Instant::now(), 0);
+        while start.elapsed() < span {
+            for _ in 0..20 {
+                let cookie = self.cookie.filter(|_| shows_cookies);
+                let initiation = self.initiations.next(cookie.as_ref());
+                let _ = self.socket.send_to(&initiation, "10.1.0.2:4754");
+                sent += 1;
+                let mut reply = [0; 256];
+                // That of this one: the link is at rest in between, and an older one does not open.
+                std::thread::sleep(Duration::from_micros(20));
+                while let Ok(len) = self.socket.recv(&mut reply) {
+                    if let Some(cookie) = self.initiations.cookie(&initiation, &reply[..len]) {
+                        self.cookie = Some(cookie);
+                        self.replies += 1;
+                    }
+                }
+            }
+        }
+        sent
     }
 }
 

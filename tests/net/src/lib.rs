@@ -19,6 +19,7 @@
 pub mod daemon;
 pub mod echo;
 pub mod faults;
+pub mod initiation;
 pub mod inject;
 pub mod kernel_gre;
 pub mod limit;
