@@ -5,10 +5,8 @@
 //! sleeps for long, the first packet out has the line out wake it ([`super::Outbound::poll_wake`]). So
 //! each packet costs nothing, and the first one a wake-up.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::Shared;
 use super::inbound::Inbound;
 use crate::crypto::Calm;
 use crate::path::{MAX_PATHS, Path, PathId, PathSet, PathState};
@@ -50,14 +48,6 @@ impl Activity {
     }
 }
 
-impl Shared {
-    /// The line out has handed on what it was given.
-    pub(super) fn note_carried(&self) -> bool {
-        self.carried.fetch_add(1, Ordering::SeqCst);
-        self.idle.load(Ordering::SeqCst) && self.idle.swap(false, Ordering::SeqCst)
-    }
-}
-
 impl Inbound {
     /// The line out has packets again after a pause ([`super::Outbound::poll_wake`]). Afterwards poll
     /// everything.
@@ -74,7 +64,7 @@ impl Inbound {
         }
         self.activity.quick_since = Some(now);
         self.activity.missed = None;
-        self.shared.idle.store(false, Ordering::SeqCst);
+        self.shared.wake.stay();
         for path in self.paths.iter_mut().flatten() {
             path.set_quick(Some(now));
         }
@@ -85,7 +75,7 @@ impl Inbound {
     }
 
     fn follow_carried(&mut self, now: Time) {
-        let carried = self.shared.carried.load(Ordering::SeqCst);
+        let carried = self.shared.wake.carried();
         if std::mem::replace(&mut self.activity.carried, carried) != carried {
             self.touch(now);
         }
@@ -101,7 +91,7 @@ impl Inbound {
         for path in self.paths.iter_mut().flatten() {
             path.set_quick(None);
         }
-        self.shared.idle.store(true, Ordering::SeqCst);
+        self.shared.wake.sleep();
         // What was carried in this moment woke nobody.
         self.follow_carried(now);
         self.unsettled = true;

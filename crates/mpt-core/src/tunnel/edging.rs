@@ -10,7 +10,6 @@
 //! go over others for the whole second: where it was their way that failed, the path would be trusted when
 //! they come by another, and suspected again when they do not.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
@@ -58,7 +57,7 @@ impl Edging {
 impl Inbound {
     /// Tells the peer of paths that no number has gone over since it was told last.
     pub(super) fn tell_edges(&mut self, now: Time) {
-        let next = Seq::new(self.shared.next_seq.load(Ordering::Acquire));
+        let next = self.shared.next_seq();
         let new = next.distance_from(self.edging.next);
         let usable = self.shared.usable();
         let is_only = usable.iter().nth(1).is_none();

@@ -20,6 +20,7 @@ mod adapting;
 mod bound;
 mod diagnosis;
 mod edging;
+mod halves;
 mod inbound;
 mod look;
 mod messages;
@@ -38,6 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use halves::{Numbers, Wake};
 pub use inbound::{Datagram, Event, Inbound};
 pub use outbound::Outbound;
 pub use sealing::Change;
@@ -113,6 +115,11 @@ pub fn sealed_tunnel(config: &TunnelConfig, sessions: Sessions) -> (Outbound, In
     (outbound, inbound)
 }
 
+/// What `halves.rs` is made of; loom's when loom tests it.
+mod atomics {
+    pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+}
+
 /// What both halves see.
 #[derive(Debug)]
 struct Shared {
@@ -120,11 +127,7 @@ struct Shared {
     usable: AtomicU32,
     /// Largest inner packet now; written by the line in.
     mtu: AtomicU32,
-    /// Everything below this has been sent; written by the line out, after the fact.
-    next_seq: AtomicU32,
-    /// One more than the highest number that was sent on each path, 0 for none; written by the line
-    /// out before `next_seq`.
-    last_on: [AtomicU64; MAX_PATHS],
+    numbers: Numbers<MAX_PATHS>,
     sent: [Sent; MAX_PATHS],
     /// Paths that swallow what they are given, as the line out sees it …
     suspected: AtomicU32,
@@ -132,10 +135,7 @@ struct Shared {
     abandoned: AtomicU32,
     /// Paths that the peer suspects; written by the line in.
     doubted: AtomicU32,
-    /// Changes whenever the line out was given packets; written by it.
-    carried: AtomicU32,
-    /// Nothing is carried, and the line in wants to be woken when that changes; written by both.
-    idle: AtomicBool,
+    wake: Wake,
     /// The peer's session is known: it answers probes, and reports when it is asked.
     peer_known: AtomicBool,
     /// How many probes were answered; after it changes, [`Shared::probed`] has news.
@@ -173,14 +173,12 @@ impl Shared {
         Shared {
             usable: AtomicU32::new(0),
             mtu: AtomicU32::new(u32::from(mtu)),
-            next_seq: AtomicU32::new(Seq::FIRST.value()),
-            last_on: Default::default(),
+            numbers: Numbers::new(Seq::FIRST.value()),
             sent: Default::default(),
             suspected: AtomicU32::new(0),
             abandoned: AtomicU32::new(0),
             doubted: AtomicU32::new(0),
-            carried: AtomicU32::new(0),
-            idle: AtomicBool::new(false),
+            wake: Wake::new(),
             peer_known: AtomicBool::new(false),
             answers: AtomicU32::new(0),
             probed: Default::default(),
@@ -278,19 +276,22 @@ impl Shared {
         )
     }
 
+    /// Everything below has been sent.
+    fn next_seq(&self) -> Seq {
+        Seq::new(self.numbers.next())
+    }
+
     /// The highest number that was sent on the path, if any was.
     fn last_on(&self, path: PathId) -> Option<Seq> {
-        let last = self.last_on[path.index()].load(Ordering::Acquire);
-        last.checked_sub(1).map(|last| Seq::new(last as u32))
+        self.numbers.last_on(path.index()).map(Seq::new)
     }
 
     fn set_last_on(&self, path: PathId, last: Seq) {
-        let last = u64::from(last.value()) + 1;
-        self.last_on[path.index()].store(last, Ordering::Release);
+        self.numbers.set_last_on(path.index(), last.value());
     }
 
     fn forget_sent(&self, path: PathId) {
-        self.last_on[path.index()].store(0, Ordering::Relaxed);
+        self.numbers.forget(path.index());
         self.sent[path.index()].packets.store(0, Ordering::Relaxed);
         self.sent[path.index()].bytes.store(0, Ordering::Relaxed);
     }

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::adapting::Adapting;
@@ -499,9 +498,9 @@ impl Outbound {
         self.publish_suspected();
         // All before this has been sent.
         let next = self.adapting.bound.first().unwrap_or(self.next_seq);
-        self.shared.next_seq.store(next.value(), Ordering::Release);
+        self.shared.numbers.set_next(next.value());
         if std::mem::take(&mut self.was_given) {
-            self.wakes |= self.shared.note_carried();
+            self.wakes |= self.shared.wake.note_carried();
         }
     }
 

@@ -299,7 +299,7 @@ impl Inbound {
             sent: now,
             tx_packets,
             tx_bytes,
-            next_seq: Seq::new(self.shared.next_seq.load(Ordering::Acquire)),
+            next_seq: self.shared.next_seq(),
             echo,
             rx_packets: path.rx_packets,
             rx_bytes: path.rx_bytes,

@@ -16,7 +16,6 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 
 use super::inbound::{ControlDatagram, Event, Inbound, is_same_peer};
 use super::look::look_into;
@@ -140,7 +139,7 @@ impl Opening {
 
     /// Lets the sessions know how far the line out has come.
     fn catch_up(&mut self, shared: &Shared) {
-        let next_seq = shared.next_seq.load(Ordering::Acquire);
+        let next_seq = shared.numbers.next();
         self.next_number = restore(next_seq, self.next_number);
         self.sessions.set_next_number(self.next_number);
     }
