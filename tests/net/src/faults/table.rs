@@ -86,11 +86,16 @@ pub(super) fn pin(section: &str, rows: &[Row]) {
     settings.bind(|| insta::assert_snapshot!(section, said));
 }
 
-/// A sentence with `N` for each number that stands by itself.
+/// A sentence with `N` for each number that stands by itself, and several things for one.
 fn without_numbers(text: &str) -> String {
+    let mut was_one = false;
     let words = text.split(' ').map(|word| {
-        let is_number = word.parse::<f64>().is_ok();
-        if is_number { "N" } else { word }
+        let is_thing = std::mem::replace(&mut was_one, word == "1") && word.len() > 1;
+        match word {
+            _ if word.parse::<f64>().is_ok() => "N".to_owned(),
+            _ if is_thing => format!("{word}s"),
+            _ => word.to_owned(),
+        }
     });
     words.collect::<Vec<_>>().join(" ")
 }
@@ -160,6 +165,7 @@ mod tests {
             without_numbers(text),
             "In the last N s N packets to 203.0.113.7:4755 by eth0, N % of them in 1s"
         );
+        assert_eq!(without_numbers("1 packet in 1 s"), "N packets in N s");
     }
 
     #[test]
