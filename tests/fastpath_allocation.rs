@@ -55,6 +55,7 @@ impl Line {
                 keepalive: Duration::from_millis(200),
                 dead_after: Duration::from_secs(1000),
                 metered: false,
+                keeps_port: false,
             };
             outbound.set_path(path, &config);
             inbound.set_path(Time::ZERO, path, config);

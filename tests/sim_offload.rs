@@ -58,6 +58,7 @@ fn looped(paths: usize, accepts: Accepts) -> (Outbound, Inbound) {
             keepalive: Duration::from_secs(10),
             dead_after: Duration::from_secs(100),
             metered: false,
+            keeps_port: false,
         };
         outbound.set_path(path, &config);
         inbound.set_path(Time::ZERO, path, config);

@@ -1,8 +1,9 @@
 //! What happens between the ends: firewalls, NAT, links that swallow.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use net::{Fault, Files};
+use mpt_core::path::PathState;
+use net::{Daemon, Fault, Files, Uplinks};
 
 use super::{bench, can_run};
 
@@ -159,4 +160,62 @@ fn paths_lose_and_swallow() {
         |pair| pair.net.let_through(),
     );
     bench.finish("losses");
+}
+
+/// A router has a mapping that leads nowhere, and keeps it as long as packets come.
+#[test]
+fn a_mapping_leads_nowhere() {
+    let Some(_turn) = net::turn() else { return };
+    if !can_run() {
+        return;
+    }
+    let mut bench = bench(&Files::sealed());
+    bench.run(
+        &Fault::new("a router's mapping of one path leads nowhere, for ever")
+            .client("path-down", "Path fibre")
+            .server("path-down", "Path fibre")
+            .stalls_at_most_ms(1500)
+            .back_within_ms(20_000),
+        |pair| {
+            for rule in [
+                "iifname fibre udp sport 4754",
+                "oifname fibre udp dport 4754",
+            ] {
+                pair.net.swallow(rule);
+            }
+        },
+        |_| {},
+    );
+    bench.finish("mapping");
+}
+
+/// Port forwards of a plain tunnel that are made when both ends have called for long: minutes, so only with
+/// `MPT_TEST_FORWARD=1`.
+#[test]
+fn a_port_forward_that_comes_later_mends_a_plain_path() {
+    let Some(_turn) = net::turn() else { return };
+    if std::env::var_os("MPT_TEST_FORWARD").is_none() || !can_run() {
+        return net::skip("takes minutes: MPT_TEST_FORWARD=1");
+    }
+    let net = Uplinks::new();
+    let pair = net.start(&Files::plain());
+    std::thread::sleep(Duration::from_secs(20));
+    for number in 0..2 {
+        pair.net.forward_port(number, 4754);
+    }
+    let start = Instant::now();
+    let is_up = |daemon: &Daemon| {
+        let status = daemon.status();
+        status.paths.iter().all(|path| path.state == PathState::Up)
+    };
+    while !(is_up(&pair.client) && is_up(&pair.server)) {
+        let took = start.elapsed();
+        assert!(
+            took < Duration::from_secs(300),
+            "{:#?}",
+            pair.client.status()
+        );
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    println!("all paths up {:?} after the forwards", start.elapsed());
 }

@@ -1,7 +1,8 @@
-//! Two ends that do not agree, files with mistakes.
+//! Two ends that do not agree, files with mistakes, names that are not found.
 
+use net::names::{self, NameServer};
 use net::settings::{self, Side};
-use net::{Bench, Daemon, Fault, Files, Namespace, Uplinked};
+use net::{Bench, Daemon, Fault, Files, Namespace, Uplinked, Uplinks};
 
 use super::{bench, can_run};
 
@@ -163,6 +164,35 @@ fn files_have_mistakes() {
         },
     );
     bench.finish("files");
+}
+
+/// The server's name is not known at the start, and then it is.
+#[test]
+fn a_name_is_not_found() {
+    let Some(_turn) = net::turn() else { return };
+    if !can_run() {
+        return;
+    }
+    let files = Files::sealed().remote(names::NAME);
+    let net = Uplinks::new();
+    let server = NameServer::start(&net.middle, [203, 0, 113, 7]);
+    server.knows(true);
+    let mut bench = Bench::new(net.tunnel(&files));
+    bench.run(
+        &Fault::new("the server's name is not found when both start")
+            .client("path-waiting", "office.example.net is not found")
+            .server("path-probing", "has not called")
+            .lasts_ms(2500)
+            .back_within_ms(12_000),
+        |pair| {
+            server.knows(false);
+            // A server that runs on would call the client where it was.
+            pair.server.restart(&pair.net.server);
+            pair.client.restart(&pair.net.client);
+        },
+        |_| server.knows(true),
+    );
+    bench.finish("names");
 }
 
 /// Runs one end with a changed file until both have said what is wrong with it, then with its own again.

@@ -287,6 +287,10 @@ pub struct PathStatus {
     /// It carries so much less than others that packets go over those alone.
     #[serde(default)]
     pub narrow: bool,
+    /// Nothing has been answered for so long that it is asked only now and then: a router on the way may keep a
+    /// wrong mapping as long as anything comes.
+    #[serde(default)]
+    pub rests: bool,
     /// Datagrams that the kernel dropped because the receive buffer was full.
     #[serde(default)]
     pub socket_drops: u64,

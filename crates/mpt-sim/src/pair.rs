@@ -142,6 +142,8 @@ pub struct PairConfig {
     pub dead_after: Duration,
     /// All paths are metered.
     pub metered: bool,
+    /// No path may go over to another port.
+    pub keeps_ports: bool,
     /// What each end's clock shows at the simulation's zero.
     pub clocks: [Duration; 2],
     /// All randomness follows from it.
@@ -174,6 +176,7 @@ impl PairConfig {
             keepalive: Duration::from_millis(200),
             dead_after: Duration::from_secs(1),
             metered: false,
+            keeps_ports: false,
             clocks: [Duration::from_secs(3_600), Duration::from_secs(86_400)],
             seed: 1,
         }
@@ -200,6 +203,7 @@ impl PairConfig {
                 keepalive: self.keepalive,
                 dead_after: self.dead_after,
                 metered: self.metered,
+                keeps_port: self.keeps_ports,
             })
             .collect();
         let clock = self.clocks[side.index()];

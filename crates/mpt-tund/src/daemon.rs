@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use mpt_core::path::PathId;
 use rustix::thread::CapabilitySet;
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -20,6 +21,7 @@ use tokio::task::LocalSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::config::{self, Config};
+use crate::downlink::Another;
 use crate::netlink::{LinkWatch, Netlink};
 use crate::privileges;
 use crate::routing::Routing;
@@ -49,11 +51,13 @@ pub(crate) fn run(arguments: Vec<PathBuf>, configs: Vec<Config>) -> anyhow::Resu
         let (asking, requests) = mpsc::channel(MAX_REQUESTS);
         let (finds, found) = mpsc::channel(MAX_NEWS);
         let (mtus, interface_mtus) = mpsc::channel(MAX_NEWS);
+        let (sockets, wanted_sockets) = mpsc::channel(MAX_NEWS);
         let news = News {
             endings,
             requests,
             found,
             interface_mtus,
+            wanted_sockets,
         };
         let mut daemon = Daemon {
             arguments,
@@ -66,6 +70,7 @@ pub(crate) fn run(arguments: Vec<PathBuf>, configs: Vec<Config>) -> anyhow::Resu
                 ended,
                 finds,
                 mtus,
+                sockets,
                 asking,
             },
             tunnels: Vec::new(),
@@ -94,6 +99,7 @@ struct News {
     requests: mpsc::Receiver<Asked>,
     found: mpsc::Receiver<Found>,
     interface_mtus: mpsc::Receiver<(String, u16)>,
+    wanted_sockets: mpsc::Receiver<(String, PathId, Another)>,
 }
 
 /// The kernel's network configuration.
@@ -154,6 +160,11 @@ impl Daemon {
                     let mut tunnels = self.tunnels.iter_mut();
                     if let Some(served) = tunnels.find(|served| served.name() == found.tunnel) {
                         served.found(found, self.host.links.table()).await;
+                    }
+                }
+                Some((name, path, what)) = news.wanted_sockets.recv() => {
+                    if let Some(served) = self.tunnel(&name) {
+                        served.reopen(path, what).await;
                     }
                 }
                 Some((name, mtu)) = news.interface_mtus.recv() => {

@@ -8,6 +8,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mpt_core::control::order::OrderStatus;
 use mpt_core::control::{PathState, PathStatus, Protection, ReorderStatus, TunnelStatus};
@@ -35,6 +36,11 @@ const MAX_LAST_BATCHES: usize = 64;
 /// The same where each may be a train of 64: while one path's are worked off, those of the others
 /// wait, and the reorder window with them.
 const BATCH_OF_TRAINS: usize = 4;
+
+/// So often in a row a socket may fail to receive, as with a flood of errors from the network …
+const MAX_FAILURES: u32 = 20;
+/// … with a pause of this after each.
+const FAILURE_PAUSE: Duration = Duration::from_millis(50);
 
 /// What the control thread tells this one.
 pub(crate) enum Command {
@@ -80,6 +86,18 @@ pub(crate) struct Report {
     pub(crate) reorder: ReorderStatus,
 }
 
+/// Asks for another socket for a path of a tunnel.
+pub(crate) type Sockets = mpsc::Sender<(String, PathId, Another)>;
+
+/// Why a path is to have another socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Another {
+    /// Nothing is answered: another port may help.
+    Port,
+    /// The one that it has fails.
+    Socket,
+}
+
 /// Where the line in tells what it finds out.
 pub(crate) struct Outlets {
     /// The tunnel's name.
@@ -90,6 +108,8 @@ pub(crate) struct Outlets {
     pub(crate) changes: mpsc::Sender<Change>,
     /// To the control thread: the MTU that the interface is to have, with the tunnel's name.
     pub(crate) mtus: mpsc::Sender<(String, u16)>,
+    /// To the control thread: the path that is to have another socket, with the tunnel's name.
+    pub(crate) sockets: Sockets,
     /// From the line out: packets come again.
     pub(crate) carries: Arc<Notify>,
 }
@@ -277,10 +297,19 @@ async fn watch(
             return;
         }
     };
+    let mut failures = 0;
     loop {
-        if let Err(error) = wait_and_receive(&downlink, id, &fd).await {
-            tracing::error!("{place} receives no more: {error}");
-            return;
+        match wait_and_receive(&downlink, id, &fd).await {
+            Ok(()) => failures = 0,
+            Err(error) if failures == MAX_FAILURES => {
+                tracing::error!("{place} cannot receive, and is to have another socket: {error}");
+                return downlink.borrow().ask_for(id, Another::Socket);
+            }
+            Err(error) => {
+                tracing::debug!("{place} cannot receive: {error}");
+                failures += 1;
+                tokio::time::sleep(FAILURE_PAUSE).await;
+            }
         }
         wake.notify_one();
         tokio::task::yield_now().await;
@@ -316,6 +345,13 @@ impl Downlink {
             }
         }
         Some(open)
+    }
+
+    /// Asks the control thread for another socket. While that has no time it is asked again later, or the
+    /// path stays as it is.
+    fn ask_for(&self, id: PathId, what: Another) {
+        let asked = (self.outlets.tunnel.clone(), id, what);
+        let _ = self.outlets.sockets.try_send(asked);
     }
 
     /// A path, as lines of the log name it.
@@ -480,6 +516,15 @@ impl Downlink {
                 let name = name(path);
                 let text = format!("the peer of path {name} is at {address} now");
                 (format!("{name} moved"), Level::Info, text)
+            }
+            Event::NotAnswered { path } => return self.ask_for(path, Another::Port),
+            Event::PathRests { path } => {
+                let name = name(path);
+                let text = format!(
+                    "path {name} is not answered; from now on it is asked for 5 s in every 74 s, so that routers \
+                     on the way can forget a wrong mapping"
+                );
+                (format!("{name} rests"), Level::Info, text)
             }
             Event::NoHandshake => {
                 let Some(handshake) = self.inbound.handshake() else {

@@ -2,12 +2,14 @@
 //! tried again.
 
 use mpt_core::control::{Reply, Request};
+use mpt_core::path::PathId;
 use mpt_core::time::Time;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::config::Config;
 use crate::daemon::Host;
+use crate::downlink::{Another, Sockets};
 use crate::log::Log;
 use crate::netlink::{Change, Links};
 use crate::tunnel::{Ended, Ending, Finds, Found, Mtus, Tunnel};
@@ -31,6 +33,8 @@ pub(crate) struct Outlets {
     pub(crate) finds: Finds,
     /// The MTU that an interface is to have.
     pub(crate) mtus: Mtus,
+    /// Paths that are to have another socket.
+    pub(crate) sockets: Sockets,
     /// Requests.
     pub(crate) asking: mpsc::Sender<Asked>,
 }
@@ -133,8 +137,13 @@ impl Served {
                 .take("its control socket", socket, &mut self.log);
         }
         if self.running.is_due(now) {
-            let started =
-                Tunnel::start(self.config.clone(), host, &outlets.ended, &outlets.mtus).await;
+            let Outlets {
+                ended,
+                mtus,
+                sockets,
+                ..
+            } = outlets;
+            let started = Tunnel::start(self.config.clone(), host, ended, mtus, sockets).await;
             self.running.take("the tunnel", started, &mut self.log);
         }
         if let Some(tunnel) = self.running.granted_mut()
@@ -235,6 +244,15 @@ impl Served {
     pub(crate) async fn found(&mut self, found: Found, links: &Links) {
         if let Some(tunnel) = self.running.granted_mut()
             && let Err(error) = tunnel.found(found, links).await
+        {
+            tracing::debug!("tunnel {}: {error:#}", self.config.tunnel.name);
+        }
+    }
+
+    /// A path is to have another socket.
+    pub(crate) async fn reopen(&mut self, path: PathId, what: Another) {
+        if let Some(tunnel) = self.running.granted_mut()
+            && let Err(error) = tunnel.reopen(path, what).await
         {
             tracing::debug!("tunnel {}: {error:#}", self.config.tunnel.name);
         }

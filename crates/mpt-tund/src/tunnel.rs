@@ -77,6 +77,7 @@ impl Tunnel {
         host: &Host,
         ended: &Ended,
         mtus: &Mtus,
+        sockets: &downlink::Sockets,
     ) -> anyhow::Result<Tunnel> {
         let name = config.tunnel.name.clone();
         sealing::announce(&config);
@@ -112,6 +113,7 @@ impl Tunnel {
             reports,
             changes,
             mtus: mtus.clone(),
+            sockets: sockets.clone(),
             carries,
         };
         let whose = (name.as_str(), session);

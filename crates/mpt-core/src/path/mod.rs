@@ -19,6 +19,7 @@ mod estimate;
 #[cfg(test)]
 mod model;
 mod place;
+mod renewal;
 mod rhythm;
 mod search;
 mod set;
@@ -36,6 +37,7 @@ pub use answered::RoundTrip;
 pub(crate) use estimate::{CLOCK_JUMP, IdleDelay};
 use estimate::{Loss, Rate, Rtt, SmoothedDelay};
 pub(crate) use place::{Call, Place, Rank, Ruling};
+pub(crate) use renewal::Renewal;
 pub(crate) use rhythm::Rhythm;
 pub(crate) use search::{Bounds, MtuSearch};
 pub use set::{MAX_PATHS, PathId, PathSet};
@@ -66,6 +68,8 @@ pub struct PathConfig {
     pub dead_after: Duration,
     /// Bytes cost money: hardly any are sent while the tunnel is idle.
     pub metered: bool,
+    /// The port that it sends from is not to change: others may count on it.
+    pub keeps_port: bool,
 }
 
 /// Why a path is down.
@@ -145,6 +149,11 @@ pub(crate) struct Path {
     unreachable: Option<(Time, Unreachable)>,
     icmp_ignored_until: Time,
     pub(crate) rhythm: Rhythm,
+    pub(crate) renewal: Renewal,
+    /// It rests now and then, and that was said.
+    pub(crate) rests: bool,
+    /// When something came last from the peer's host and another port.
+    pub(crate) port_changed: Option<Time>,
     pub(crate) next_probe: Time,
     /// When anything was sent last but data.
     last_sent: Time,
@@ -187,6 +196,9 @@ impl Path {
             unreachable: None,
             icmp_ignored_until: Time::ZERO,
             rhythm: Rhythm::new(now),
+            renewal: Renewal::default(),
+            rests: false,
+            port_changed: None,
             next_probe: now,
             last_sent: now,
             number: 0,
@@ -282,6 +294,27 @@ impl Path {
         self.reason.is_some_and(refuses)
     }
 
+    /// Since when probes stay without answer, though they leave, and no error comes back.
+    fn unanswered_since(&self, now: Time) -> Option<Time> {
+        let leaves = !self.out_of_service && !self.waiting && !self.link_down;
+        let is_asked = leaves && !self.is_refused() && self.config.remote.is_some();
+        let since = self.rhythm.silent_since().filter(|_| is_asked)?;
+        (!self.is_answered(now)).then_some(since)
+    }
+
+    /// Whether another port is to be tried.
+    pub(crate) fn needs_renewal(&self, now: Time, beside_others: bool) -> bool {
+        let since = self.unanswered_since(now);
+        since.is_some_and(|since| self.renewal.is_due(now, since, beside_others))
+    }
+
+    /// Until when it rests, if it does.
+    pub(crate) fn rests_until(&self, now: Time) -> Option<Time> {
+        let since = self.unanswered_since(now)?;
+        let since = self.rhythm.heard().map_or(since, |heard| heard.max(since));
+        self.renewal.rests_until(now, since)
+    }
+
     /// When the state may change by the passing of time alone.
     pub(crate) fn state_deadline(&self, now: Time) -> Option<Time> {
         let dead_after = self.config.dead_after;
@@ -370,6 +403,7 @@ impl Path {
 
     fn begin_probing(&mut self, now: Time) {
         self.unreachable = None;
+        self.rests = false;
         self.rhythm.begin(now);
         self.next_probe = now;
     }
@@ -391,6 +425,13 @@ impl Path {
 
     /// How long after a probe that is sent now the next is due: see [`Rhythm::interval`].
     pub(crate) fn interval(&self, now: Time, leads: bool) -> Duration {
+        if self.rests && !self.config.metered {
+            return self.config.keepalive;
+        }
+        // Each attempt at another port begins anew, and may not cost more than silence would.
+        if self.renewal.was_tried() && !self.rhythm.is_quick() && !self.is_answered(now) {
+            return self.config.longest_pause();
+        }
         let rtt = self.rtt.round_trip();
         self.rhythm.interval(now, &self.config, rtt, leads)
     }
@@ -403,7 +444,8 @@ impl Path {
 
     /// When one byte is to be sent, so that mappings on the way stay.
     pub(crate) fn next_byte(&self) -> Option<Time> {
-        let may_send = !self.out_of_service && !self.link_down && !self.rhythm.is_quick();
+        let may_send = !self.out_of_service && !self.link_down && !self.rests;
+        let may_send = may_send && !self.rhythm.is_quick();
         let after = self.config.mapping_kept().filter(|_| may_send)?;
         Some(self.last_sent + after)
     }
@@ -497,6 +539,8 @@ impl Path {
             self.icmp_ignored_until = now + ICMP_DISTRUST;
         }
         self.rhythm.answered(now);
+        self.renewal.answered();
+        self.rests = false;
         self.out_of_service_at_peer = message.out_of_service;
         self.loss_at_peer_ppm = message.loss_ppm;
         self.loss.sample(message.tx_packets, self.rx_packets);
@@ -545,6 +589,7 @@ mod tests {
             keepalive: Duration::from_millis(200),
             dead_after: Duration::from_secs(1),
             metered: false,
+            keeps_port: false,
         };
         Path::new(config, Time::ZERO)
     }

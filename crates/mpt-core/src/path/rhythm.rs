@@ -108,7 +108,7 @@ impl Rhythm {
     }
 
     /// Since when the path owes an answer; `None` when it owes none.
-    fn silent_since(&self) -> Option<Time> {
+    pub(crate) fn silent_since(&self) -> Option<Time> {
         match self.echo {
             None => Some(self.began),
             Some(echo) => self.owed_since(echo),
@@ -221,7 +221,7 @@ impl PathConfig {
     }
 
     /// The longest time between probes of a path that is down.
-    fn longest_pause(&self) -> Duration {
+    pub(crate) fn longest_pause(&self) -> Duration {
         let longest = match self.metered {
             true => LONGEST_METERED_PAUSE,
             false => LONGEST_PAUSE,
@@ -252,6 +252,7 @@ mod tests {
             keepalive: Duration::from_millis(200),
             dead_after: DEAD_AFTER,
             metered,
+            keeps_port: false,
         }
     }
 

@@ -105,6 +105,17 @@ pub enum Event {
         /// Where it is.
         address: SocketAddr,
     },
+    /// Nothing is answered on a path for long, and nothing says why: it may work from another port, with
+    /// [`Inbound::open_path`] for the new socket; or from the one before, if this was said a little before.
+    NotAnswered {
+        /// The path.
+        path: PathId,
+    },
+    /// The same in a plain tunnel, whose ports are fixed: the path rests now and then.
+    PathRests {
+        /// The path.
+        path: PathId,
+    },
     /// No path works, and why has been found out, or has changed: see [`Inbound::handshake`].
     NoHandshake,
     /// A path carries less, or more, than was assumed.
@@ -148,6 +159,8 @@ pub struct Inbound {
     pub(super) edging: Edging,
     pub(super) activity: Activity,
     pub(super) diagnosis: Diagnosis,
+    /// No other port is tried before, on any path.
+    pub(super) next_renewal: Time,
     pub(super) events: VecDeque<Event>,
     pub(super) drops: Drops,
     pub(super) rx_packets: u64,
@@ -225,6 +238,7 @@ impl Inbound {
             edging: Edging::default(),
             activity: Activity::default(),
             diagnosis: Diagnosis::default(),
+            next_renewal: Time::ZERO,
             events: VecDeque::with_capacity(MAX_EVENTS_QUEUED),
             drops: Drops::default(),
             rx_packets: 0,
@@ -367,6 +381,7 @@ impl Inbound {
         };
         if !known.is_some_and(may_be_peer) {
             self.drops.count(Drop::Stranger, datagrams);
+            self.note_stranger(now, path, from);
             self.note_strange(now, path, from, buffer, 0..step.min(len));
         } else if truncated || len > self.pool.bytes_mut(buffer).len() {
             self.drops.count(Drop::Truncated, datagrams);

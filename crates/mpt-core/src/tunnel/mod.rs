@@ -28,6 +28,7 @@ mod metering;
 mod outbound;
 mod path_mtu;
 mod probing;
+mod renewing;
 mod reporting;
 mod sealing;
 mod session;

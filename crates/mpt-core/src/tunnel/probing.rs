@@ -176,11 +176,12 @@ impl Inbound {
         self.notice_suspected(now);
         self.end_doubts(now);
         self.report_if_due(now);
+        self.renew_paths(now);
         for path in (0..MAX_PATHS).filter_map(PathId::new) {
             let due = self.paths[path.index()]
                 .as_ref()
                 .is_some_and(|path| path.next_probe <= now);
-            if due {
+            if due && !self.puts_off(now, path) {
                 self.send_probe(now, path, true);
             }
         }
@@ -358,6 +359,7 @@ impl Inbound {
         let mut next = None;
         let mut has_come_up = false;
         for id in (0..MAX_PATHS).filter_map(PathId::new) {
+            let is_hushed = self.is_hushed(now, id);
             let Some(path) = &mut self.paths[id.index()] else {
                 continue;
             };
@@ -377,6 +379,7 @@ impl Inbound {
                 }
             }
             let may_work = state == PathState::Probing && may_be_silent && path.peer.is_some();
+            let may_work = may_work && !is_hushed;
             if may_speak && state == PathState::Up || may_work {
                 usable.insert(id);
             }

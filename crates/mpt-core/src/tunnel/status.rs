@@ -93,6 +93,7 @@ impl Inbound {
         status.mtu = u32::from(self.mtu_of(id));
         (status.control_tx_bytes, status.control_rx_bytes) =
             (path.control_tx_bytes, path.control_rx_bytes);
+        status.rests = path.rests;
         status.narrow = self.mtus.left_out().contains(id);
     }
 

@@ -69,15 +69,12 @@ pub(crate) enum SaveError {
         file: PathBuf,
     },
     /// The file could not be replaced.
-    #[error(
-        "cannot replace {file}: {source}; the user who runs mpt-tund must be allowed to write \
-         into its folder"
-    )]
+    #[error("cannot replace {file}: {why}{}", remedy(why))]
     Replace {
         /// The file.
         file: PathBuf,
         /// What the system said.
-        source: io::Error,
+        why: io::Error,
     },
 }
 
@@ -113,9 +110,9 @@ pub(crate) fn save(file: &FilePath, running: &Running) -> Result<Vec<String>, Sa
             file: file.to_owned(),
         });
     }
-    replace(file, &edited).map_err(|source| SaveError::Replace {
+    replace(file, &edited).map_err(|why| SaveError::Replace {
         file: file.to_owned(),
-        source,
+        why,
     })?;
     Ok(changed)
 }
@@ -305,6 +302,18 @@ fn set(section: &mut dyn TableLike, key: &str, mut value: Value) {
             }
             section.insert(key, Item::Value(value));
         }
+    }
+}
+
+/// What to do about a file that could not be replaced.
+fn remedy(why: &io::Error) -> &'static str {
+    match why.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            "; the user who runs mpt-tund must be allowed to write into its folder"
+        }
+        Some(libc::ENOSPC | libc::EDQUOT) => "; make room there, and save again",
+        Some(libc::EROFS) => "; its file system must be writable for mpt-tund",
+        _ => "",
     }
 }
 

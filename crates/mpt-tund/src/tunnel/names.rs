@@ -54,6 +54,8 @@ pub(super) struct Lookup {
     family: Option<Family>,
     /// What is being used.
     address: Option<SocketAddr>,
+    /// Why it was not found, when it was looked up last.
+    failure: Option<String>,
     is_under_way: bool,
     next: Time,
     pause: Duration,
@@ -70,6 +72,7 @@ impl Lookup {
             port: *port,
             family: path.local.address.map(Family::of),
             address: None,
+            failure: None,
             is_under_way: false,
             next: Time::ZERO,
             pause: SHORTEST_PAUSE,
@@ -83,6 +86,16 @@ impl Lookup {
 
     pub(super) fn address(&self) -> Option<SocketAddr> {
         self.address
+    }
+
+    /// That no address is known, and why.
+    pub(super) fn unknown(&self) -> Option<String> {
+        let host = &self.host;
+        match (self.address, &self.failure) {
+            (Some(_), _) => None,
+            (None, Some(why)) => Some(format!("{host} is not found: {why}")),
+            (None, None) => Some(format!("{host} is being looked up")),
+        }
     }
 
     fn is_due(&self, now: Time) -> bool {
@@ -146,12 +159,14 @@ impl Lookup {
         });
         match found {
             Ok(address) => {
+                self.failure = None;
                 self.next = now + TRIAL;
                 self.pause = SHORTEST_PAUSE;
                 let is_new = self.address.replace(address) != Some(address);
                 Ok(is_new.then_some(address))
             }
             Err(why) => {
+                self.failure = Some(why.clone());
                 self.next = now + self.pause;
                 self.pause = (self.pause * 2).min(LONGEST_PAUSE);
                 Err(why)
@@ -261,6 +276,7 @@ mod tests {
             port: 4754,
             family: Some(Family::V4),
             address: None,
+            failure: None,
             is_under_way: true,
             next: Time::ZERO,
             pause: SHORTEST_PAUSE,

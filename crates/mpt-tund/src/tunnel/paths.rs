@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::bail;
 use mpt_core::control::{Missing, PathState, PathStatus};
@@ -12,11 +13,15 @@ use tokio::sync::oneshot;
 use super::Tunnel;
 use super::names::Lookup;
 use crate::config::{self, Remote};
+use crate::downlink::Another;
 use crate::netlink::Links;
 use crate::udp::{BUFFER_WANTED, PathSocket};
 use crate::wanted::binding::{Binding, Waits, binding, link_of};
 use crate::wanted::retry::Retry;
 use crate::{clock, downlink, uplink};
+
+/// That a path is tried from other ports is said so often at most.
+const SAID_AGAIN: Duration = Duration::from_secs(3600);
 
 /// A path in the order of the configuration.
 pub(super) struct RunningPath {
@@ -33,6 +38,8 @@ pub(super) struct RunningPath {
     refused: Option<(Binding, Retry)>,
     /// Any port will do: the one that others know seems to lead nowhere.
     takes_any_port: bool,
+    /// When that was said.
+    said_any_port: Option<Time>,
     was_open: bool,
     link_up: bool,
 }
@@ -98,8 +105,15 @@ impl RunningPath {
 
     /// Adds what it waits for to what the line in has said.
     pub(super) fn explain(&self, status: &mut PathStatus) {
-        if status.state == PathState::Waiting {
-            status.reason = self.waits.as_ref().map(ToString::to_string);
+        let unknown = self.lookup.as_ref().and_then(Lookup::unknown);
+        match status.state {
+            PathState::Waiting => {
+                let waits = self.waits.as_ref();
+                let name = unknown.filter(|_| matches!(waits, Some(Waits::Name(_))));
+                status.reason = name.or_else(|| waits.map(ToString::to_string));
+            }
+            PathState::Probing | PathState::Down if unknown.is_some() => status.reason = unknown,
+            PathState::Probing | PathState::Down | PathState::Up | PathState::AdminDown => {}
         }
     }
 
@@ -153,28 +167,43 @@ impl Tunnel {
         self.follow_links(links).await
     }
 
-    /// Gives a path another socket with a port that the kernel chooses, since what is sent from the one
-    /// that it has seems to lead nowhere. Returns whether it does: only in a sealed tunnel, whose peer
-    /// follows, and where the configuration names no port.
-    #[allow(dead_code, reason = "until the line in asks for it")]
-    pub(crate) async fn reopen(&mut self, id: PathId) -> anyhow::Result<bool> {
+    /// Gives a path another socket. Where its peer does not answer, that is one with a port that the kernel
+    /// chooses, or, if the one that it has is such a one, with that of the configuration: only in a sealed
+    /// tunnel, whose peer follows, and where the configuration names no port.
+    pub(crate) async fn reopen(&mut self, id: PathId, what: Another) -> anyhow::Result<()> {
         let Some(at) = self.paths.iter().position(|path| path.id == id) else {
-            return Ok(false);
+            return Ok(());
         };
-        let Some(configured) = self.config.path(&self.paths[at].name) else {
-            return Ok(false);
+        if what == Another::Socket {
+            // The next comparison of what is wanted with what is there opens it.
+            return self.close(at).await;
+        }
+        let path = &mut self.paths[at];
+        let (Some(configured), Some(bound)) = (self.config.path(&path.name), &path.socket) else {
+            return Ok(());
         };
         if configured.local.port_is_given || self.config.crypto.is_none() {
-            return Ok(false);
+            return Ok(());
         }
-        let Some(bound) = &self.paths[at].socket else {
-            return Ok(false);
-        };
+        let (now, before) = (clock::now(), bound.binding.local.port());
         let mut wanted = bound.binding.clone();
-        wanted.local.set_port(0);
-        self.paths[at].takes_any_port = true;
-        self.open(at, wanted, clock::now()).await?;
-        Ok(true)
+        path.takes_any_port = !path.takes_any_port;
+        wanted.local.set_port(match path.takes_any_port {
+            true => 0,
+            false => configured.local.port,
+        });
+        if path.takes_any_port
+            && path
+                .said_any_port
+                .is_none_or(|at| now.since(at) >= SAID_AGAIN)
+        {
+            path.said_any_port = Some(now);
+            self.log.warn(format!(
+                "path {}: nothing is answered to port {before}; it is tried from other ports",
+                path.name
+            ));
+        }
+        self.open(at, wanted, now).await
     }
 
     /// Opens a path's socket, in place of the one that it has; the path waits when it cannot be had.
@@ -284,6 +313,7 @@ impl Tunnel {
             waits: None,
             refused: None,
             takes_any_port: false,
+            said_any_port: None,
             was_open: false,
             link_up: true,
         });
@@ -325,6 +355,7 @@ impl Tunnel {
             keepalive: configured.keepalive,
             dead_after: configured.dead_after,
             metered: configured.metered,
+            keeps_port: configured.local.port_is_given,
         };
         let command = uplink::Command::SetPath(id, config, socket.clone());
         self.uplink.send(command).await?;

@@ -44,6 +44,10 @@ codes! {
     PathDown = "path-down",
     /// A path has not come up yet.
     PathProbing = "path-probing",
+    /// Two paths lead to one port.
+    SharedRemote = "shared-remote",
+    /// A path that is not answered is asked only now and then.
+    PathRests = "path-rests",
     /// A path has no socket yet: something on this host is not there.
     PathWaiting = "path-waiting",
     /// Something else that is configured is not there.

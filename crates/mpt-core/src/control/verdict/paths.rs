@@ -1,6 +1,7 @@
 //! Which paths work, and what they lose.
 
 use super::{Code, Finding, Level, handshake};
+use crate::control::drops::Drop;
 use crate::control::units::percent;
 use crate::control::{Missing, PathPhase, PathState, PathStatus, Status};
 
@@ -12,6 +13,8 @@ const NOTABLE_LOSS: f64 = 0.01;
 const NOTABLE_LOSS_RECOVERED: f64 = 0.05;
 /// So many lost packets of late are no accident: idle paths send little but probes.
 const ENOUGH_LOST: f64 = 5.0;
+/// So many packets of late that came by another path than theirs are no accident.
+const ENOUGH_CROSSED: u64 = 3;
 
 pub(super) fn findings(status: &Status) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -23,6 +26,8 @@ pub(super) fn findings(status: &Status) -> Vec<Finding> {
         .filter(|path| !is_used_unprobed(status, path));
     found.extend(judged.clone().filter_map(no_route));
     found.extend(judged.clone().filter_map(not_up));
+    found.extend(judged.clone().filter_map(rests));
+    found.extend(shared_remote(status));
     found.extend(judged.clone().filter_map(|path| wrong_device(status, path)));
     found.extend(judged.flat_map(|path| loses(status, path)));
     found.extend(unprobed(status));
@@ -61,9 +66,7 @@ fn no_path_up(status: &Status) -> Option<Finding> {
     if used || up(paths).next().is_some() {
         return None;
     }
-    let is_here =
-        |path: &PathStatus| matches!(path.state, PathState::AdminDown | PathState::Waiting);
-    let is_said = paths.iter().all(is_here) || handshake::finding(status).is_some();
+    let is_said = handshake::finding(status).is_some() || !paths.iter().any(may_be_there);
     Some(Finding::down(
         Code::NoPathUp,
         "No path is up: nothing gets through the tunnel.",
@@ -72,6 +75,15 @@ fn no_path_up(status: &Status) -> Option<Finding> {
             false => "Is mpt-tund running at the other end, and is UDP let through to its port?",
         },
     ))
+}
+
+/// Whether the other end, or the way there, may be why a path is not up: nothing on this host is.
+fn may_be_there(path: &PathStatus) -> bool {
+    let here = ["is not found", "is being looked up", "interface is down"];
+    let reason = path.reason.as_deref().unwrap_or_default();
+    matches!(path.state, PathState::Down | PathState::Probing)
+        && path.routeless.is_none()
+        && !here.iter().any(|words| reason.contains(words))
 }
 
 /// What is configured and not there, but for paths: those say so themselves.
@@ -106,6 +118,7 @@ fn not_up(path: &PathStatus) -> Option<Finding> {
         PathState::Probing => {
             let because = match reason {
                 Some(_) => &because,
+                None if path.remote == "unknown" => ": the peer has not called yet",
                 None => ": no probe has been answered yet",
             };
             Some(Finding::degraded(
@@ -149,6 +162,51 @@ fn no_route(path: &PathStatus) -> Option<Finding> {
              for GATEWAY makes one, where nothing that runs here brings it back."
         ),
     ))
+}
+
+/// Two paths to one port of the peer are one path for it: it answers where it was called from last.
+fn shared_remote(status: &Status) -> Option<Finding> {
+    let used = |path: &&PathStatus| {
+        path.state != PathState::AdminDown && !["", "unknown"].contains(&path.remote.as_str())
+    };
+    let mut paths = status.paths.iter().filter(used);
+    let here = paths.clone().enumerate().find_map(|(at, path)| {
+        let mut others = status.paths.iter().filter(used).skip(at + 1);
+        let other = others.find(|other| other.remote == path.remote)?;
+        Some((&path.name, &other.name, &path.remote))
+    });
+    if let Some((one, other, remote)) = here {
+        return Some(Finding::degraded(
+            Code::SharedRemote,
+            format!("Paths {one} and {other} both lead to {remote}: the peer takes them for one."),
+            "Give each path a port of its own at the peer, and name it in `remote`.",
+        ));
+    }
+    let crossed = status.recent.dropped(Drop::OtherPath) >= ENOUGH_CROSSED;
+    let lacking = paths.any(|path| path.state != PathState::Up)
+        || status.paths.iter().any(|path| path.remote == "unknown");
+    (crossed && lacking).then(|| {
+        Finding::degraded(
+            Code::SharedRemote,
+            "Packets of two of the peer's paths come to one port of this host.",
+            "Each path of the peer's needs a `remote` of its own.",
+        )
+    })
+}
+
+fn rests(path: &PathStatus) -> Option<Finding> {
+    let asks = matches!(path.state, PathState::Down | PathState::Probing);
+    (path.rests && asks).then(|| {
+        Finding::note(
+            Code::PathRests,
+            format!(
+                "Path {} is asked for 5 s in every 74 s: a router on the way may keep a wrong mapping as \
+                 long as anything comes.",
+                path.name
+            ),
+            "With [crypto] and without `port` it would go on from another port.",
+        )
+    })
 }
 
 /// A path that leaves by another path's device adds nothing, and one that does not come up may do so for

@@ -167,6 +167,37 @@ fn why_the_ends_do_not_speak_comes_first_and_only_while_no_path_is_up() {
 }
 
 #[test]
+fn two_paths_to_one_port_are_named_at_both_ends() {
+    insta::assert_snapshot!(told(|status| {
+        for path in &mut status.paths {
+            path.remote = "203.0.113.7:4754".into();
+        }
+    }), @"Degraded shared-remote: Paths fibre and lte both lead to 203.0.113.7:4754: the peer takes them for one. Give each path a port of its own at the peer, and name it in `remote`.");
+    let crossed = told(|status| {
+        status.paths[0].remote = "198.51.100.2:4754".into();
+        status.paths[1].remote = "unknown".into();
+        status.paths[1].state = PathState::Probing;
+        status.recent.drops.insert("other_path".into(), 20);
+    });
+    assert!(
+        crossed.contains("shared-remote: Packets of two"),
+        "{crossed}"
+    );
+}
+
+#[test]
+fn a_path_that_rests_says_so_while_it_is_not_answered() {
+    insta::assert_snapshot!(told(|status| {
+        status.paths[1].rests = true;
+        status.paths[1].state = PathState::Probing;
+    }), @r"
+    Degraded path-probing: Path lte is not up yet: no probe has been answered yet.
+    Ok path-rests: Path lte is asked for 5 s in every 74 s: a router on the way may keep a wrong mapping as long as anything comes. With [crypto] and without `port` it would go on from another port.
+    ");
+    assert_eq!(told(|status| status.paths[1].rests = true), "");
+}
+
+#[test]
 fn a_path_that_is_not_up_is_named_with_its_reason() {
     insta::assert_snapshot!(told(|status| {
         status.paths[1].state = PathState::Down;

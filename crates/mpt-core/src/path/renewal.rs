@@ -1,0 +1,142 @@
+//! What is done about a path on which nothing is answered for long, though nothing says why.
+//!
+//! A NAT router or a firewall on the way may have a mapping for the path's two addresses and ports that leads
+//! nowhere: made before a port forward was there, or by a router that has lost the half of it. It keeps it as
+//! long as packets come, and so a path that is asked again and again would stay down for ever.
+//!
+//! Where the source port is free to be chosen, which takes a sealed tunnel, the path goes on *from another
+//! port*. It goes back after [`AWAY`] when nothing is answered there either, and tries again after longer and
+//! longer: two ends that both leave the port where the other looks for them would never meet.
+//!
+//! In a plain tunnel, where it is not, the path *rests*: both ends say nothing for [`REST`], and then ask for
+//! [`TALK`]. Whatever the two ends' phases, in each period there are 32 s in which neither speaks, and Linux forgets a mapping
+//! without answers after 30 s (`nf_conntrack_udp_timeout`). Who hears the other while it rests answers at
+//! once.
+
+use std::time::Duration;
+
+use crate::time::Time;
+
+/// Without an answer for so long, another port is tried, or a path that was never up rests.
+const LONG: Duration = Duration::from_secs(30);
+/// The same for a path that was up, while another one is.
+const LONG_BESIDE_OTHERS: Duration = Duration::from_secs(10);
+/// How long an answer is waited for at the other port.
+const AWAY: Duration = Duration::from_secs(10);
+/// The longest time between two attempts at another port.
+const LONGEST: Duration = Duration::from_secs(300);
+/// How long a resting path is asked …
+pub(crate) const TALK: Duration = Duration::from_secs(5);
+/// … and how long it then is not: what is not `TALK` of two ends is 64 s, and the longer part of that 32 s.
+pub(crate) const REST: Duration = Duration::from_secs(64 + 5);
+
+/// What was tried on a path.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Renewal {
+    /// Attempts since the last answer; odd after those that led away from the configured port.
+    tries: u32,
+    last: Time,
+    was_up: bool,
+}
+
+impl Renewal {
+    /// An answer came.
+    pub(crate) fn answered(&mut self) {
+        self.tries %= 2;
+        self.was_up = true;
+    }
+
+    /// Whether another port is to be tried, where nothing was answered since `since`. `beside_others`:
+    /// another path is up.
+    pub(crate) fn is_due(&self, now: Time, since: Time, beside_others: bool) -> bool {
+        let after = match self.tries {
+            0 if self.was_up && beside_others => LONG_BESIDE_OTHERS,
+            tries if tries % 2 == 1 => AWAY,
+            tries => (LONG * (1 << (tries / 2).min(4))).min(LONGEST),
+        };
+        now.since(since.max(self.last)) >= after
+    }
+
+    /// Whether one was tried since the last answer, or for the last.
+    pub(crate) fn was_tried(&self) -> bool {
+        self.tries > 0
+    }
+
+    /// Another port is tried.
+    pub(crate) fn tried(&mut self, now: Time) {
+        self.tries = self.tries.saturating_add(1);
+        self.last = now;
+    }
+
+    /// Until when a path rests that has heard nothing since `since`; `None` while it is asked. One that was up
+    /// never rests: it had a mapping that worked, and is to be back as soon as its link is.
+    pub(crate) fn rests_until(&self, now: Time, since: Time) -> Option<Time> {
+        if self.was_up {
+            return None;
+        }
+        let begins = since + LONG;
+        let period = (REST + TALK).as_nanos() as u64;
+        let into = now.as_nanos().checked_sub(begins.as_nanos())? % period;
+        let rest = REST.as_nanos() as u64;
+        (into < rest).then(|| now + Duration::from_nanos(rest - into))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Time {
+        Time::from_nanos(seconds * 1_000_000_000)
+    }
+
+    /// When ports are tried on a path that is silent from 0 on.
+    fn attempts(mut renewal: Renewal, beside_others: bool, until: u64) -> Vec<u64> {
+        let due = |second: &u64| {
+            let due = renewal.is_due(at(*second), at(0), beside_others);
+            if due {
+                renewal.tried(at(*second));
+            }
+            due
+        };
+        (0..until).filter(due).collect()
+    }
+
+    #[test]
+    fn another_port_is_tried_for_ten_seconds_after_longer_and_longer() {
+        let new = Renewal::default();
+        let expected = [30, 40, 100, 110, 230, 240, 480, 490, 790];
+        assert_eq!(attempts(new, true, 800), expected);
+        let mut up = new;
+        up.answered();
+        assert_eq!(attempts(up, true, 90), [10, 20, 80]);
+        assert_eq!(attempts(up, false, 90), [30, 40]);
+        // It was answered at the other port: the way back comes first.
+        up.tried(at(0));
+        up.answered();
+        assert_eq!(attempts(up, true, 60), [10]);
+    }
+
+    #[test]
+    fn in_every_period_both_ends_are_silent_longer_than_a_mapping_lives() {
+        let renewal = Renewal::default();
+        let period = (REST + TALK).as_secs();
+        let rests = |second, since| renewal.rests_until(at(second), at(since)).is_some();
+        let mut up = renewal;
+        up.answered();
+        assert_eq!(up.rests_until(at(1000), at(0)), None);
+        assert!(!rests(29, 0) && rests(30, 0) && !rests(30 + REST.as_secs(), 0));
+        for phase in 0..period {
+            let (mut silent, mut longest) = (0, 0);
+            for second in 200..200 + 2 * period {
+                silent = if rests(second, 0) && rests(second, phase) {
+                    silent + 1
+                } else {
+                    0
+                };
+                longest = longest.max(silent);
+            }
+            assert!(longest >= 32, "{longest} s at a phase of {phase} s");
+        }
+    }
+}

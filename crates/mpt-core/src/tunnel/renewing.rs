@@ -1,0 +1,85 @@
+//! Paths on which nothing is answered for long: another port, or rest. See [`crate::path::Renewal`].
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::inbound::{Event, Inbound};
+use crate::path::{MAX_PATHS, Path, PathId};
+use crate::time::Time;
+
+/// Least time between two attempts at another port, of all paths.
+const APART: Duration = Duration::from_secs(10);
+/// So long after a datagram from another port of the peer's host, a router on the way is taken to have
+/// changed it.
+const PORT_CHANGED: Duration = Duration::from_secs(180);
+
+impl Inbound {
+    /// Asks for other ports where that may help.
+    pub(super) fn renew_paths(&mut self, now: Time) {
+        if self.opening.is_none() || now < self.next_renewal {
+            return;
+        }
+        let others_up = |own: usize| {
+            let mut paths = self.paths.iter().enumerate();
+            paths.any(|(index, path)| index != own && path.as_ref().is_some_and(Path::is_up))
+        };
+        let due = (0..MAX_PATHS).find(|&index| {
+            let path = self.paths[index].as_ref();
+            path.is_some_and(|path| {
+                !path.config.keeps_port && path.needs_renewal(now, others_up(index))
+            })
+        });
+        let Some(id) = due.and_then(PathId::new) else {
+            return;
+        };
+        if let Some(path) = &mut self.paths[id.index()] {
+            path.renewal.tried(now);
+        }
+        self.next_renewal = now + APART;
+        self.event(Event::NotAnswered { path: id });
+    }
+
+    /// Until when nothing is to be sent on a path that rests. In a sealed tunnel none does: there one end may
+    /// only answer, and would not be heard for as long.
+    pub(super) fn rests_until(&self, now: Time, id: PathId) -> Option<Time> {
+        let path = self.paths[id.index()].as_ref()?;
+        path.rests_until(now).filter(|_| self.opening.is_none())
+    }
+
+    /// A probe is due, on a path that may rest: whether it is put off.
+    pub(super) fn puts_off(&mut self, now: Time, id: PathId) -> bool {
+        let until = self.rests_until(now, id);
+        let Some(path) = &mut self.paths[id.index()] else {
+            return false;
+        };
+        // One that sends packets and no probes has never answered and works.
+        let is_silent = self.peer.session().is_some() || path.rhythm.heard().is_none();
+        let is_news = until.is_some() && !path.rests && is_silent;
+        path.rests |= until.is_some();
+        if let Some(until) = until {
+            path.next_probe = until;
+        }
+        if is_news {
+            self.event(Event::PathRests { path: id });
+        }
+        until.is_some()
+    }
+
+    /// Whether packets would keep a wrong mapping alive: the path rests, and its peer's packets come from
+    /// another port than they are sent from.
+    pub(super) fn is_hushed(&self, now: Time, id: PathId) -> bool {
+        let path = self.paths[id.index()].as_ref();
+        let changed = path.and_then(|path| path.port_changed);
+        changed.is_some_and(|at| now.since(at) < PORT_CHANGED)
+            && self.rests_until(now, id).is_some()
+    }
+
+    /// A datagram of a plain tunnel came from elsewhere than the peer is.
+    pub(super) fn note_stranger(&mut self, now: Time, id: PathId, from: SocketAddr) {
+        if let Some(path) = &mut self.paths[id.index()]
+            && path.peer.is_some_and(|peer| peer.ip() == from.ip())
+        {
+            path.port_changed = Some(now);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Paths that a router on the way leads nowhere for as long as packets come.
+#![allow(clippy::unwrap_used)]
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use mpt_core::path::{PathId, PathState};
+use mpt_core::time::Time;
+use mpt_core::tunnel::Event;
+use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MS: Duration = Duration::from_millis(1);
+
+fn config(sealed: bool, paths: usize) -> PairConfig {
+    PairConfig {
+        sealed,
+        mtu: if sealed { 1442 } else { 1464 },
+        ..PairConfig::new(vec![PathSpec::symmetric(20, 10); paths])
+    }
+}
+
+/// When A asks for another port on path 0 while it leads nowhere, in seconds from then on.
+fn asked(pair: &mut Pair, seconds: u64) -> Vec<u64> {
+    let begin = pair.now();
+    pair.events(Side::A);
+    pair.set_links_up(0, false);
+    pair.run_for(SECOND * seconds as u32);
+    let path = PathId::new(0).unwrap();
+    let events = pair.events(Side::A).into_iter();
+    let asked = events.filter(|(_, event)| *event == Event::NotAnswered { path });
+    asked.map(|(at, _)| at.since(begin).as_secs()).collect()
+}
+
+#[test]
+fn a_sealed_path_goes_on_from_another_port() {
+    let called = PairConfig {
+        waits_to_be_called: Some(Side::B),
+        ..config(true, 2)
+    };
+    let mut pair = Pair::running(called, 3 * SECOND);
+    assert_eq!(pair.end(Side::A).state(0), PathState::Up);
+    let seen = asked(&mut pair, 14);
+    assert!(matches!(seen[..], [10..=14]), "{seen:?}");
+    // The daemon has another socket; what comes from there is let through.
+    pair.move_to(Side::A, 0, "10.1.1.1:40000".parse().unwrap());
+    pair.set_links_up(0, true);
+    let path = PathId::new(0).unwrap();
+    let now = pair.end(Side::A).local(pair.now());
+    pair.end_mut(Side::A).inbound.open_path(now, path);
+    pair.run_for(2 * SECOND);
+    for side in Side::BOTH {
+        assert_eq!(pair.end(side).state(0), PathState::Up);
+    }
+    assert_eq!(pair.end(Side::B).path(0).remote, "10.1.1.1:40000");
+    pair.events(Side::A);
+    pair.run_for(60 * SECOND);
+    let events = pair.events(Side::A);
+    assert!(
+        !events
+            .iter()
+            .any(|(_, event)| matches!(event, Event::NotAnswered { .. })),
+        "{events:?}"
+    );
+}
+
+#[test]
+fn an_end_that_waits_to_be_called_and_one_that_keeps_its_port_ask_for_none() {
+    for keeps_ports in [false, true] {
+        let config = PairConfig {
+            keeps_ports,
+            waits_to_be_called: Some(if keeps_ports { Side::B } else { Side::A }),
+            ..config(true, 2)
+        };
+        let mut pair = Pair::running(config, 3 * SECOND);
+        assert_eq!(asked(&mut pair, 100), []);
+    }
+}
+
+/// A router that leads a path nowhere until neither end has sent anything for 30 s. Returns how long it
+/// takes until the path works. `lag`: by how much B starts later.
+fn comes_up_after(lag: Duration) -> Duration {
+    let clock = Rc::new(RefCell::new((Time::ZERO, Time::ZERO, false)));
+    let mut pair = Pair::new(config(false, 1));
+    let seen = clock.clone();
+    pair.on_the_way(move |_, _| {
+        let (now, last, mended) = &mut *seen.borrow_mut();
+        *mended |= now.since(*last) > 31 * SECOND;
+        *last = *now;
+        *mended
+    });
+    pair.run_for(lag);
+    pair.restart(Side::B);
+    let begin = pair.now();
+    for step in 0u32.. {
+        pair.run_for(100 * MS);
+        clock.borrow_mut().0 = pair.now();
+        if Side::BOTH.map(|side| pair.end(side).state(0)) == [PathState::Up; 2] {
+            break;
+        }
+        assert!(step < 6000, "not up after ten minutes, {lag:?}");
+    }
+    pair.now().since(begin)
+}
+
+#[test]
+fn a_plain_path_rests_until_routers_forget_it() {
+    for lag in [0, 3, 7, 20, 29] {
+        let took = comes_up_after(lag * SECOND);
+        assert!(took < 200 * SECOND, "{took:?} with {lag} s");
+        println!("B starts {lag} s later: up after {took:?}");
+    }
+}
+
+#[test]
+fn a_path_that_was_up_comes_back_at_once_after_four_minutes() {
+    for sealed in [false, true] {
+        let mut pair = Pair::running(config(sealed, 1), 3 * SECOND);
+        pair.set_links_up(0, false);
+        pair.run_for(240 * SECOND);
+        pair.set_links_up(0, true);
+        pair.run_for(6 * SECOND);
+        assert_eq!(pair.end(Side::A).state(0), PathState::Up, "{sealed}");
+    }
+}
