@@ -109,7 +109,8 @@ pub(crate) struct Counters {
 pub(crate) struct Resend {
     pub(crate) seq: Seq,
     pub(crate) tos: u8,
-    /// It was sent again before, over this path, which may lose many in a row.
+    /// This path is to be avoided: it lost the packet a second time, or nothing that it took since has
+    /// arrived, and it may lose many in a row.
     pub(crate) lost_on: Option<PathId>,
     /// This is the last time: two copies are to go, over two paths.
     pub(crate) is_twofold: bool,
@@ -497,6 +498,9 @@ impl Recovery {
             if !self.burst.allows() || self.earned < cost {
                 return None;
             }
+            let edge = self.paths[kept.path.index()].edge;
+            let goes_on =
+                edge.is_some_and(|(edge, sent, _)| sent > kept.sent || edge.is_after(seq));
             let is_twofold = kept.tries > 0 && self.earned >= cost * 2;
             self.due.pop_front();
             self.burst.take();
@@ -504,7 +508,7 @@ impl Recovery {
             return Some(Resend {
                 seq,
                 tos: kept.tos,
-                lost_on: (kept.tries > 0).then_some(kept.path),
+                lost_on: (kept.tries > 0 || !goes_on).then_some(kept.path),
                 is_twofold,
                 is_probe: false,
             });

@@ -37,6 +37,8 @@ const JITTERS: u32 = 4;
 const MOST_JITTER: Duration = Duration::from_millis(100);
 /// The round-trip time of a path whose probes were never answered.
 const UNKNOWN_RTT: Duration = Duration::from_millis(100);
+/// So many packets in a row are not lost by chance: where half of all are, one time in 256.
+const MOST_BY_CHANCE: u32 = 8;
 /// After so many false alarms in a row a path is suspected no later still.
 const MOST_ALARMS: u32 = 2;
 /// One of them is forgotten after so long.
@@ -55,6 +57,8 @@ const TRY_INTERVAL: Duration = Duration::from_millis(50);
 struct Watch {
     /// When the oldest packet was sent of which neither a report nor a later probe's answer told.
     since: Option<Time>,
+    /// Packets sent since a report last told of anything that came over the path.
+    untold: u32,
     /// When a packet with a number was sent last.
     last_sent: Time,
     /// When it was known last that something had arrived, or would have been had it been reported at once.
@@ -133,11 +137,12 @@ pub(crate) struct Silence {
 }
 
 impl Silence {
-    /// A packet with a number was sent.
+    /// So many packets with numbers were sent.
     #[inline]
-    pub(crate) fn sent(&mut self, now: Time, path: PathId) {
+    pub(crate) fn sent(&mut self, now: Time, path: PathId, packets: u32) {
         let watch = &mut self.paths[path.index()];
         watch.last_sent = now;
+        watch.untold = watch.untold.saturating_add(packets);
         if watch.since.is_none() {
             watch.since = Some(now);
             self.watched.insert(path);
@@ -169,6 +174,7 @@ impl Silence {
         if watch.arrived.replace(arrived) == Some(arrived) {
             return;
         }
+        watch.untold = 0;
         if let Some((sent, next)) = newest {
             watch.took = now.since(sent).saturating_sub(held);
             watch.since = next;
@@ -192,6 +198,8 @@ impl Silence {
     }
 
     /// A message that was sent at `sent` came back: what was sent before it has arrived, or was lost by itself.
+    /// Unless it is many packets of which reports that came meanwhile do not tell: then the path lets small
+    /// messages through, and packets not.
     pub(crate) fn answered(
         &mut self,
         now: Time,
@@ -204,6 +212,9 @@ impl Silence {
         (watch.rtt, watch.jitter) = (rtt, jitter);
         if watch.since.is_some_and(|since| since >= sent) {
             // The peer had it for long: it says nothing of what was sent since.
+            return;
+        }
+        if watch.untold >= MOST_BY_CHANCE && self.last_report > sent {
             return;
         }
         if watch.suspected.is_some() {
@@ -356,8 +367,8 @@ mod tests {
     #[test]
     fn a_path_is_suspected_a_round_trip_and_its_patience_after_what_it_swallowed() {
         let mut silence = silence();
-        silence.sent(at(1000), path(0));
-        silence.sent(at(1010), path(0));
+        silence.sent(at(1000), path(0), 1);
+        silence.sent(at(1010), path(0), 1);
         report(&mut silence, at(1021), 0, 1, at(1000), Some(at(1010)));
         // 21 ms as the last took, 40 of the peer's and 40 of margin, and a quarter of the round trip.
         assert_eq!(silence.poll_timeout(), Some(at(1010 + 21 + 85)));
@@ -378,7 +389,7 @@ mod tests {
     #[test]
     fn a_report_that_was_long_under_way_is_no_answer() {
         let mut silence = silence();
-        silence.sent(at(1000), path(0));
+        silence.sent(at(1000), path(0), 1);
         assert!(!silence.handle_timeout(at(1105)).is_empty());
         silence.reported(
             at(1200),
@@ -401,7 +412,7 @@ mod tests {
     #[test]
     fn an_answer_to_what_was_sent_before_says_nothing() {
         let mut silence = silence();
-        silence.sent(at(1000), path(0));
+        silence.sent(at(1000), path(0), 1);
         assert!(!silence.handle_timeout(at(1105)).is_empty());
         silence.answered(at(1110), path(0), at(990), ms(20), Duration::ZERO);
         assert!(silence.suspected().contains(path(0)));
@@ -413,21 +424,21 @@ mod tests {
     #[test]
     fn after_a_false_alarm_the_next_takes_longer_for_a_while() {
         let mut silence = silence();
-        silence.sent(at(1000), path(0));
+        silence.sent(at(1000), path(0), 1);
         assert!(!silence.handle_timeout(at(1105)).is_empty());
         report(&mut silence, at(1120), 0, 1, at(1000), None);
-        silence.sent(at(1200), path(0));
+        silence.sent(at(1200), path(0), 1);
         assert_eq!(silence.poll_timeout(), Some(at(1200 + 120 + 170)));
         report(&mut silence, at(6200), 0, 2, at(6180), None);
-        silence.sent(at(6300), path(0));
+        silence.sent(at(6300), path(0), 1);
         assert_eq!(silence.poll_timeout(), Some(at(6300 + 20 + 85)));
     }
 
     #[test]
     fn where_no_report_comes_one_path_is_suspected() {
         let mut silence = silence();
-        silence.sent(at(1000), path(0));
-        silence.sent(at(1001), path(1));
+        silence.sent(at(1000), path(0), 1);
+        silence.sent(at(1001), path(1), 1);
         assert_eq!(silence.handle_timeout(at(1106)), PathSet::only(path(0)));
         for later in (1110..3000).step_by(20) {
             assert!(silence.handle_timeout(at(later)).is_empty());
@@ -439,7 +450,7 @@ mod tests {
     #[test]
     fn all_that_are_usable_are_not_left_at_once() {
         let mut silence = silence();
-        silence.sent(at(1000), path(0));
+        silence.sent(at(1000), path(0), 1);
         silence.handle_timeout(at(1105));
         let only = PathSet::only(path(0));
         assert_eq!(silence.trusted(only), only);
@@ -449,12 +460,35 @@ mod tests {
     #[test]
     fn who_was_held_up_looks_again_before_it_suspects() {
         let mut silence = silence();
-        silence.sent(at(1000), path(0));
+        silence.sent(at(1000), path(0), 1);
         let mut now = at(1150);
         for _ in 0..MOST_EXCUSES {
             assert!(silence.handle_timeout(now).is_empty());
             now = silence.poll_timeout().unwrap() + ms(11);
         }
         assert!(!silence.handle_timeout(now).is_empty());
+    }
+
+    #[test]
+    fn who_lets_probes_through_and_packets_not_is_suspected_until_one_arrives() {
+        let mut silence = silence();
+        silence.sent(at(1000), path(0), MOST_BY_CHANCE);
+        report(&mut silence, at(1050), 1, 1, at(1020), None);
+        let answer = |silence: &mut Silence, now: u64| {
+            silence.answered(at(now), path(0), at(now - 20), ms(20), Duration::ZERO);
+        };
+        answer(&mut silence, 1060);
+        assert_eq!(silence.handle_timeout(at(1105)), PathSet::only(path(0)));
+        report(&mut silence, at(1200), 1, 2, at(1180), None);
+        answer(&mut silence, 1210);
+        assert!(silence.suspected().contains(path(0)));
+        report(&mut silence, at(1290), 0, 1, at(1260), None);
+        assert!(silence.suspected().is_empty());
+
+        // A few may be lost by chance.
+        silence.sent(at(2000), path(0), MOST_BY_CHANCE - 1);
+        report(&mut silence, at(2050), 1, 3, at(2020), None);
+        answer(&mut silence, 2060);
+        assert!(silence.handle_timeout(at(2105)).is_empty());
     }
 }

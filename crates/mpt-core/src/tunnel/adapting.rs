@@ -468,7 +468,7 @@ impl Outbound {
     fn took(&mut self, now: Time, path: PathId, first: Seq, packets: u32, bytes: u32) {
         let Adapting { paths, silence, .. } = &mut self.adapting;
         paths.took(now, path, first, packets, bytes);
-        silence.sent(now, path);
+        silence.sent(now, path, packets);
     }
 
     /// The paths that packets go over.

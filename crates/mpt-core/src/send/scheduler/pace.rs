@@ -364,6 +364,9 @@ impl Pace {
         self.queue = found.one_way - least;
         (self.queue_told, self.queue_holds_until) = (now, now + SEEN);
         self.doubt.epoch(found.noise);
+        if self.queue <= self.doubt.target() {
+            self.company.left(now);
+        }
         self.delivered_before = std::mem::replace(&mut self.delivered, found.delivered);
         if found.delivered > FAST {
             self.fast_until = now + FAST_FOR;

@@ -1,7 +1,7 @@
 //! Whose a queue is: one of our making shrinks when less is sent.
 //!
 //! If it does not, others fill it, and yielding to them would leave them all. The path then *competes*: it
-//! is left open for some seconds. After that the rate is lowered once to see whether they are gone; if that
+//! is left open for some seconds, or until the queue is found empty. After that the rate is lowered once to see whether they are gone; if that
 //! is in vain they are not, and it competes for twice as long.
 
 use std::time::Duration;
@@ -101,6 +101,12 @@ impl Company {
         self.competes_until = now + self.competes_for;
     }
 
+    /// The queue that others filled is empty: it does not compete any more. If they are only resting, lowering the
+    /// rate in vain once will show that.
+    pub(super) fn left(&mut self, now: Time) {
+        self.competes_until = self.competes_until.min(now);
+    }
+
     /// Whether it competes with others.
     #[inline]
     pub(super) fn is_competing(&self, now: Time) -> bool {
@@ -156,6 +162,11 @@ mod tests {
         assert!(company.is_vain(&found(at(10_000), -0.2)));
         company.compete(at(10_500));
         assert!(company.is_competing(at(30_499)) && !company.is_competing(at(30_500)));
+        // The queue was empty for a moment: it is judged again, sooner than at first.
+        company.left(at(25_000));
+        assert!(!company.is_competing(at(25_000)));
+        company.lowered(at(25_100), 0.5);
+        assert!(company.is_vain(&found(at(25_100), 0.0)));
         for _ in 0..10 {
             company.compete(at(40_000));
         }
