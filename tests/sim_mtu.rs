@@ -58,6 +58,7 @@ fn said(pair: &mut Pair, side: Side) -> Vec<(usize, u16, bool)> {
         Event::Path { .. }
         | Event::PeerSession { .. }
         | Event::PeerStoppedProbing
+        | Event::NoHandshake
         | Event::Keys { .. }
         | Event::PeerAddress { .. } => None,
     });
