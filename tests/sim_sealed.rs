@@ -398,3 +398,32 @@ fn a_probe_counts_although_reports_overtake_it() {
         assert!((113.0..127.0).contains(&mean_ms), "{sealed}: {mean_ms} ms");
     }
 }
+
+/// Its clock does not count the sleep, and keys of before may be hours old.
+#[test]
+fn a_host_that_slept_has_no_keys_of_before_and_new_ones_a_round_trip_later() {
+    let mut pair = Pair::running(sealed(), SECOND);
+    pair.record();
+    talk(&mut pair, 0..50);
+    let before = pair.recorded();
+    pair.run_for(SECOND);
+    assert_eq!(ids(&mut pair, Side::B).len(), 50);
+    keys(&mut pair, Side::B);
+    let now = pair.end(Side::B).local(pair.now());
+    pair.end_mut(Side::B).inbound.handle_resume(now);
+    let status = pair.end(Side::B).status();
+    assert_eq!(status.protection, Protection::Waiting);
+    for (from, wire) in before.iter().filter(|(from, _)| *from == Side::A) {
+        pair.inject_as_peer(from.other(), wire);
+    }
+    assert!(ids(&mut pair, Side::B).is_empty());
+    assert!(pair.end(Side::B).dropped(Drop::UnknownSession) > 0);
+    pair.run_for(100 * MS);
+    assert_eq!(keys(&mut pair, Side::B), 1);
+    ids(&mut pair, Side::A);
+    talk(&mut pair, 100..200);
+    pair.run_for(SECOND);
+    for side in Side::BOTH {
+        assert!(ids(&mut pair, side).into_iter().eq(100..200), "{side:?}");
+    }
+}

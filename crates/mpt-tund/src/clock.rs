@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use mpt_core::time::Time;
 use rustix::time::{
@@ -20,6 +21,43 @@ const SECOND_NS: u64 = 1_000_000_000;
 pub(crate) fn now() -> Time {
     let now = clock_gettime(ClockId::Monotonic);
     Time::from_nanos(now.tv_sec as u64 * SECOND_NS + now.tv_nsec as u64)
+}
+
+/// Clocks that stand still and that do not while the host sleeps differ by more than this afterwards; otherwise by
+/// what passes from one reading to the other.
+const LEAST_SLEEP: Duration = Duration::from_millis(500);
+
+/// Tells that the host has slept, which [`now`] does not count.
+#[derive(Debug)]
+pub(crate) struct Sleeps {
+    /// By how much `CLOCK_BOOTTIME` was ahead.
+    ahead: Duration,
+}
+
+impl Sleeps {
+    /// What was slept until now does not count.
+    pub(crate) fn new() -> Sleeps {
+        Sleeps { ahead: ahead() }
+    }
+
+    /// How long the host has slept since this was asked last, if it has.
+    pub(crate) fn since_asked(&mut self) -> Option<Duration> {
+        self.slept(ahead())
+    }
+
+    fn slept(&mut self, ahead: Duration) -> Option<Duration> {
+        let before = std::mem::replace(&mut self.ahead, ahead);
+        let slept = ahead.saturating_sub(before);
+        (slept >= LEAST_SLEEP).then_some(slept)
+    }
+}
+
+/// By how much `CLOCK_BOOTTIME` is ahead of `CLOCK_MONOTONIC`: so long has the host slept.
+fn ahead() -> Duration {
+    let monotonic = now();
+    let boot = clock_gettime(ClockId::Boottime);
+    let boot = Duration::new(boot.tv_sec as u64, boot.tv_nsec as u32);
+    boot.saturating_sub(Duration::from_nanos(monotonic.as_nanos()))
 }
 
 /// A timer for one moment at a time.
@@ -81,5 +119,20 @@ impl Timer {
                 Err(_) => guard.clear_ready(),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_sleeps_is_noticed_once_and_one_that_is_busy_is_not() {
+        let second = Duration::from_secs(1);
+        let mut sleeps = Sleeps { ahead: 5 * second };
+        assert_eq!(sleeps.slept(5 * second + second / 10), None);
+        assert_eq!(sleeps.slept(65 * second), Some(60 * second - second / 10));
+        assert_eq!(sleeps.slept(65 * second), None);
+        assert_eq!(Sleeps::new().since_asked(), None, "nobody slept");
     }
 }

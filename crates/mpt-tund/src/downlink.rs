@@ -23,7 +23,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::clock::{self, Timer};
+use crate::clock::{self, Sleeps, Timer};
 use crate::journal::{Journal, Level};
 use crate::tun::Tun;
 use crate::udp::errqueue::{self, PathError};
@@ -125,6 +125,7 @@ pub(crate) async fn run(
     mut commands: mpsc::Receiver<Command>,
 ) -> io::Result<()> {
     let mut timer = Timer::new()?;
+    let mut sleeps = Sleeps::new();
     let wake = Rc::new(Notify::new());
     let carries = outlets.carries.clone();
     let journal = Journal::new(&outlets.tunnel, clock::now());
@@ -154,7 +155,16 @@ pub(crate) async fn run(
             // A path's task has worked; the timer may have to go off earlier.
             () = wake.notified() => {}
         }
-        timer.wake_by(downlink.borrow_mut().flush());
+        let mut downlink = downlink.borrow_mut();
+        if let Some(slept) = sleeps.since_asked() {
+            let name = &downlink.outlets.tunnel;
+            tracing::info!(
+                "tunnel {name}: the host has slept for {} s: keys are agreed anew",
+                slept.as_secs()
+            );
+            downlink.inbound.handle_resume(clock::now());
+        }
+        timer.wake_by(downlink.flush());
     }
 }
 

@@ -9,7 +9,7 @@ use super::packet::{
 
 /// Packets of a session after which it must be replaced: what NIST SP 800-38D §8.3 allows AES-GCM under one key. With
 /// packets of 94 blocks that are 2^38.6 blocks, and by RFC 9001 B.1.1 who could tell them from random bytes has
-/// an advantage of less than 2^-50.
+/// an advantage of about 2^-50.
 pub(super) const REKEY_AFTER_PACKETS: u64 = 1 << 32;
 /// Packets of a session after which nothing more is sealed.
 pub(super) const REJECT_AFTER_PACKETS: u64 = 1 << 33;

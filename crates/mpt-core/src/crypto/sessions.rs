@@ -366,6 +366,16 @@ impl Sessions {
         }
     }
 
+    /// The host has slept, and `now` does not count that: no key is to outlive its time by it. All sessions end,
+    /// and a handshake begins.
+    pub fn end_all(&mut self, now: Time) {
+        self.sessions = Default::default();
+        self.handshake.abandon();
+        self.attempts = 0;
+        self.next_initiation = now;
+        self.handle_timeout(now);
+    }
+
     /// Whether there is a session to send in.
     #[must_use]
     pub fn has_keys(&self) -> bool {

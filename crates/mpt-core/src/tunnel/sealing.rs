@@ -167,6 +167,11 @@ impl Opening {
         self.sessions.set_calm(owed_since, calm);
     }
 
+    /// See [`Sessions::end_all`].
+    fn end_sessions(&mut self, now: Time) {
+        self.sessions.end_all(now);
+    }
+
     /// See [`Sessions::hurry`].
     pub(super) fn hurry(&mut self, now: Time) {
         self.sessions.hurry(now);
@@ -188,6 +193,18 @@ pub(super) fn may_carry_handshakes(state: PathState, reason: Option<DownReason>)
 }
 
 impl Inbound {
+    /// The host has slept: time has passed that `now` does not count. Keys may be older than they seem, so the
+    /// sessions of a sealed tunnel end, and a handshake begins. Afterwards poll everything.
+    pub fn handle_resume(&mut self, now: Time) {
+        let Some(opening) = &mut self.opening else {
+            return;
+        };
+        opening.catch_up(&self.shared);
+        opening.end_sessions(now);
+        self.follow_sessions(now);
+        self.handle_timeout(now);
+    }
+
     /// Takes one datagram of a sealed tunnel, whoever sent it.
     pub(super) fn handle_sealed(&mut self, now: Time, arrival: Arrival) {
         let id = arrival.path;
