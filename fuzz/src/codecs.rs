@@ -4,13 +4,13 @@
 use std::num::NonZeroU16;
 
 use mpt_core::control::{Reply, Request};
-use mpt_core::crypto::{PresharedKey, PrivateKey, PublicKey};
+use mpt_core::crypto::{PresharedKey, PrivateKey, PublicKey, claimed_route};
 use mpt_core::send::segment::Segments;
 use mpt_core::wire::checksum::Sum;
 use mpt_core::wire::edges::{Edges, MAX_EDGES_BYTES};
 use mpt_core::wire::fragment::fragment;
 use mpt_core::wire::ip::{Packet, PacketMut};
-use mpt_core::wire::probe::{MESSAGE_BYTES, Message};
+use mpt_core::wire::probe::{MESSAGE_BYTES, Message, PROOF_BYTES, Proof};
 use mpt_core::wire::report::{MAX_REPORT_BYTES, Report};
 use mpt_core::wire::vnet::{Checksum, Gso, VnetHeader};
 use mpt_core::wire::{ecn, gre, icmp, mss};
@@ -23,6 +23,8 @@ pub(crate) fn all(bytes: &[u8]) {
         header(bytes, key);
     }
     message(bytes);
+    proof(bytes);
+    let _ = claimed_route(bytes);
     report(bytes);
     edges(bytes);
     packet(bytes);
@@ -45,6 +47,15 @@ fn message(bytes: &[u8]) {
         let mut written = [0; MESSAGE_BYTES];
         message.emit(&mut written);
         assert_eq!(Message::parse(&written), Ok(message));
+    }
+}
+
+fn proof(bytes: &[u8]) {
+    if let Some(proof) = Proof::parse(bytes) {
+        let mut written = bytes.to_vec();
+        let place = &mut written[MESSAGE_BYTES..][..PROOF_BYTES];
+        proof.emit(place.try_into().expect("a proof was there"));
+        assert_eq!(written, bytes);
     }
 }
 

@@ -6,9 +6,10 @@
 //! * Memory has bounds: no datagram finds no buffer, the window holds no more than it may, the queue
 //!   neither.
 //! * Every gap ends, and is counted once.
+//! * No address of a sealed tunnel is another than where somebody answers: nobody does where strangers are.
 //! * In a sealed tunnel what comes out is what went in at the other end, each packet once a life.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use mpt_core::time::Time;
 use mpt_core::tunnel::ReorderSettings;
 use mpt_sim::loss::Loss;
 use mpt_sim::packet::{Inner, id_of};
-use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side, Wire};
+use mpt_sim::pair::{Pair, PairConfig, Passed, PathSpec, RELAY, Side, Wire};
 
 const MS: Duration = Duration::from_millis(1);
 /// Most steps of a run.
@@ -57,6 +58,8 @@ struct Run {
     sent: HashMap<u64, Side>,
     came: HashMap<(u64, usize), u32>,
     lives: [u32; 2],
+    /// Where somebody hears what is sent there.
+    answering: HashSet<String>,
     /// Packets of no number went into the tunnel too.
     any_packets: bool,
     recorded: Vec<(Side, Wire)>,
@@ -90,6 +93,11 @@ impl Run {
         };
         let mut pair = Pair::running(config, MS * 500);
         pair.record();
+        let ends = Side::BOTH
+            .into_iter()
+            .flat_map(|side| [(side, 0), (side, 1)]);
+        let ends = ends.map(|(side, path)| pair.address(side, path));
+        let answering = ends.chain([RELAY]).map(|at| at.to_string()).collect();
         Run {
             pair,
             is_sealed,
@@ -97,6 +105,7 @@ impl Run {
             sent: HashMap::new(),
             came: HashMap::new(),
             lives: [1, 1],
+            answering,
             any_packets: false,
             recorded: Vec::new(),
         }
@@ -107,7 +116,7 @@ impl Run {
         let side = Side::BOTH[usize::from(which & 1)];
         let path = usize::from(which >> 1) % PATHS;
         let own = &behind[..behind.len().min(usize::from(a))];
-        match what % 14 {
+        match what % 15 {
             0 => self.pair.run_for(MS * u32::from(a)),
             1 => self.pair.run_for(MS * u32::from(a) * 20),
             2 | 3 => self.send(side, a, b),
@@ -135,6 +144,7 @@ impl Run {
             10 => self.pair.set_out_of_service(side, path, a & 1 != 0),
             11 => self.pair.set_carrier(side, path, a & 1 != 0),
             12 => self.icmp(side, path, a, b),
+            13 => self.relay(path, a, b),
             _ => self.upheaval(side, path, a),
         }
         0
@@ -174,12 +184,49 @@ impl Run {
                 *byte ^= change | 1;
             }
         }
-        match a % 3 {
+        match a % 4 {
             0 => self
                 .pair
                 .inject(to, wire.path.index(), stranger(b), 0, &wire.bytes),
+            1 => {
+                // Onto the other path.
+                wire.path = path_id(1 - wire.path.index());
+                self.pair.inject_as_peer(to, &wire);
+            }
             _ => self.pair.inject_as_peer(to, &wire),
         }
+    }
+
+    /// From now on somebody has the path: he drops, delays, copies, crosses to the other one, or lets pass what
+    /// is small alone; or he is gone.
+    fn relay(&mut self, path: usize, a: u8, b: u8) {
+        let at = Side::BOTH.map(|side| self.pair.address(side, path));
+        let after = MS * u32::from(b);
+        if a % 7 == 6 {
+            return self.pair.remove_relay();
+        }
+        self.pair.set_relay(path, move |caught| {
+            let passed = |path: usize, from: SocketAddr| Passed {
+                to: caught.from.other(),
+                from,
+                after,
+                wire: Wire {
+                    path: path_id(path),
+                    ..caught.wire.clone()
+                },
+            };
+            let straight = passed(path, at[caught.from as usize]);
+            let crossed = passed(1 - path, RELAY);
+            Some(match a % 7 {
+                0 => vec![],
+                1 => vec![straight],
+                2 => vec![straight.clone(), straight],
+                3 if !caught.to_relay => vec![crossed],
+                4 if !caught.to_relay => vec![crossed, straight],
+                5 if caught.wire.bytes.len() > 500 => vec![],
+                _ => vec![straight],
+            })
+        });
     }
 
     fn icmp(&mut self, side: Side, path: usize, a: u8, b: u8) {
@@ -199,7 +246,10 @@ impl Run {
             1 => self.pair.set_links_up(path, false),
             2 => self.pair.set_links_up(path, true),
             3 => self.pair.link(path, side).config.mtu = 600 + usize::from(a) * 4,
-            _ => self.pair.move_to(side, path, stranger(a)),
+            _ => {
+                self.answering.insert(stranger(a).to_string());
+                self.pair.move_to(side, path, stranger(a));
+            }
         }
     }
 
@@ -207,6 +257,10 @@ impl Run {
         for side in Side::BOTH {
             self.check_packets(side);
             let end = self.pair.end(side);
+            for path in 0..PATHS {
+                let at = end.path(path).remote;
+                assert!(self.answering.contains(&at), "led to {at}, where nobody is");
+            }
             let (status, reorder) = (end.status(), end.reorder());
             assert_eq!(end.starved(), 0);
             assert!(

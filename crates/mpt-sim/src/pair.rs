@@ -213,7 +213,9 @@ impl PairConfig {
         End::new(clock, now, &config, &paths, sessions)
     }
 
-    fn sessions(&self, side: Side, session: u64, now: Time) -> Sessions {
+    /// What an end that starts `now` seals with.
+    #[must_use]
+    pub fn sessions(&self, side: Side, session: u64, now: Time) -> Sessions {
         let private = |side: Side| PrivateKey::from_random([side as u8 + 1; 32]);
         let config = CryptoConfig {
             private_key: private(side),
