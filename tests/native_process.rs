@@ -56,6 +56,10 @@ fn privileges_are_given_up_after_set_up() {
         "{limits}"
     );
 
+    // Nor would one that somebody makes all the same have memory in it.
+    let filter = tunnel.a.process().proc_file("coredump_filter");
+    assert_eq!(filter.trim(), "00000000");
+
     // A path, an address and an MTU change all the same.
     let text = std::fs::read_to_string(tunnel.a.config()).unwrap();
     let changed = text
@@ -72,6 +76,109 @@ fn privileges_are_given_up_after_set_up() {
         "{addresses}"
     );
     assert!(tunnel.a.status().paths[1].local.ends_with(":4755"));
+}
+
+/// The user of tests, and its group: no name, so that no host has to know it.
+const USER: &str = "65533:65533";
+
+/// With `user` no thread is root, nothing belongs to that user, and all goes on that went on as root: files that
+/// root alone may read are read again, saved and replaced, sockets and the interface made again.
+#[test]
+fn with_a_user_of_its_own_it_saves_reloads_and_makes_sockets() {
+    let Some(_turn) = net::turn() else { return };
+    let uids = std::fs::read_to_string("/proc/self/uid_map").unwrap();
+    if uids.split_whitespace().nth(2) == Some("1") {
+        return net::skip("this user namespace has one user alone");
+    }
+    let hosts = two_links();
+    let links: Vec<&Link> = hosts.links.iter().collect();
+    let settings = Settings::new().sealed();
+    let start = |host, side| {
+        Daemon::start(host, "mpt0", |socket| {
+            let text = settings.toml(side, "mpt0", &links, socket);
+            format!("user = \"{USER}\"\n{text}")
+        })
+    };
+    let (a, b) = (start(&hosts.a, Side::A), start(&hosts.b, Side::B));
+    let mut tunnel = net::Tunnel { a, b, hosts };
+    tunnel.await_paths();
+    for key in ["Uid:", "Gid:"] {
+        for (name, id) in threads(tunnel.a.id(), key) {
+            assert_eq!(id, "65533", "{name}, {key}");
+        }
+    }
+    for (name, bits) in threads(tunnel.a.id(), "CapPrm:") {
+        let bits = u64::from_str_radix(&bits, 16).unwrap();
+        let line = name.ends_with("-out") || name.ends_with("-in");
+        assert_eq!(bits, if line { 0 } else { NET_ADMIN }, "{name}");
+    }
+    // A folder that the user may not even look into.
+    let closed = std::fs::Permissions::from_mode(0o700);
+    std::fs::set_permissions(tunnel.a.config().parent().unwrap(), closed).unwrap();
+
+    // It saves what runs into a file that is root's.
+    let mode = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(tunnel.a.config(), mode).unwrap();
+    tunnel.a.ctl(&["reorder", "set", "window=777"]);
+    tunnel.a.ctl(&["save"]);
+    let text = std::fs::read_to_string(tunnel.a.config()).unwrap();
+    assert!(text.contains("window = 777"), "{text}");
+    let file = tunnel.a.config().metadata().unwrap();
+    assert_eq!((file.uid(), file.mode() & 0o777), (0, 0o600));
+
+    // It reads that file and the keys again, for `mpt-ctl` and for a signal, and opens a new path's socket.
+    let changed = text.replace("local = \"10.1.1.1\"", "local = \"10.1.1.1:4755\"");
+    std::fs::write(tunnel.a.config(), &changed).unwrap();
+    tunnel.a.ctl(&["reload"]);
+    assert!(tunnel.a.status().paths[1].local.ends_with(":4755"));
+    std::fs::write(tunnel.a.config(), &text).unwrap();
+    tunnel.a.process().signal("HUP");
+    wait_for("the port of before", Duration::from_secs(5), || {
+        tunnel.a.status().paths[1]
+            .local
+            .ends_with(":4754")
+            .then_some(())
+    });
+    std::fs::write(tunnel.a.config(), changed.replace(USER, "65532:65532")).unwrap();
+    let refused = tunnel.a.ctl_output(&["reload"]);
+    let refused = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        refused.contains("restart mpt-tund to change the user"),
+        "{refused}"
+    );
+    std::fs::write(tunnel.a.config(), &text).unwrap();
+
+    // A control socket, an address and an interface that somebody removes are there again.
+    std::fs::remove_file(tunnel.a.socket()).unwrap();
+    wait_for("the control socket", Duration::from_secs(5), || {
+        tunnel.a.answer().map(|_| ())
+    });
+    tunnel.hosts.a.run("ip -4 address flush dev path1");
+    tunnel.hosts.a.run("ip address add 10.1.1.1/24 dev path1");
+    tunnel.hosts.a.run("ip link delete mpt0");
+    tunnel.await_paths();
+    let inner = Side::B.inner_v4();
+    wait_for("the tunnel", Duration::from_secs(10), || {
+        (ping(&tunnel.hosts.a, inner, 1, 20, "").received == 1).then_some(())
+    });
+}
+
+/// What cannot be become is said before anything is opened.
+#[test]
+fn a_user_that_is_not_known_ends_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mpt0.toml");
+    let text = "user = \"nobody-of-that-name\"\n[tunnel]\nname = \"mpt0\"\n[[paths]]\nname = \"a\"\n\
+                local = \"127.0.0.1\"\nremote = \"127.0.0.2\"\n";
+    std::fs::write(&file, text).unwrap();
+    let mut command = Command::new(process::program("mpt-tund"));
+    let output = command.arg("--config").arg(&file).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{said}");
+    assert!(
+        said.contains("useradd --system nobody-of-that-name"),
+        "{said}"
+    );
 }
 
 /// CAP_NET_ADMIN alone is enough to begin with.

@@ -9,6 +9,7 @@
 //! ([`bind`]). Even so each asker gets little: a short request, a place among a few, and a minute to
 //! say something.
 
+mod door;
 mod listener;
 mod owner;
 
@@ -24,6 +25,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{interval, sleep, timeout};
 use tracing::{debug, warn};
 
+pub(crate) use door::Door;
 pub(crate) use listener::{Listener, bind};
 pub(crate) use owner::Owner;
 
@@ -59,12 +61,12 @@ const COMMANDS: [&str; 9] = [
 ///
 /// # Errors
 /// When the runtime cannot watch the socket; nothing that happens later ends it.
-pub(crate) async fn serve<A, F>(mut listener: Listener, answer: A) -> io::Result<()>
+pub(crate) async fn serve<A, F>(mut door: Door, answer: A) -> io::Result<()>
 where
     A: Fn(Request) -> F,
     F: Future<Output = Reply>,
 {
-    let mut socket = UnixListener::from_std(listener.socket()?)?;
+    let mut socket = UnixListener::from_std(door.socket()?)?;
     let failing = Cell::new(false);
     let mut look = interval(LOOK);
     let mut connections = FuturesUnordered::new();
@@ -81,30 +83,30 @@ where
                 }
             }
             _ = look.tick() => {
-                if let Some(restored) = restore(&listener) {
-                    socket = UnixListener::from_std(restored.socket()?)?;
-                    listener = restored;
+                if restore(&mut door) {
+                    socket = UnixListener::from_std(door.socket()?)?;
                 }
             }
         }
     }
 }
 
-/// A socket in the place of one whose file somebody has removed: without it the daemon could not be asked
-/// any more, and only a restart would help.
-fn restore(listener: &Listener) -> Option<Listener> {
-    match listener.restored()? {
-        Ok(restored) => {
+/// Another socket in the place of one whose file somebody has removed: without it the daemon could not be asked
+/// any more, and only a restart would help. Whether there is one.
+fn restore(door: &mut Door) -> bool {
+    match door.restore() {
+        Ok(false) => false,
+        Ok(true) => {
             warn!(
                 "the control socket {} was removed: made again",
-                listener.path().display()
+                door.path().display()
             );
-            Some(restored)
+            true
         }
         // Its folder may come back: tried again.
         Err(error) => {
-            debug!("{error}");
-            None
+            debug!("{error:#}");
+            false
         }
     }
 }
@@ -253,7 +255,7 @@ mod tests {
         runtime.block_on(async {
             let listener = bind(&path, None, 0o600).unwrap();
             tokio::select! {
-                ended = serve(listener, echo) => panic!("{ended:?}"),
+                ended = serve(Door::Own(listener), echo) => panic!("{ended:?}"),
                 result = client(&path) => result,
             }
         })

@@ -8,7 +8,6 @@
 //! not one tunnel can have its interface does the daemon end with an error: then mostly a privilege or a
 //! device is missing, or another daemon runs, and whoever started this one is to know.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -20,8 +19,9 @@ use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::downlink::Another;
+use crate::files::Store;
 use crate::netlink::{LinkWatch, Netlink};
 use crate::privileges;
 use crate::routing::Routing;
@@ -37,11 +37,11 @@ const CARE_INTERVAL: Duration = Duration::from_secs(1);
 /// How often it is asked what is to be tried again.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Runs all tunnels until a signal ends them. `arguments` are read again on SIGHUP.
+/// Runs all tunnels until a signal ends them. `files` are read again on SIGHUP.
 ///
 /// # Errors
 /// When at the start not one tunnel can have its interface.
-pub(crate) fn run(arguments: Vec<PathBuf>, configs: Vec<Config>) -> anyhow::Result<()> {
+pub(crate) fn run(files: Store, configs: Vec<Config>) -> anyhow::Result<()> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -60,8 +60,8 @@ pub(crate) fn run(arguments: Vec<PathBuf>, configs: Vec<Config>) -> anyhow::Resu
             wanted_sockets,
         };
         let mut daemon = Daemon {
-            arguments,
             host: Host {
+                files,
                 netlink: Netlink::open()?,
                 links: LinkWatch::open().await.context("cannot watch links")?,
                 routing: Routing::open().await.context("cannot watch routes")?,
@@ -87,7 +87,6 @@ pub(crate) fn run(arguments: Vec<PathBuf>, configs: Vec<Config>) -> anyhow::Resu
 }
 
 struct Daemon {
-    arguments: Vec<PathBuf>,
     host: Host,
     outlets: Outlets,
     tunnels: Vec<Served>,
@@ -102,8 +101,9 @@ struct News {
     wanted_sockets: mpsc::Receiver<(String, PathId, Another)>,
 }
 
-/// The kernel's network configuration.
+/// What the daemon works on: its files, and the kernel's network configuration.
 pub(crate) struct Host {
+    pub(crate) files: Store,
     pub(crate) netlink: Netlink,
     pub(crate) links: LinkWatch,
     pub(crate) routing: Routing,
@@ -218,7 +218,8 @@ impl Daemon {
     }
 
     fn give_up_privileges(&self, mut needed: CapabilitySet) {
-        if self.tunnels.iter().any(Served::has_socket_to_give) {
+        let gives = !self.host.files.gives_sockets();
+        if gives && self.tunnels.iter().any(Served::has_socket_to_give) {
             needed |= CapabilitySet::CHOWN;
         }
         match privileges::keep(needed) {
@@ -241,7 +242,7 @@ impl Daemon {
 
     /// SIGHUP: all files are read again. With a mistake in any, nothing changes.
     async fn reload_all(&mut self) {
-        let loaded = config::load(&self.arguments);
+        let loaded = self.host.files.load();
         if !loaded.mistakes.is_empty() {
             for mistake in &loaded.mistakes {
                 tracing::error!("{mistake}");

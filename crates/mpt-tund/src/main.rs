@@ -5,6 +5,7 @@ mod config;
 mod control;
 mod daemon;
 mod downlink;
+mod files;
 mod journal;
 mod log;
 mod netlink;
@@ -90,6 +91,7 @@ Signals:
                       lose no packet; a mistake in a file changes nothing.
 
 Privileges:
+  Root, which `user` in a configuration gives up for another user, or
   CAP_NET_ADMIN; on kernels before 5.7 also CAP_NET_RAW for paths that name an
   interface; CAP_CHOWN for a control socket with an owner. What is not needed
   any more is given up once all tunnels run. --check needs none.
@@ -137,10 +139,15 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     start_log(arguments.log);
+    if let Err(error) = privileges::hide_memory() {
+        tracing::debug!("a core dump, were there one, would have all memory: {error}");
+    }
+    // Another user may be dumpable again: first who, then what.
+    let files = files::Store::open(arguments.config, &loaded.configs);
     if let Err(error) = privileges::renounce() {
         tracing::warn!("privileges cannot be renounced: {error}");
     }
-    match daemon::run(arguments.config, loaded.configs) {
+    match files.and_then(|files| daemon::run(files, loaded.configs)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error:#}");

@@ -1,6 +1,8 @@
 //! What the daemon may do, and how soon it may no more.
 //!
-//! It starts as root, or with CAP_NET_ADMIN alone. Set-up may need more: to give the control socket to
+//! It starts as root, or with CAP_NET_ADMIN alone. With `user` in the configuration it becomes that user before
+//! anything is opened, and keeps the network's capabilities; what takes root's files is then another process's
+//! affair (`crate::files`). Else set-up may need more: to give the control socket to
 //! somebody, to read files of others. Once it has tried to open all, the control thread keeps
 //! CAP_NET_ADMIN, for addresses, routes and MTUs that change, for an interface that is to be made again, and
 //! for the marks and buffers of sockets that are opened later; CAP_NET_RAW where a path names an interface
@@ -12,12 +14,23 @@
 use std::io;
 
 use rustix::process::{self, DumpableBehavior, Resource, Rlimit, setrlimit};
+use rustix::process::{Gid, Uid};
 use rustix::thread::{self, CapabilitySet, CapabilitySets};
 
 use crate::config::Config;
 
 /// Ports below this are for CAP_NET_BIND_SERVICE.
 const FIRST_FREE_PORT: u16 = 1024;
+
+/// Leaves all of this process's memory, and that of its children, out of core dumps, whoever writes them
+/// (`MADV_DONTDUMP` for every mapping, those to come included). To be called before [`renounce`]: afterwards the
+/// file is root's.
+///
+/// # Errors
+/// When there is no such file.
+pub(crate) fn hide_memory() -> io::Result<()> {
+    std::fs::write("/proc/self/coredump_filter", "0")
+}
 
 /// What holds from the first moment: no new privileges, and no core dump, which would hold keys.
 ///
@@ -32,6 +45,29 @@ pub(crate) fn renounce() -> io::Result<()> {
         maximum: Some(0),
     };
     Ok(setrlimit(Resource::Core, none)?)
+}
+
+/// Becomes another user, with its group alone and with no capabilities but the network's. To be called while
+/// there is one thread: others would stay who they are.
+///
+/// # Errors
+/// When the kernel refuses.
+pub(crate) fn become_user(user: u32, group: u32) -> io::Result<()> {
+    let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+    thread::set_thread_groups(&[])?;
+    thread::set_keep_capabilities(true)?;
+    thread::set_thread_res_gid(group, group, group)?;
+    thread::set_thread_res_uid(user, user, user)?;
+    thread::set_keep_capabilities(false)?;
+    let of_network =
+        CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW | CapabilitySet::NET_BIND_SERVICE;
+    let kept = thread::capabilities(None)?.permitted & of_network;
+    let sets = CapabilitySets {
+        effective: kept,
+        permitted: kept,
+        inheritable: CapabilitySet::empty(),
+    };
+    Ok(thread::set_capabilities(None, sets)?)
 }
 
 /// What the control thread goes on needing for these tunnels.
@@ -98,6 +134,7 @@ mod tests {
 
     #[test]
     fn no_core_is_dumped() {
+        hide_memory().unwrap();
         renounce().unwrap();
         let dumpable = process::dumpable_behavior().unwrap();
         assert_eq!(dumpable, DumpableBehavior::NotDumpable);

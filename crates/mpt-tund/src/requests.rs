@@ -61,13 +61,13 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
         }
         Request::Reload => {
             let file = tunnel.config.file.clone();
-            let config = Config::read(&file)?;
+            let config = host.files.read(&file)?;
             let changed = tunnel.reload(config, host).await?;
             done(reloaded(&file, changed, &tunnel.missing()))
         }
         Request::Save => {
             let config = tunnel.config.clone();
-            let changed = config::save(&config.file, &config.running())?;
+            let changed = host.files.save(&config)?;
             done(match changed.is_empty() {
                 true => format!("{} says all of this already", config.file.display()),
                 false => format!("{}: {}", config.file.display(), changed.join(", ")),

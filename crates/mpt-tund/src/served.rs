@@ -132,7 +132,7 @@ impl Served {
     pub(crate) async fn reconcile(&mut self, host: &Host, outlets: &Outlets) {
         let now = clock::now();
         if self.speaking.is_due(now) {
-            let socket = self.speak(outlets);
+            let socket = self.speak(host, outlets);
             self.speaking
                 .take("its control socket", socket, &mut self.log);
         }
@@ -155,13 +155,12 @@ impl Served {
     }
 
     /// Opens the control socket and begins to speak there.
-    fn speak(&self, outlets: &Outlets) -> anyhow::Result<JoinHandle<()>> {
-        let control = &self.config.control;
-        let listener = control::bind(&control.socket, control.owner.as_ref(), control.mode)?;
+    fn speak(&self, host: &Host, outlets: &Outlets) -> anyhow::Result<JoinHandle<()>> {
+        let door = host.files.bind(&self.config.control)?;
         let (name, asking) = (self.name().to_owned(), outlets.asking.clone());
         Ok(tokio::task::spawn_local(async move {
             let answer = |request| ask(name.clone(), asking.clone(), request);
-            if let Err(error) = control::serve(listener, answer).await {
+            if let Err(error) = control::serve(door, answer).await {
                 tracing::error!("tunnel {name}: the control socket fails: {error}");
             }
         }))

@@ -179,13 +179,7 @@ impl Tunnel {
         let routes = self.main_routes(links);
         let opened = self
             .interface
-            .mend(
-                (&self.config, &routes),
-                &host.netlink,
-                links,
-                &mut self.log,
-                now,
-            )
+            .mend((&self.config, &routes), host, &mut self.log, now)
             .await;
         if let Some(tun) = opened {
             let command = uplink::Command::SetTun(tun.clone());

@@ -10,7 +10,7 @@ use std::path::{Path as FilePath, PathBuf};
 
 use mpt_core::crypto::{KeyError, PresharedKey, PrivateKey, PublicKey};
 
-use super::document::{Mistake, Section};
+use super::document::{Mistake, Section, Source};
 use super::entry::Entry;
 
 /// Most that is read of a key's file, in bytes.
@@ -34,7 +34,7 @@ pub(crate) struct Crypto {
 }
 
 /// Reads the section and the files that it names.
-pub(super) fn crypto(section: &Section<'_>, file: &FilePath) -> Result<Crypto, Mistake> {
+pub(super) fn crypto(section: &Section<'_>, source: Source<'_>) -> Result<Crypto, Mistake> {
     let private_key_file = section.required(
         "private_key_file",
         "add private_key_file = \"/etc/mpt/private.key\", and make it: \
@@ -45,11 +45,11 @@ pub(super) fn crypto(section: &Section<'_>, file: &FilePath) -> Result<Crypto, M
         "add what `mpt-ctl pubkey < private.key` prints at the peer",
     )?;
     let mut exposed = Vec::new();
-    let private_key = secret(private_key_file, file, "genkey", &mut exposed, |text| {
+    let private_key = secret(private_key_file, source, "genkey", &mut exposed, |text| {
         PrivateKey::from_base64(text)
     })?;
     let psk = match section.get("psk_file") {
-        Some(entry) => secret(entry, file, "genpsk", &mut exposed, |text| {
+        Some(entry) => secret(entry, source, "genpsk", &mut exposed, |text| {
             PresharedKey::from_base64(text)
         })?,
         None => PresharedKey::none(),
@@ -71,10 +71,10 @@ pub(super) fn crypto(section: &Section<'_>, file: &FilePath) -> Result<Crypto, M
     })
 }
 
-/// The key in the file that `entry` names; a relative name is beside the configuration `beside`.
+/// The key in the file that `entry` names; a relative name is beside the configuration.
 fn secret<K>(
     entry: Entry<'_>,
-    beside: &FilePath,
+    source: Source<'_>,
     command: &str,
     exposed: &mut Vec<(PathBuf, u32)>,
     read: impl Fn(&str) -> Result<K, KeyError>,
@@ -84,9 +84,12 @@ fn secret<K>(
     if name.is_empty() || name.contains('\0') {
         return Err(entry.mistake(format!("`{}` names no file", entry.key), make));
     }
-    let file = beside.parent().unwrap_or(FilePath::new("")).join(name);
+    let beside = source.file.parent();
+    let file = beside.unwrap_or(FilePath::new("")).join(name);
     let mut text = zeroizing_text();
-    let mode = super::regular::open(&file, MAX_KEY_FILE_BYTES)
+    let mode = source
+        .files
+        .open(&file, MAX_KEY_FILE_BYTES)
         .and_then(|opened| {
             let mode = opened.metadata()?.permissions().mode();
             opened

@@ -99,6 +99,9 @@ fn changed<T: PartialEq>(old: T, new: T) -> Option<T> {
 
 fn needs_restart(old: &Config, new: &Config) -> Vec<String> {
     let mut reasons = Vec::new();
+    if old.user != new.user {
+        reasons.push("the user".to_owned());
+    }
     if old.tunnel.name != new.tunnel.name {
         let (old, new) = (&old.tunnel.name, &new.tunnel.name);
         reasons.push(format!("the tunnel's name, from {old} to {new}"));
@@ -223,6 +226,7 @@ impl fmt::Display for Changes {
 mod tests {
     use mpt_core::crypto::{KEY_BYTES, PrivateKey};
 
+    use super::super::Files;
     use super::super::document::Source;
     use super::super::parse;
     use super::*;
@@ -243,7 +247,13 @@ mod tests {
 
     fn config(text: &str) -> Config {
         let file = std::path::Path::new("mpt0.toml");
-        parse::parse(Source { file, text }).unwrap().0
+        parse::parse(Source {
+            file,
+            text,
+            files: &Files::Own,
+        })
+        .unwrap()
+        .0
     }
 
     fn changes(edits: &[(&str, &str)]) -> Changes {

@@ -10,16 +10,20 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::DeTable;
 
 use super::entry::Entry;
+use super::files::Files;
 
+/// The one key that stands above all sections.
+pub(super) const USER: &str = "user";
 /// How alike a misspelt key must be to a known one to be asked "did you mean"; 0 to 1.
 const ALIKE: f64 = 0.8;
 
 /// Where something stands in a file; both count from 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Place {
     /// Line.
     pub(crate) line: usize,
@@ -31,7 +35,7 @@ pub(crate) struct Place {
 ///
 /// It is shown as two lines, the first of which editors and `grep` readers understand:
 /// `FILE:LINE:COLUMN: what` and an indented `help: …`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mistake {
     /// The file or folder.
     pub(crate) file: PathBuf,
@@ -60,6 +64,8 @@ impl std::error::Error for Mistake {}
 pub(super) struct Source<'a> {
     pub(super) file: &'a Path,
     pub(super) text: &'a str,
+    /// Where files that it names are opened.
+    pub(super) files: &'a Files,
 }
 
 impl<'a> Source<'a> {
@@ -235,11 +241,10 @@ fn stray_key(
         return source.mistake(span, what, format!("`{key}` belongs in {}", home.title));
     }
     let kind = if top { "sections" } else { "keys" };
-    source.mistake(
-        span,
-        what,
-        format!("the {kind} here are {}", schema.keys.join(", ")),
-    )
+    let is_of_kind = |key: &&&str| !top || **key != USER;
+    let known: Vec<&str> = schema.keys.iter().filter(is_of_kind).copied().collect();
+    let remedy = format!("the {kind} here are {}", known.join(", "));
+    source.mistake(span, what, remedy)
 }
 
 /// The known word that a misspelt one most likely stands for.

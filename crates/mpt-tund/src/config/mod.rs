@@ -18,6 +18,7 @@ mod crypto;
 mod difference;
 mod document;
 mod entry;
+mod files;
 mod parse;
 mod regular;
 mod remote;
@@ -39,10 +40,11 @@ pub(crate) use crypto::Crypto;
 #[allow(unused_imports, reason = "until the daemon uses all of it")]
 pub(crate) use difference::{Changes, PathChange, PrefixChanges, difference};
 pub(crate) use document::Mistake;
+pub(crate) use files::{Files, Opened};
 pub(crate) use remote::Remote;
 pub(crate) use reorder::MAX_BUFFER_DELAY_RANGE;
 #[allow(unused_imports, reason = "until the daemon uses all of it")]
-pub(crate) use save::{Running, SaveError, save};
+pub(crate) use save::{Running, SaveError, replace, replace_settings, save};
 
 /// UDP port of GRE-in-UDP (RFC 8086 §3.1), on both sides unless configured.
 pub(crate) const DEFAULT_PORT: u16 = 4754;
@@ -66,6 +68,8 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 pub(crate) struct Config {
     /// The file that it was read from.
     pub(crate) file: PathBuf,
+    /// Whom the daemon becomes once it runs.
+    pub(crate) user: Option<Owner>,
     /// The tunnel as such.
     pub(crate) tunnel: Tunnel,
     /// How the receiving side keeps order.
@@ -287,8 +291,14 @@ impl Config {
     ///
     /// # Errors
     /// The file cannot be read, or the first mistake in it.
+    pub(crate) fn read_from(file: &FilePath, files: &Files) -> Result<Config, Mistake> {
+        parse::file(file, files).map(|(config, _)| config)
+    }
+
+    /// The same of a file that this process may read.
+    #[cfg(test)]
     pub(crate) fn read(file: &FilePath) -> Result<Config, Mistake> {
-        parse::file(file).map(|(config, _)| config)
+        Config::read_from(file, &Files::Own)
     }
 
     /// MTU of the TUN interface in bytes: the one configured, else what fits 1500-byte paths, over IPv6
@@ -327,12 +337,17 @@ pub(crate) struct Loaded {
 /// Reads all configurations: each argument is a file, or a folder whose `*.toml` are read in the
 /// order of their names (hidden files are not). A file that is named twice is read once.
 pub(crate) fn load(arguments: &[PathBuf]) -> Loaded {
-    let mut loaded = Loaded::default();
+    load_from(list(arguments), &Files::Own)
+}
+
+/// Which files the arguments stand for, and what is wrong with these.
+pub(crate) fn list(arguments: &[PathBuf]) -> (Vec<PathBuf>, Vec<Mistake>) {
+    let mut mistakes = Vec::new();
     let mut files = Vec::new();
     for argument in arguments {
         match files_of(argument) {
             Ok(found) => files.extend(found),
-            Err(mistake) => loaded.mistakes.push(mistake),
+            Err(mistake) => mistakes.push(mistake),
         }
     }
     let mut seen = Vec::new();
@@ -343,7 +358,7 @@ pub(crate) fn load(arguments: &[PathBuf]) -> Loaded {
         new
     });
     if let Some(extra) = files.get(MAX_TUNNELS) {
-        loaded.mistakes.push(Mistake {
+        mistakes.push(Mistake {
             file: extra.clone(),
             place: None,
             what: format!("one tunnel too many: {} files", files.len()),
@@ -351,9 +366,19 @@ pub(crate) fn load(arguments: &[PathBuf]) -> Loaded {
         });
         files.truncate(MAX_TUNNELS);
     }
+    (files, mistakes)
+}
+
+/// Reads the files of a [`list`].
+pub(crate) fn load_from(list: (Vec<PathBuf>, Vec<Mistake>), from: &Files) -> Loaded {
+    let (files, mistakes) = list;
+    let mut loaded = Loaded {
+        mistakes,
+        ..Loaded::default()
+    };
     let mut accepted = Vec::new();
     for file in files {
-        let read = parse::file(&file)
+        let read = parse::file(&file, from)
             .and_then(|(config, places)| validate::beside(&accepted, config, places));
         match read {
             Ok(tunnel) => accepted.push(tunnel),

@@ -9,8 +9,9 @@ use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::ReorderSettings;
 
 use super::crypto::crypto;
-use super::document::{Mistake, Place, Schema, Section, Source};
+use super::document::{Mistake, Place, Schema, Section, Source, USER};
 use super::entry::Entry;
+use super::files::Files;
 use super::reorder::reorder;
 use super::values::{self, End, PrefixKind};
 use super::{
@@ -30,7 +31,7 @@ const DEAD_AFTER_RANGE: RangeInclusive<Duration> =
 const FILE: Schema = Schema {
     title: "",
     keys: &[
-        "tunnel", "reorder", "recovery", "crypto", "control", "paths",
+        "tunnel", "reorder", "recovery", "crypto", "control", "paths", USER,
     ],
 };
 const TUNNEL: Schema = Schema {
@@ -82,6 +83,8 @@ const ALL: [Schema; 7] = [FILE, TUNNEL, REORDER, RECOVERY, CRYPTO, CONTROL, PATH
 /// Where a file says what other files must not say too.
 #[derive(Debug, Clone)]
 pub(super) struct Places {
+    /// The daemon's user, where it is given.
+    pub(super) user: Option<Place>,
     /// The tunnel's name.
     pub(super) name: Place,
     /// The control socket; the tunnel's name where it is not given.
@@ -91,13 +94,14 @@ pub(super) struct Places {
 }
 
 /// Reads and checks one file.
-pub(super) fn file(file: &FilePath) -> Result<(Config, Places), Mistake> {
-    let text = read(file)?;
-    parse(Source { file, text: &text })
+pub(super) fn file(file: &FilePath, files: &Files) -> Result<(Config, Places), Mistake> {
+    let text = read(file, files)?;
+    let text = &text;
+    parse(Source { file, text, files })
 }
 
 /// Reads a file of bounded size as text.
-pub(super) fn read(file: &FilePath) -> Result<String, Mistake> {
+pub(super) fn read(file: &FilePath, files: &Files) -> Result<String, Mistake> {
     let trouble = |what: String, remedy: &str| Mistake {
         file: file.to_owned(),
         place: None,
@@ -105,7 +109,8 @@ pub(super) fn read(file: &FilePath) -> Result<String, Mistake> {
         remedy: remedy.to_owned(),
     };
     let mut bytes = Vec::new();
-    super::regular::open(file, MAX_FILE_BYTES)
+    files
+        .open(file, MAX_FILE_BYTES)
         .and_then(|opened| opened.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes))
         .map_err(|error| {
             if error.kind() == std::io::ErrorKind::FileTooLarge {
@@ -122,7 +127,8 @@ pub(super) fn read(file: &FilePath) -> Result<String, Mistake> {
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let text = String::from_utf8_lossy(&error.as_bytes()[..valid]);
-        Source { file, text: &text }.mistake(
+        let text = &text;
+        Source { file, text, files }.mistake(
             &(valid..valid),
             "this is not text in UTF-8",
             "save the file in UTF-8",
@@ -148,7 +154,7 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
         None => ReorderSettings::default(),
     };
     let crypto = match root.get("crypto") {
-        Some(section) => Some(crypto(&section.section(CRYPTO, &ALL)?, source.file)?),
+        Some(section) => Some(crypto(&section.section(CRYPTO, &ALL)?, source)?),
         None => None,
     };
     let recovery = match root.get("recovery") {
@@ -177,8 +183,10 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
     let (paths, locals) = paths(&sections, port, crypto.is_some())?;
     tunnel.scheduler = scheduler(&head, &sections)?;
 
+    let user = root.get(USER);
     let config = Config {
         file: source.file.to_owned(),
+        user: user.map(values::user).transpose()?,
         tunnel,
         reorder,
         crypto,
@@ -191,6 +199,7 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
     Ok((
         config,
         Places {
+            user: user.map(|entry| entry.place()),
             name,
             socket,
             locals,

@@ -8,16 +8,20 @@ use std::io::{Error, ErrorKind, Result};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// Opens a regular file of at most `limit` bytes, without waiting for anything.
+/// Opens a file, without waiting for anything. What it is has to be [`checked`].
 ///
 /// # Errors
-/// When it cannot be opened, is something else, or is longer.
-pub(super) fn open(path: &Path, limit: u64) -> Result<File> {
+/// When it cannot be opened.
+pub(super) fn open(path: &Path) -> Result<File> {
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)?;
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
+/// The file, if it is a regular one of at most `limit` bytes.
+///
+/// # Errors
+/// When it is something else, or longer.
+pub(super) fn checked(file: File, limit: u64) -> Result<File> {
     let metadata = file.metadata()?;
     if metadata.is_dir() {
         return Err(Error::from_raw_os_error(libc::EISDIR));
@@ -46,6 +50,7 @@ mod tests {
         let made = std::process::Command::new("mkfifo").arg(&fifo).status();
         assert!(made.unwrap().success());
         std::fs::write(&file, "0123456789").unwrap();
+        let open = |name: &Path, limit| open(name).and_then(|file| checked(file, limit));
         for name in [&*fifo, Path::new("/dev/zero"), folder.path()] {
             assert!(open(name, 100).is_err(), "{}", name.display());
         }

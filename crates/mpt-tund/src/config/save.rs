@@ -19,6 +19,7 @@ use toml_edit::{DocumentMut, Item, RawString, Table, TableLike, Value};
 
 use super::document::{Mistake, Source};
 use super::entry::in_one_unit;
+use super::files::Files;
 use super::{Config, parse};
 
 /// Settings of a running tunnel that `mpt-ctl` may have changed.
@@ -78,21 +79,26 @@ pub(crate) enum SaveError {
     },
 }
 
-/// Writes running settings into a tunnel's file. Returns what was changed, one `key = value` each;
-/// nothing when the file says it all already, and then it is not touched.
+/// Writes running settings into a tunnel's file, which `files` has and `replace` replaces. Returns what was
+/// changed, one `key = value` each; nothing when the file says it all already, and then it is not touched.
 ///
 /// # Errors
 /// See [`SaveError`]; the file is left as it was.
-pub(crate) fn save(file: &FilePath, running: &Running) -> Result<Vec<String>, SaveError> {
-    let text = parse::read(file)?;
-    let (old, _) = parse::parse(Source { file, text: &text })?;
+pub(crate) fn save(
+    file: &FilePath,
+    running: &Running,
+    files: &Files,
+    replace: impl FnOnce(&FilePath, &str) -> io::Result<()>,
+) -> Result<Vec<String>, SaveError> {
+    let text = parse::read(file, files)?;
+    let parsed = |text: &str| parse::parse(Source { file, text, files }).map(|(config, _)| config);
+    let old = parsed(&text)?;
     if old.reorder.block.is_some() != running.reorder.block.is_some() {
         return Err(SaveError::Mode {
             file: file.to_owned(),
         });
     }
     let (mut edited, mut changed) = edit(file, &text, &old, running)?;
-    let parsed = |text: &str| parse::parse(Source { file, text }).map(|(config, _)| config);
     let mut new = parsed(&edited)?;
     // One that the file names stays: somebody wrote it there since, and a reload will follow it.
     if new.tunnel.scheduler != running.scheduler && !names_scheduler(&edited) {
@@ -115,6 +121,23 @@ pub(crate) fn save(file: &FilePath, running: &Running) -> Result<Vec<String>, Sa
         why,
     })?;
     Ok(changed)
+}
+
+/// Replaces a tunnel's file by a text that differs in nothing but what a running tunnel may change: for who may
+/// not replace it himself.
+///
+/// # Errors
+/// When the text means something else, or the file cannot be replaced.
+pub(crate) fn replace_settings(file: &FilePath, text: &str) -> io::Result<()> {
+    let files = &Files::Own;
+    let wrong = |mistake: Mistake| io::Error::new(io::ErrorKind::InvalidData, mistake);
+    let old = parse::file(file, files).map_err(wrong)?.0;
+    let new = parse::parse(Source { file, text, files }).map_err(wrong)?.0;
+    if old.with(&new.running()) != new {
+        let what = "more was changed than what runs";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+    }
+    replace(file, text)
 }
 
 impl Config {
@@ -318,7 +341,7 @@ fn remedy(why: &io::Error) -> &'static str {
 }
 
 /// Replaces a file at once; its owner and mode stay, and a symbolic link to it too.
-fn replace(file: &FilePath, text: &str) -> io::Result<()> {
+pub(crate) fn replace(file: &FilePath, text: &str) -> io::Result<()> {
     let file = file.canonicalize()?;
     let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -367,6 +390,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    fn save(file: &FilePath, running: &Running) -> Result<Vec<String>, SaveError> {
+        super::save(file, running, &Files::Own, replace)
+    }
 
     const FILE: &str = r#"# Head office.
 
@@ -565,5 +592,20 @@ tunnel = { name = "mpt0" }
             save(&file, &running).unwrap_err();
             assert_eq!(std::fs::read_to_string(&file).unwrap(), edited);
         }
+    }
+    #[test]
+    fn for_others_nothing_is_replaced_but_what_a_running_tunnel_may_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mpt0.toml");
+        std::fs::write(&file, FILE).unwrap();
+        let user = format!("user = \"root\"\n{FILE}");
+        let socket = format!("{FILE}\n[control]\nsocket = \"/etc/shadow\"\n");
+        for wrong in [&user, &socket, &FILE.replace("10.1.0.2", "10.1.0.3"), "no"] {
+            assert!(replace_settings(&file, wrong).is_err(), "{wrong}");
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), FILE);
+        }
+        let right = FILE.replace("weight = 100", "weight = 60");
+        replace_settings(&file, &right).unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), right);
     }
 }

@@ -189,6 +189,17 @@ pub(super) fn beside(
         what,
         remedy,
     };
+    if let Some(place) = places.user
+        && let Some((other, _)) = earlier.iter().find(|(other, _)| other.user.is_some())
+        && other.user != config.user
+    {
+        return Err(mistake(
+            place,
+            format!("`user` is another one than in {}", other.file.display()),
+            "one daemon has one user: write the same, or leave it out of all files but one"
+                .to_owned(),
+        ));
+    }
     for (other, theirs) in earlier {
         let told = |place: Place| format!("{}:{}", other.file.display(), place.line);
         if other.tunnel.name == config.tunnel.name {

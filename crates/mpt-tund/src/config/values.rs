@@ -236,6 +236,16 @@ pub(super) fn owner(entry: Entry<'_>) -> Result<Owner, Mistake> {
     })
 }
 
+/// The daemon's user, and its group if that is not the user's own.
+pub(super) fn user(entry: Entry<'_>) -> Result<Owner, Mistake> {
+    let owner = owner(entry)?;
+    if owner.user.is_none() {
+        let what = "`user` names a group and no user";
+        return Err(entry.mistake(what, "write USER or USER:GROUP, like \"mpt\""));
+    }
+    Ok(owner)
+}
+
 /// The mode of the control socket, octal.
 pub(super) fn socket_mode(entry: Entry<'_>) -> Result<u32, Mistake> {
     let text = entry.text("0660")?;

@@ -162,7 +162,7 @@ fn identity(file: &Metadata) -> (u64, u64) {
 
 impl Listener {
     /// The socket itself, non-blocking.
-    pub(super) fn socket(&self) -> io::Result<UnixListener> {
+    pub(crate) fn socket(&self) -> io::Result<UnixListener> {
         Ok(self.socket.try_clone()?.into())
     }
 
@@ -170,7 +170,7 @@ impl Listener {
     ///
     /// # Errors
     /// As [`bind`]: what another daemon serves, and what is no socket, is left alone.
-    pub(super) fn restored(&self) -> Option<Result<Listener, ControlError>> {
+    pub(crate) fn restored(&self) -> Option<Result<Listener, ControlError>> {
         (!self.is_there()).then(|| bind(&self.path, self.owner.as_ref(), self.mode))
     }
 
@@ -180,7 +180,7 @@ impl Listener {
     }
 
     /// Where it is.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }

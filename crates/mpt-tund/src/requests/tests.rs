@@ -90,7 +90,12 @@ impl Model {
             }
             Request::Reload => self.config = Config::read(&self.config.file.clone())?,
             Request::Save => {
-                config::save(&self.config.file, &self.config.running())?;
+                config::save(
+                    &self.config.file,
+                    &self.config.running(),
+                    &config::Files::Own,
+                    config::replace,
+                )?;
             }
             Request::PathUp { name } | Request::PathDown { name } => known(&self.config, &name)?,
             Request::Status | Request::Paths | Request::Reorder => {}

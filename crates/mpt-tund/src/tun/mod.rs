@@ -13,8 +13,10 @@ mod error;
 mod offload;
 mod plain;
 
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::Arc;
 
 use mpt_core::receive::coalesce::Accepts;
@@ -33,6 +35,19 @@ pub(crate) const MAX_NAME: usize = libc::IFNAMSIZ - 1;
 /// Most bytes that [`Tun::recv`] reads: the virtio header and a super-packet (the kernel's
 /// `GSO_MAX_SIZE` of old; a TUN gets none that are larger).
 pub(crate) const MAX_READ: usize = vnet::LEN + 65_536;
+
+/// Opens [`device`], here or elsewhere.
+pub(crate) type Device<'a> = &'a dyn Fn() -> io::Result<File>;
+
+/// /dev/net/tun, non-blocking.
+///
+/// # Errors
+/// When it is not there, or not for this user.
+pub(crate) fn device() -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let options = options.read(true).write(true);
+    options.custom_flags(libc::O_NONBLOCK).open("/dev/net/tun")
+}
 
 /// An open TUN interface, non-blocking. It disappears when this is dropped.
 #[derive(Debug)]
@@ -57,11 +72,32 @@ impl Tun {
     /// # Errors
     /// [`TunError`], whose text says what the operator can do.
     pub(crate) fn open(name: &str, wanted: Offload) -> Result<Tun, TunError> {
+        Tun::open_with(name, wanted, &device, Plain::open)
+    }
+
+    /// The same, with what `device` opens for it.
+    ///
+    /// # Errors
+    /// As [`Tun::open`].
+    pub(crate) fn open_lent(
+        name: &str,
+        wanted: Offload,
+        device: Device<'_>,
+    ) -> Result<Tun, TunError> {
+        Tun::open_with(name, wanted, device, |name| Plain::open_lent(name, device))
+    }
+
+    fn open_with(
+        name: &str,
+        wanted: Offload,
+        device: Device<'_>,
+        open_plain: impl FnOnce(&str) -> io::Result<Plain>,
+    ) -> Result<Tun, TunError> {
         check_name(name)?;
         let why_plain = if wanted == Offload::Off {
             "offload = \"off\"".to_owned()
         } else {
-            match Offloading::open(name) {
+            match Offloading::open(name, device) {
                 Ok(offloading) => return Ok(Tun(BackEnd::Offloading(offloading))),
                 Err(Failure::Open(source)) => return Err(TunError::diagnose(name, source)),
                 Err(Failure::Refused { what, source }) => {
@@ -72,7 +108,7 @@ impl Tun {
                 }
             }
         };
-        Plain::open(name)
+        open_plain(name)
             .map(|plain| Tun(BackEnd::Plain(plain, why_plain)))
             .map_err(|source| TunError::diagnose(name, source))
     }
@@ -250,6 +286,22 @@ mod tests {
             answer[to].copy_from_slice(&packet[from..from + len]);
         }
         answer
+    }
+
+    #[test]
+    fn a_device_that_was_opened_elsewhere_will_do() {
+        in_network_namespace(
+            "tun::tests::a_device_that_was_opened_elsewhere_will_do",
+            async {
+                for wanted in [Offload::Off, Offload::Auto] {
+                    let tun = Tun::open_lent("mpt-test", wanted, &device).unwrap();
+                    let error = tun.send(&VnetHeader::default(), &[0x45; 20]).unwrap_err();
+                    assert_eq!(error.raw_os_error(), Some(libc::EIO), "it is down");
+                    let error = tun.recv(&mut [0; 100]).unwrap_err();
+                    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                }
+            },
+        );
     }
 
     #[test]

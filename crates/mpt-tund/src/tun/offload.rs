@@ -25,13 +25,14 @@
 //! the interface is down.
 
 use std::ffi::{c_int, c_short, c_uint, c_ulong};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, IoSlice, Read as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::os::unix::fs::OpenOptionsExt as _;
 
 use mpt_core::receive::coalesce::Accepts;
 use mpt_core::wire::vnet::{self, VnetHeader};
+
+use super::Device;
 
 const WITHOUT_ECN: c_uint = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
 const WITHOUT_USO: c_uint = WITHOUT_ECN | libc::TUN_F_TSO_ECN;
@@ -63,17 +64,14 @@ pub(super) enum Failure {
 
 impl Offloading {
     /// Creates the interface `name`, or attaches to one that was made persistent for us.
-    pub(super) fn open(name: &str) -> Result<Offloading, Failure> {
-        let device = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK)
-            .open("/dev/net/tun")
-            .map_err(Failure::Open)?;
+    pub(super) fn open(name: &str, device: Device<'_>) -> Result<Offloading, Failure> {
+        let device = device().map_err(Failure::Open)?;
         let refused = |what| move |source| Failure::Refused { what, source };
-        attach(device.as_fd(), name).map_err(|source| match source.raw_os_error() {
-            Some(libc::EINVAL) => refused(HEADER)(source),
-            _ => Failure::Open(source),
+        attach(device.as_fd(), name, libc::IFF_VNET_HDR).map_err(|source| {
+            match source.raw_os_error() {
+                Some(libc::EINVAL) => refused(HEADER)(source),
+                _ => Failure::Open(source),
+            }
         })?;
         set_header_len(device.as_fd()).map_err(refused("TUNSETVNETHDRSZ"))?;
         let features = first_accepted(|features| set_offload(device.as_fd(), features))
@@ -141,14 +139,14 @@ fn first_accepted(mut try_one: impl FnMut(c_uint) -> io::Result<()>) -> io::Resu
     Err(last)
 }
 
-/// Makes `device` the interface `name`, which was checked to be shorter than `IFNAMSIZ`.
-fn attach(device: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+/// Makes `device` the interface `name`, which was checked to be shorter than `IFNAMSIZ`, with these flags besides.
+pub(super) fn attach(device: BorrowedFd<'_>, name: &str, flags: c_int) -> io::Result<()> {
     // SAFETY: `ifreq` is integers and a union of such, for which all zero is a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as std::ffi::c_char;
     }
-    let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    let flags = libc::IFF_TUN | libc::IFF_NO_PI | flags;
     request.ifr_ifru.ifru_flags = flags as c_short;
     // SAFETY: the kernel reads and writes one `ifreq`, which lives through the call.
     let result = unsafe { libc::ioctl(device.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };

@@ -1,17 +1,24 @@
 //! The plain back end: the crate `tun-tap`, one packet a system call.
 //!
-//! It works on every kernel that has TUN, and is what remains when offloads are refused.
+//! It works on every kernel that has TUN, and is what remains when offloads are refused. `tun-tap` opens
+//! /dev/net/tun itself; a device that another process opened is used without it.
 
-use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, RawFd};
 
 use tun_tap::{Iface, Mode};
 
-use super::offload;
+use super::{Device, offload};
 
 /// A TUN interface without packet information, non-blocking.
 #[derive(Debug)]
-pub(super) struct Plain(Iface);
+pub(super) enum Plain {
+    /// Opened here.
+    Own(Iface),
+    /// Opened elsewhere.
+    Lent(File),
+}
 
 impl Plain {
     /// Creates the interface `name`, or attaches to one that was made persistent for us.
@@ -22,20 +29,37 @@ impl Plain {
         let fd = unsafe { BorrowedFd::borrow_raw(interface.as_raw_fd()) };
         // What cannot be switched off was never on.
         let _ = offload::switch_off(fd);
-        Ok(Plain(interface))
+        Ok(Plain::Own(interface))
+    }
+
+    /// The same with a device that is open.
+    pub(super) fn open_lent(name: &str, device: Device<'_>) -> io::Result<Plain> {
+        let device = device()?;
+        offload::attach(device.as_fd(), name, 0)?;
+        let _ = offload::switch_off(device.as_fd());
+        Ok(Plain::Lent(device))
     }
 
     pub(super) fn recv(&self, packet: &mut [u8]) -> io::Result<usize> {
-        self.0.recv(packet)
+        match self {
+            Plain::Own(interface) => interface.recv(packet),
+            Plain::Lent(device) => (&*device).read(packet),
+        }
     }
 
     pub(super) fn send(&self, packet: &[u8]) -> io::Result<()> {
-        self.0.send(packet).map(|_| ())
+        match self {
+            Plain::Own(interface) => interface.send(packet).map(|_| ()),
+            Plain::Lent(device) => (&*device).write(packet).map(|_| ()),
+        }
     }
 }
 
 impl AsRawFd for Plain {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        match self {
+            Plain::Own(interface) => interface.as_raw_fd(),
+            Plain::Lent(device) => device.as_raw_fd(),
+        }
     }
 }

@@ -9,6 +9,7 @@ use mpt_core::time::Time;
 
 use crate::clock;
 use crate::config::{self, Config};
+use crate::daemon::Host;
 use crate::log::Log;
 use crate::netlink::{Change, Links, Netlink, NetlinkError, Prefix, network};
 use crate::tun::Tun;
@@ -121,11 +122,11 @@ impl Interface {
     pub(super) async fn mend(
         &mut self,
         (config, routes): (&Config, &[Prefix]),
-        netlink: &Netlink,
-        links: &Links,
+        host: &Host,
         log: &mut Log,
         now: Time,
     ) -> Option<Arc<Tun>> {
+        let (netlink, links) = (&host.netlink, host.links.table());
         let is_due = self.retry.is_some_and(|retry| retry.is_due(now));
         if !is_due && self.doubt.is_none_or(|at| now < at) {
             return None;
@@ -145,7 +146,7 @@ impl Interface {
                 return None;
             }
             self.doubt = None;
-            opened = self.open(config, netlink, log, now).await;
+            opened = self.open(config, host, log, now).await;
             opened.as_ref()?;
         }
         self.doubt = None;
@@ -157,12 +158,12 @@ impl Interface {
     async fn open(
         &mut self,
         config: &Config,
-        netlink: &Netlink,
+        host: &Host,
         log: &mut Log,
         now: Time,
     ) -> Option<Arc<Tun>> {
         let name = &config.tunnel.name;
-        match open(config, netlink).await {
+        match open(config, host).await {
             Ok((tun, index)) => {
                 let tun = Arc::new(tun);
                 (self.tun, self.index) = (Some(tun.clone()), index);
@@ -291,10 +292,14 @@ impl Interface {
     }
 }
 
-async fn open(config: &Config, netlink: &Netlink) -> anyhow::Result<(Tun, u32)> {
+async fn open(config: &Config, host: &Host) -> anyhow::Result<(Tun, u32)> {
     let name = &config.tunnel.name;
     let offload: config::Offload = config.tunnel.offload;
-    let tun = Tun::open(name, offload)?;
+    let tun = match host.files.lends_device() {
+        true => Tun::open_lent(name, offload, &|| host.files.tun_device())?,
+        false => Tun::open(name, offload)?,
+    };
+    let netlink = &host.netlink;
     let index = netlink.interface_index(name).await?;
     netlink.prepare(index).await?;
     Ok((tun, index))

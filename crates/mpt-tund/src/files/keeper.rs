@@ -1,0 +1,195 @@
+//! The process that keeps the files of a daemon that has a user of its own.
+//!
+//! It is the daemon's child, begun before there is a thread or a packet, and stays root where the daemon does
+//! not. It can do four things: open /dev/net/tun, where others than root may not; open the files that the configuration names, as they are named at that moment;
+//! replace a tunnel's file by one that differs in what `mpt-ctl` may change; make and remove the control sockets
+//! of the configuration that it read last. Whoever takes over the daemon can ask for these and for nothing
+//! else: there is no name in a question that is used for more than to choose. It ends with the daemon.
+
+use std::cell::RefCell;
+use std::os::fd::AsFd as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::thread::CapabilitySet;
+
+use super::wire::{self, Answer, Question};
+use crate::config::{self, Config, Files};
+use crate::control::{self, Listener};
+use crate::{privileges, tun};
+
+/// What it is called in `ps`.
+const NAME: &std::ffi::CStr = c"mpt-tund-files";
+
+struct Keeper {
+    arguments: Vec<PathBuf>,
+    /// What was read last without a mistake.
+    configs: Vec<Config>,
+    listeners: Vec<Listener>,
+}
+
+/// Answers questions until the daemon is gone.
+pub(super) fn serve(link: &UnixStream, arguments: Vec<PathBuf>, configs: Vec<Config>) {
+    let _ = rustix::thread::set_name(NAME);
+    // Reading and replacing files of others, and giving them back to these; nothing of the network.
+    let kept = CapabilitySet::DAC_OVERRIDE | CapabilitySet::CHOWN | CapabilitySet::FOWNER;
+    let given_up = privileges::renounce().and_then(|()| privileges::keep(kept));
+    if let Err(error) = given_up {
+        tracing::warn!("the process that keeps the files keeps its privileges: {error}");
+    }
+    let mut keeper = Keeper {
+        arguments,
+        configs,
+        listeners: Vec::new(),
+    };
+    while let Ok((question, _)) = wire::receive(link) {
+        if keeper.answer(link, question).is_err() {
+            return;
+        }
+    }
+}
+
+impl Keeper {
+    fn answer(&mut self, link: &UnixStream, question: Question) -> std::io::Result<()> {
+        let (answer, socket) = match question {
+            Question::Load => return self.load(link),
+            Question::Device => return lend_device(link),
+            Question::Replace { file, text } => (self.replace(&file, &text), None),
+            Question::Bind { socket } => match self.bind(&socket) {
+                Ok(socket) => (Answer::Done, Some(socket)),
+                Err(why) => (Answer::Failed(why), None),
+            },
+            Question::Look { socket } => match self.look(&socket) {
+                Ok(socket) => (Answer::Done, socket),
+                Err(why) => (Answer::Failed(why), None),
+            },
+            Question::Unbind { socket } => {
+                self.listeners.retain(|listener| listener.path() != socket);
+                (Answer::Done, None)
+            }
+        };
+        let socket = socket.as_ref().map(UnixListener::as_fd);
+        wire::send(link, &answer, socket)
+    }
+
+    /// Reads the configuration as the daemon will, and hands over what was opened for it.
+    fn load(&mut self, link: &UnixStream) -> std::io::Result<()> {
+        let files = Files::Noted(RefCell::default());
+        let (names, mistakes) = config::list(&self.arguments);
+        let loaded = config::load_from((names.clone(), mistakes.clone()), &files);
+        if loaded.mistakes.is_empty() {
+            self.configs = loaded.configs;
+        }
+        let Files::Noted(opened) = files else {
+            return Ok(());
+        };
+        for (name, opened) in opened.into_inner() {
+            match opened {
+                Ok(file) => wire::send(link, &Answer::Opened(name), Some(file.as_fd()))?,
+                Err(why) => wire::send(link, &Answer::Refused(name, why), None)?,
+            }
+        }
+        wire::send(link, &Answer::Listed(names, mistakes), None)
+    }
+
+    fn replace(&self, file: &Path, text: &str) -> Answer {
+        if !self.configs.iter().any(|config| config.file == file) {
+            return Answer::Failed("it is no tunnel's file".to_owned());
+        }
+        match config::replace_settings(file, text) {
+            Ok(()) => Answer::Done,
+            Err(error) => Answer::Failed(error.to_string()),
+        }
+    }
+
+    fn bind(&mut self, socket: &Path) -> Result<UnixListener, String> {
+        self.listeners.retain(|listener| listener.path() != socket);
+        let mut controls = self.configs.iter().map(|config| &config.control);
+        let control = controls.find(|control| control.socket == socket);
+        let control = control.ok_or("the configuration has no such socket")?;
+        let listener = control::bind(socket, control.owner.as_ref(), control.mode);
+        let listener = listener.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
+        let opened = listener.socket().map_err(|error| error.to_string())?;
+        self.listeners.push(listener);
+        Ok(opened)
+    }
+
+    fn look(&mut self, socket: &Path) -> Result<Option<UnixListener>, String> {
+        let mut listeners = self.listeners.iter_mut();
+        let Some(listener) = listeners.find(|listener| listener.path() == socket) else {
+            return Err("it was not opened".to_owned());
+        };
+        let Some(restored) = listener.restored() else {
+            return Ok(None);
+        };
+        *listener = restored.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
+        let socket = listener.socket();
+        socket.map(Some).map_err(|error| error.to_string())
+    }
+}
+
+/// It takes CAP_NET_ADMIN to make anything of it, which this process has not.
+fn lend_device(link: &UnixStream) -> std::io::Result<()> {
+    match tun::device() {
+        Ok(device) => wire::send(link, &Answer::Done, Some(device.as_fd())),
+        Err(error) => {
+            let number = error.raw_os_error().unwrap_or(libc::EIO);
+            wire::send(link, &Answer::Refused("/dev/net/tun".into(), number), None)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keeper(folder: &Path) -> Keeper {
+        let file = folder.join("mpt0.toml");
+        let socket = folder.join("control.sock");
+        let text = format!(
+            "[tunnel]\nname = \"mpt0\"\n[control]\nsocket = {socket:?}\n[[paths]]\nname = \"a\"\n\
+             local = \"10.1.0.1\"\nremote = \"10.1.0.2\"\nweight = 5\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        Keeper {
+            configs: config::load(&[folder.to_owned()]).configs,
+            arguments: vec![folder.to_owned()],
+            listeners: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn no_socket_is_made_and_no_file_replaced_but_those_of_the_configuration() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut keeper = keeper(folder.path());
+        let other = folder.path().join("other");
+        assert!(keeper.bind(&other).is_err());
+        assert!(!other.exists());
+        std::fs::write(&other, "precious").unwrap();
+        assert!(matches!(keeper.replace(&other, "x"), Answer::Failed(_)));
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "precious");
+        let file = folder.path().join("mpt0.toml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let wider = text.replace("[[paths]]", "mode = \"0666\"\n[[paths]]");
+        assert!(matches!(keeper.replace(&file, &wider), Answer::Failed(_)));
+        let weight = text.replace("weight = 5", "weight = 6");
+        assert!(matches!(keeper.replace(&file, &weight), Answer::Done));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), weight);
+    }
+
+    #[test]
+    fn a_socket_is_made_made_again_and_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut keeper = keeper(folder.path());
+        let socket = folder.path().join("control.sock");
+        let first = keeper.bind(&socket).unwrap();
+        assert!(UnixStream::connect(&socket).is_ok());
+        assert!(keeper.look(&socket).unwrap().is_none());
+        std::fs::remove_file(&socket).unwrap();
+        assert!(keeper.look(&socket).unwrap().is_some());
+        drop(first);
+        assert!(UnixStream::connect(&socket).is_ok());
+        keeper.listeners.clear();
+        assert!(!socket.exists());
+    }
+}

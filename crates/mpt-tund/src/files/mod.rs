@@ -1,0 +1,303 @@
+//! How the daemon comes to its files: configuration, keys and control sockets.
+//!
+//! As root, or where it may read them, by itself. With `user` in the configuration the daemon gives up root
+//! before it opens anything, and so that files may stay root's, mode 0600, another process keeps them for it:
+//! [`keeper`]. What was to be chosen from: CAP_DAC_READ_SEARCH in the control thread would be the whole host's
+//! files for who takes the daemon over, since threads share their memory; files that belong to the user would
+//! have to be given to it after every edit; keys read once could not be read again.
+
+mod keeper;
+mod wire;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use tracing::warn;
+
+use crate::config::{self, Config, Control, Files, Loaded, Mistake, Opened, SaveError};
+use crate::control::{self, Door};
+use crate::{privileges, tun};
+use wire::{Answer, Question};
+
+/// How long the other process may take for an answer: it reads local files.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The daemon's files.
+#[derive(Debug)]
+pub(crate) enum Store {
+    /// This process may read them.
+    Own { arguments: Vec<PathBuf> },
+    /// Another process keeps them.
+    Kept(Rc<Link>),
+}
+
+/// The way to the process that keeps the files.
+#[derive(Debug)]
+pub(crate) struct Link(UnixStream);
+
+/// A control socket that the other process has made. Dropping it has it removed.
+#[derive(Debug)]
+pub(crate) struct KeptDoor {
+    link: Rc<Link>,
+    socket: UnixListener,
+    path: PathBuf,
+}
+
+impl Store {
+    /// Gives up root where the configuration says whom to become, and says how the files are come by from then
+    /// on. To be called while there is one thread.
+    ///
+    /// # Errors
+    /// When the user is not known, or cannot be become.
+    pub(crate) fn open(arguments: Vec<PathBuf>, configs: &[Config]) -> anyhow::Result<Store> {
+        let Some(user) = configs.iter().find_map(|config| config.user.as_ref()) else {
+            if rustix::process::geteuid().is_root() {
+                tracing::info!(
+                    "this process runs as root; `user` in a configuration gives it another user"
+                );
+            }
+            return Ok(Store::Own { arguments });
+        };
+        let ids = user.identity().with_context(|| {
+            format!("`user` cannot be used: {user}; `useradd --system {user}` makes it")
+        })?;
+        let now = rustix::process::geteuid();
+        if now.as_raw() == ids.0 {
+            return Ok(Store::Own { arguments });
+        }
+        if !now.is_root() {
+            bail!(
+                "`user` is {user}, and only root can become that: start mpt-tund as root, or as {user}"
+            );
+        }
+        let link = begin_keeper(arguments, configs).context("cannot begin a process")?;
+        privileges::become_user(ids.0, ids.1).with_context(|| {
+            format!("cannot become {user}, which takes CAP_SETUID and CAP_SETGID, and a user namespace that has it")
+        })?;
+        tracing::info!("this process runs as {user}");
+        Ok(Store::Kept(Rc::new(Link(link))))
+    }
+
+    /// Reads all configurations again.
+    pub(crate) fn load(&self) -> Loaded {
+        match self {
+            Store::Own { arguments } => config::load(arguments),
+            Store::Kept(link) => match link.open_all() {
+                Ok((list, files)) => config::load_from(list, &files),
+                Err(error) => Loaded {
+                    configs: Vec::new(),
+                    mistakes: vec![gone(Path::new("mpt-tund"), &error)],
+                },
+            },
+        }
+    }
+
+    /// Reads one of them.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the first mistake in it.
+    pub(crate) fn read(&self, file: &Path) -> Result<Config, Mistake> {
+        match self {
+            Store::Own { .. } => Config::read_from(file, &Files::Own),
+            Store::Kept(link) => {
+                let (_, files) = link.open_all().map_err(|error| gone(file, &error))?;
+                Config::read_from(file, &files)
+            }
+        }
+    }
+
+    /// Writes what runs into a tunnel's file, and returns what was changed.
+    ///
+    /// # Errors
+    /// See [`SaveError`].
+    pub(crate) fn save(&self, config: &Config) -> Result<Vec<String>, SaveError> {
+        let running = config.running();
+        match self {
+            Store::Own { .. } => config::save(&config.file, &running, &Files::Own, config::replace),
+            Store::Kept(link) => {
+                let (_, files) = link
+                    .open_all()
+                    .map_err(|error| gone(&config.file, &error))?;
+                config::save(&config.file, &running, &files, |file, text| {
+                    let (file, text) = (file.to_owned(), text.to_owned());
+                    link.ask(&Question::Replace { file, text }).map(|_| ())
+                })
+            }
+        }
+    }
+
+    /// Opens a control socket.
+    ///
+    /// # Errors
+    /// As [`control::bind`].
+    pub(crate) fn bind(&self, control: &Control) -> anyhow::Result<Door> {
+        match self {
+            Store::Own { .. } => {
+                let door = control::bind(&control.socket, control.owner.as_ref(), control.mode)?;
+                Ok(Door::Own(door))
+            }
+            Store::Kept(link) => {
+                let path = control.socket.clone();
+                let socket = link.ask(&Question::Bind {
+                    socket: path.clone(),
+                })?;
+                let door = KeptDoor::new(link.clone(), socket, path)?;
+                Ok(Door::Kept(door))
+            }
+        }
+    }
+
+    /// Whether /dev/net/tun is opened by another process.
+    pub(crate) fn lends_device(&self) -> bool {
+        matches!(self, Store::Kept(_))
+    }
+
+    /// /dev/net/tun, opened by who may.
+    ///
+    /// # Errors
+    /// As `open` there.
+    pub(crate) fn tun_device(&self) -> io::Result<File> {
+        match self {
+            Store::Own { .. } => tun::device(),
+            Store::Kept(link) => {
+                let device = link.ask(&Question::Device)?;
+                device
+                    .map(File::from)
+                    .ok_or(io::ErrorKind::InvalidData.into())
+            }
+        }
+    }
+
+    /// Whether giving a control socket to somebody is left to another process.
+    pub(crate) fn gives_sockets(&self) -> bool {
+        matches!(self, Store::Kept(_))
+    }
+}
+
+/// Begins the process that keeps the files; what is returned leads to it.
+fn begin_keeper(arguments: Vec<PathBuf>, configs: &[Config]) -> io::Result<UnixStream> {
+    let (here, there) = UnixStream::pair()?;
+    here.set_read_timeout(Some(PATIENCE))?;
+    // SAFETY: there is one thread, so the child finds no lock taken and nothing half done.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            drop(here);
+            ignore_signals();
+            keeper::serve(&there, arguments, configs.to_vec());
+            std::process::exit(0);
+        }
+        _ => Ok(here),
+    }
+}
+
+/// What ends the daemon is sent to its children, too, and these are needed until it has ended.
+fn ignore_signals() {
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: it sets how this process takes a signal; no function of ours is called by one.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
+fn gone(file: &Path, error: &io::Error) -> Mistake {
+    Mistake {
+        file: file.to_owned(),
+        place: None,
+        what: format!("the process that keeps the files does not answer: {error}"),
+        remedy: "restart mpt-tund".to_owned(),
+    }
+}
+
+impl Link {
+    /// Everything that the configuration consists of, opened.
+    #[allow(clippy::type_complexity, reason = "it is what `load_from` takes")]
+    fn open_all(&self) -> io::Result<((Vec<PathBuf>, Vec<Mistake>), Files)> {
+        wire::send(&self.0, &Question::Load, None)?;
+        let mut opened: Vec<Opened> = Vec::new();
+        loop {
+            match self.hear()? {
+                (Answer::Opened(name), Some(file)) => opened.push((name, Ok(file))),
+                (Answer::Refused(name, why), _) => opened.push((name, Err(why))),
+                (Answer::Listed(names, mistakes), _) => {
+                    return Ok(((names, mistakes), Files::Handed(opened)));
+                }
+                (Answer::Opened(_) | Answer::Done | Answer::Failed(_), _) => {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+            }
+        }
+    }
+
+    /// The next part of an answer. An answer that comes too late would be taken for that to the next question:
+    /// nothing more is asked then.
+    fn hear(&self) -> io::Result<(Answer, Option<File>)> {
+        let heard = wire::receive(&self.0);
+        if heard.is_err() {
+            let _ = self.0.shutdown(std::net::Shutdown::Both);
+        }
+        heard
+    }
+
+    /// Asks for something that is done or not.
+    fn ask(&self, question: &Question) -> io::Result<Option<OwnedFd>> {
+        wire::send(&self.0, question, None)?;
+        match self.hear()? {
+            (Answer::Done, file) => Ok(file.map(OwnedFd::from)),
+            (Answer::Failed(why), _) => Err(io::Error::other(why)),
+            (Answer::Refused(_, why), _) => Err(io::Error::from_raw_os_error(why)),
+            (Answer::Opened(_) | Answer::Listed(..), _) => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+impl KeptDoor {
+    fn new(link: Rc<Link>, socket: Option<OwnedFd>, path: PathBuf) -> io::Result<KeptDoor> {
+        let socket = socket.ok_or(io::ErrorKind::InvalidData)?;
+        Ok(KeptDoor {
+            link,
+            socket: socket.into(),
+            path,
+        })
+    }
+
+    /// The socket itself, non-blocking.
+    pub(crate) fn socket(&self) -> io::Result<UnixListener> {
+        self.socket.try_clone()
+    }
+
+    /// Looks whether its file is still there, and has it made again if not. Whether it was.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub(crate) fn look(&mut self) -> io::Result<bool> {
+        let socket = self.path.clone();
+        let Some(socket) = self.link.ask(&Question::Look { socket })? else {
+            return Ok(false);
+        };
+        self.socket = socket.into();
+        Ok(true)
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for KeptDoor {
+    fn drop(&mut self) {
+        let socket = self.path.clone();
+        if let Err(error) = self.link.ask(&Question::Unbind { socket }) {
+            warn!(
+                "cannot remove the control socket {}: {error}",
+                self.path.display()
+            );
+        }
+    }
+}
