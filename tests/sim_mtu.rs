@@ -53,14 +53,11 @@ fn mumble(pair: &mut Pair, seconds: u64) {
 
 fn said(pair: &mut Pair, side: Side) -> Vec<(usize, u16, bool)> {
     let events = pair.events(side);
-    let said = events.iter().filter_map(|(_, event)| match event {
-        Event::PathMtu { path, mtu, lowered } => Some((path.index(), *mtu, *lowered)),
-        Event::Path { .. }
-        | Event::PeerSession { .. }
-        | Event::PeerStoppedProbing
-        | Event::NoHandshake
-        | Event::Keys { .. }
-        | Event::PeerAddress { .. } => None,
+    let said = events.iter().filter_map(|(_, event)| {
+        let Event::PathMtu { path, mtu, lowered } = event else {
+            return None;
+        };
+        Some((path.index(), *mtu, *lowered))
     });
     said.collect()
 }
