@@ -11,7 +11,7 @@ use mpt_core::crypto::{Opened, Sender, Sessions};
 use mpt_core::path::{PathId, PathState};
 use mpt_core::seq::Seq;
 use mpt_core::time::Time;
-use mpt_core::wire::edges::{Edges, MAX_EDGES_BYTES};
+use mpt_core::wire::edges::{Edge, Edges, MAX_EDGES_BYTES};
 use mpt_core::wire::probe::{Echo, MESSAGE_BYTES, Message, PROOF_BYTES, Proof};
 use mpt_core::wire::report::{MAX_REPORT_BYTES, Missing, PathReport, Report};
 use mpt_sim::packet::{Inner, id_of};
@@ -158,7 +158,13 @@ impl Liar {
             next: self.seq(),
             session: self.session,
             about: self.peer_session,
-            paths: (0..3).map(|path| (path, Some(self.seq()))).collect(),
+            paths: (0..3)
+                .map(|path| Edge {
+                    path,
+                    last: Some(self.seq()),
+                    suspected: self.next() % 2 == 0,
+                })
+                .collect(),
         };
         let mut bytes = [0; MAX_EDGES_BYTES];
         let len = edges.emit(&mut bytes);
