@@ -159,9 +159,7 @@ fn what_the_slow_path_carries_holds_the_rest_up_no_longer_than_that_path_takes()
     let longest = delivered[7000..].iter().map(late).max().unwrap();
     assert!(longest < 65 * MS, "{longest:?}");
     let reorder = pair.end(Side::B).reorder();
-    // Control messages are longer there, and more wait behind them.
-    let most = if is_sealed() { 10_500 } else { 10_000 };
-    assert!(reorder.hold_us.p99 < most, "{:?}", reorder.hold_us);
+    assert!(reorder.hold_us.p99 < 10_500, "{:?}", reorder.hold_us);
 }
 
 #[test]
@@ -376,7 +374,7 @@ fn jitter_is_not_taken_for_a_queue_nor_overtaking_for_loss() {
     // Where packets overtake, that happens to more seeds: two of eight are passed over there. With 25 ms
     // it happens to about one of eight early, sealed also to one of these, which has three fifths for
     // longer than the test lasts.
-    let worst_at_25_ms = if is_sealed() { 0.55 } else { 0.75 };
+    let worst_at_25_ms = if is_sealed() { 0.55 } else { 0.73 };
     for (sd_ms, order, bounds) in [
         (3, Order::Kept, &[(0, 0.92)][..]),
         (10, Order::Kept, &[(0, 0.78), (4, 0.85)]),

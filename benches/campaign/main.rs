@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
 use clap::{Parser, ValueEnum};
@@ -43,6 +43,9 @@ struct Options {
     /// Only the case of this seed, second by second
     #[arg(long)]
     one: Option<u64>,
+    /// With --one: what the sender believes, so often, in ms
+    #[arg(long, requires = "one")]
+    watch: Option<u64>,
     /// cargo bench says so
     #[arg(long, hide = true)]
     bench: bool,
@@ -70,6 +73,14 @@ impl Named {
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    if let (Some(seed), Some(ms)) = (options.one, options.watch) {
+        let case = Case::draw(options.family, seed);
+        println!("{}", describe(&case));
+        for line in case.watched(options.sender.sender(), Duration::from_millis(ms)) {
+            println!("{line}");
+        }
+        return ExitCode::SUCCESS;
+    }
     if let Some(seed) = options.one {
         print!(
             "{}",

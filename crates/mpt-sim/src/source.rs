@@ -165,6 +165,12 @@ impl Flow {
         (self.received_bytes() - before) as f64 * 8.0 / span.as_secs_f64()
     }
 
+    /// Segments that may be under way.
+    #[must_use]
+    pub fn window(&self) -> f64 {
+        self.law.window().min(self.receiver_window)
+    }
+
     /// How often the window was halved.
     #[must_use]
     pub fn halvings(&self) -> u64 {

@@ -445,7 +445,10 @@ impl Recovery {
             None if kept.tries == 0 && self.arrived.is_some_and(|edge| seq.is_after(edge)) => now,
             None if kept.tries > 0 => self.told_by(reported + REPORT_DELAY, Duration::ZERO),
             // Nothing that was sent later came. If nothing does, it is not the packet, but the path.
-            None => kept.sent.max(path.progress) + path.rtt * 3 + REPORT_DELAY * 2,
+            None => {
+                let usual = kept.sent + took.max(path.rtt);
+                usual.max(path.progress) + path.window().max(path.rtt / 4) + REPORT_DELAY * 2
+            }
         };
         if lost_at > now {
             self.recheck = earliest(self.recheck, Some(lost_at));

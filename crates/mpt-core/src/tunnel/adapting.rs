@@ -429,12 +429,12 @@ impl Outbound {
             others.remove(path);
         }
         let paths = &self.adapting.paths;
-        let fastest = paths.fastest(now, others);
-        let Some((path, _)) = fastest.or_else(|| paths.fastest(now, usable)) else {
+        let surest = paths.surest(now, others);
+        let Some(path) = surest.or_else(|| paths.surest(now, usable)) else {
             return;
         };
         usable.remove(path);
-        let second = paths.fastest(now, usable).filter(|_| resend.is_twofold);
+        let second = paths.surest(now, usable).filter(|_| resend.is_twofold);
         let Some(packet) = self
             .adapting
             .recovery
@@ -452,7 +452,7 @@ impl Outbound {
         };
         self.append_again(path, &header, resend.tos, &packet);
         self.adapting.recovery.resent(now, resend, path);
-        if let Some((path, _)) = second {
+        if let Some(path) = second {
             self.append_again(path, &header, resend.tos, &packet);
             self.adapting.recovery.resent_copy(resend);
         }

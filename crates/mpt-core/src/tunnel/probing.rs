@@ -429,13 +429,18 @@ impl Inbound {
         let quickest = self.quickest_rtt()?;
         let paths = self.paths.iter().flatten();
         let up = paths.filter(|path| path.state == PathState::Up);
-        let least = up.filter_map(|path| path.rtt.minimum()).min()?;
+        let least = up.clone().filter_map(|path| path.rtt.minimum()).min()?;
+        // The last chance may take the slowest path.
+        let slowest = up.filter_map(|path| path.rtt.smoothed()).max()?;
         let window = (0..MAX_PATHS)
             .filter_map(PathId::new)
             .map(|path| self.reorder.displacement(path))
             .max()?;
         Some(Recovery {
-            hold: (quickest + REPORT_INTERVAL) * ROUND_TRIPS + window + RECOVERY_MARGIN,
+            hold: (quickest + REPORT_INTERVAL) * ROUND_TRIPS
+                + slowest / 2
+                + window
+                + RECOVERY_MARGIN,
             soonest: least / 2,
         })
     }

@@ -12,6 +12,7 @@ mod draw;
 mod family;
 mod outcome;
 mod tally;
+mod watch;
 
 pub use family::{Case, Change, Family, Phase, Traffic, What};
 pub use outcome::{Measured, Outcome, Run};

@@ -6,6 +6,7 @@ use mpt_core::send::scheduler::Policy;
 use mpt_core::time::Time;
 
 use super::family::{Case, Change, Phase};
+use super::watch::Watch;
 use crate::link::LinkConfig;
 use crate::packet::{Inner, id_of, source_port_of};
 use crate::pair::{Pair, PairConfig, Side};
@@ -113,7 +114,24 @@ impl Case {
             ..PairConfig::new(self.paths.clone())
         };
         let mut pair = Pair::running(config, WARM_UP);
-        World::new(self, sender, &pair).run(&mut pair)
+        let mut world = World::new(self, sender, &pair);
+        world.run(&mut pair);
+        world.run
+    }
+
+    /// Runs it once over the tunnel, and says so often what its sender believes: a line each time.
+    #[must_use]
+    pub fn watched(&self, sender: Sender, every: Duration) -> Vec<String> {
+        let config = PairConfig {
+            recovery: true,
+            seed: self.seed,
+            ..PairConfig::new(self.paths.clone())
+        };
+        let mut pair = Pair::running(config, WARM_UP);
+        let mut world = World::new(self, sender, &pair);
+        world.watch = Some(Watch::new(every, pair.now()));
+        world.run(&mut pair);
+        world.watch.map(Watch::into_lines).unwrap_or_default()
     }
 
     /// What all links carry together in a phase, in bits of data a second.
@@ -181,6 +199,7 @@ struct World<'a> {
     call_sent: Vec<Time>,
     next_cross: Option<Time>,
     run: Run,
+    watch: Option<Watch>,
 }
 
 impl World<'_> {
@@ -201,10 +220,11 @@ impl World<'_> {
             call_sent: Vec::new(),
             next_cross: (case.traffic.cross_percent > 0).then_some(began),
             run: Run::default(),
+            watch: None,
         }
     }
 
-    fn run(mut self, pair: &mut Pair) -> Run {
+    fn run(&mut self, pair: &mut Pair) {
         let mut before = 0;
         for second in 1..=self.case.seconds() as u32 {
             let until = self.began + SECOND * second;
@@ -213,12 +233,14 @@ impl World<'_> {
                 let next = self.next().min(until);
                 pair.step(next);
                 self.take(pair);
+                if let Some(watch) = &mut self.watch {
+                    watch.look(pair, self.case, self.began, &self.flows);
+                }
             }
             let received = self.flows.iter().map(Flow::received_bytes).sum();
             self.run.bytes.push(received - before);
             before = received;
         }
-        self.run
     }
 
     /// When something is to be done at the latest.

@@ -27,6 +27,8 @@ use crate::wire::report::Report;
 const PATIENCE: f64 = 10e6;
 /// And no more than so many bytes wait for it, whatever a slower one adds.
 const PATIENT_BYTES: usize = 4 << 20;
+/// What is lost once more comes so much later, in nanoseconds.
+const LOST_AGAIN: f64 = 500e6;
 /// Reports that stay away for so long, though so much was sent, do not come. They cost a hundredth of
 /// what they tell of: this pays for several.
 const SILENCE: Duration = Duration::from_secs(3);
@@ -110,6 +112,9 @@ impl Adaptive {
     /// Considers which of `usable` are worth what they lose, for so many flows, if what is lost is not
     /// sent again.
     pub(crate) fn weigh(&mut self, now: Time, usable: PathSet, recovers: bool, flows: usize) {
+        for path in usable.iter() {
+            self.paces[path.index()].weigh_disorder(recovers);
+        }
         if recovers {
             self.worth = Worth::default();
         } else {
@@ -177,6 +182,18 @@ impl Adaptive {
         let known = |delay: Option<f64>| delay.unwrap_or(f64::MAX);
         let delays = paths.iter().map(by_path);
         delays.min_by(|a, b| known(a.1).total_cmp(&known(b.1)))
+    }
+
+    /// The path over which a packet that must not be lost again is likely to arrive first.
+    pub(crate) fn surest(&self, now: Time, paths: PathSet) -> Option<PathId> {
+        let likely = |path: PathId| {
+            let pace = &self.paces[path.index()];
+            let delay = pace.delay(now).unwrap_or(f64::MAX / 2.0);
+            delay + pace.loss_now() * LOST_AGAIN
+        };
+        paths
+            .iter()
+            .min_by(|&a, &b| likely(a).total_cmp(&likely(b)))
     }
 
     /// The longest queue on one of these paths that nobody else fills.

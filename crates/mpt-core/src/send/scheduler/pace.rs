@@ -12,17 +12,22 @@
 //! - what was delivered in a second, and the same while a queue stood, which is the path's capacity;
 //! - what was lost.
 //!
-//! Once a queue shows, the path is *limited*: it is paced, and the queue is steered to a few
-//! milliseconds. The rate is what is being delivered, more while the queue is below its target, less
-//! above it (compare BBR, draft-ietf-ccwg-bbr; Copa, NSDI 2018; and RFC 6817 on delay as a signal).
-//! So a rate follows a path that gets faster or slower, and a path that never shows a queue is never
-//! paced. As a queue that stands all the time would become the new normal, the path is let run dry
-//! every few seconds.
+//! Once a queue shows, the path is *limited* to its capacity ([`phase`]): what it delivers while a queue stands,
+//! or more, if it ever delivered more. The capacity is remembered apart from the rate, so that a queue is worked
+//! off at less, and the rate is back at once when that is done. While no queue shows the path is tried at a
+//! little more, and, as long as nothing speaks against it, at ever more: so a rate that was too low is right
+//! after a few round trips, and one that is right costs a twentieth more for a round trip now and then (compare
+//! BBR, draft-ietf-ccwg-bbr, which tries a quarter more each time; Copa, NSDI 2018; and RFC 6817 on delay as a
+//! signal). As a queue that stands all the time would become the new normal, the path is let run dry every few
+//! seconds.
 //!
 //! *Loss.* A path with a very short buffer drops before any delay can be seen; a radio link drops at
-//! any rate. When more is lost than usual, the rate falls to what was delivered and stays there for
-//! a while: if as much is lost then, it is the link's nature and from now on usual; if not, it was the
-//! rate, and later attempts to exceed it will tell again.
+//! any rate. When more is lost than usual, the path is held below what it delivered: if as much is lost then, it
+//! is the link's nature and from now on usual; if not, it was the rate. Packets are counted all the time, not by
+//! epoch: bursts with pauses between them make none.
+//!
+//! *Disorder.* What a path delays or loses makes all that is behind it wait at the receiver. That counts as
+//! delay of the path when paths are chosen, so that a small bad path is used when it helps, and not first.
 //!
 //! *Company.* Others may fill the same queue. Pacing then only yields to them. If a long queue does not
 //! shrink though the path takes less several times over, it is not ours ([`company`]): the path is opened
@@ -35,6 +40,7 @@ mod credit;
 mod doubt;
 mod epoch;
 mod loss;
+mod phase;
 mod train;
 
 use std::time::Duration;
@@ -44,9 +50,10 @@ use credit::Credit;
 use doubt::{Doubt, TARGET};
 use epoch::{Base, Epoch, Findings};
 use loss::Loss;
+use phase::Phase;
 use train::Trains;
 
-use crate::control::{PathPhase, PathStatus};
+use crate::control::PathStatus;
 use crate::path::{Answered, CLOCK_JUMP};
 use crate::time::Time;
 
@@ -75,33 +82,58 @@ const EPOCH_GAP_BYTES: f64 = 8.0 * 1500.0;
 const SEEN: Duration = Duration::from_millis(100);
 /// … and that holds for so long. Then the queue is taken to be worked off.
 const GLIMPSED: Duration = Duration::from_millis(500);
+/// A limited path of which no epoch told for so long is open again.
+const OUTDATED: Duration = Duration::from_secs(2);
 /// A limited path is let run dry so often.
 const DRAIN_INTERVAL: Duration = Duration::from_secs(8);
 /// Share of its rate that it takes meanwhile.
 const DRAIN_RATE: f64 = 0.75;
 /// A limited path that was offered less than this share of its rate was not busy all the time.
 const BACKLOGGED: f64 = 0.5;
-/// Most that a rate grows in an epoch.
-const FASTEST_GROWTH: f64 = 0.25;
-/// Most that it falls in one.
-const FASTEST_FALL: f64 = 0.5;
-/// Nor does it fall further below what it was, where nothing tells that the path was asked for more.
-const UNASKED_FALL: f64 = 0.1;
-/// Its peak is exceeded by no more than this …
-const BEYOND_PEAK: f64 = 0.05;
-/// … until it has been without much of a queue for so many round trips; then by as much more a round trip.
-const NEW_GROUND: f64 = 6.0;
-/// By epoch.
-const PEAK_FADES: f64 = 0.999;
+/// A queue is worked off at no less than this share of the capacity.
+const LEAST_GAIN: f64 = 0.5;
+/// A path is first tried at so much more than its capacity …
+const FIRST_STEP: f64 = 0.05;
+/// … and, each time that it carried that, at twice as much more, up to this.
+const LAST_STEP: f64 = 0.5;
+/// What is carried has to be so much of a step more, for the step to have helped.
+const HELPED: f64 = 0.4;
+/// After a step that did not help, the next comes so many feedback times later, at first and at last.
+const FIRST_PAUSE: u32 = 2;
+const LAST_PAUSE: u32 = 16;
+/// A path that drops before a queue shows is paced at this share of its capacity.
+const SHALLOW_GAIN: f64 = 0.97;
+/// What is delivered differs from what is sent by more than this share: it tells of the path, not of what was sent.
+const DIFFERS: f64 = 0.05;
 /// Usual loss makes up for no more than this of what was sent and did not arrive.
 const MOST_USUAL_LOSS: f64 = 0.5;
+/// With more lost than usual, the capacity falls to this share of what it was …
+const LOSS_FALL: f64 = 0.7;
+/// … and to no less than what is delivered; the path is then tried at this share of it.
+const TRIED_RATE: f64 = 0.9;
+/// The latest of a hundred packets is so many mean deviations later than most, in a normal distribution.
+const TAIL_JITTERS: f64 = 3.0;
+/// A loss is found so long after the round trip that would have told otherwise, in seconds.
+const FOUND_LOST: f64 = 0.03;
+/// Bytes of a packet, where its size does not matter much.
+const MEAN_BYTES: f64 = 1200.0;
+/// An epoch lasts so many mean deviations of a probe's delay, so that they do not matter much.
+const EPOCH_JITTERS: f64 = 8.0;
 
 /// The estimates of a path and the rate that follows from them. Delays in nanoseconds, rates in bytes
 /// a second.
 #[derive(Debug, Clone)]
 pub(crate) struct Pace {
-    /// None while open.
+    phase: Phase,
+    /// What it is paced at; none while open.
     rate: Option<f64>,
+    /// What it carries when it is busy all the time, as far as that is known.
+    capacity: f64,
+    /// Feedback times until the next step, and by how much more than the capacity that will be.
+    pause: u32,
+    step: f64,
+    /// It dropped before a queue showed.
+    is_shallow: bool,
     credit: Credit,
     trains: Trains,
     epoch: Option<Epoch>,
@@ -109,6 +141,8 @@ pub(crate) struct Pace {
     base: Base,
     /// What a probe took.
     probed: Option<f64>,
+    /// For how long what comes over it makes others wait, in nanoseconds.
+    holds_up: f64,
     doubt: Doubt,
     queue: f64,
     /// When an epoch told of the queue …
@@ -116,19 +150,10 @@ pub(crate) struct Pace {
     /// … and until when the queue is believed to be as long as what told of it last said.
     queue_holds_until: Time,
     delivered: f64,
-    /// By the epoch before.
-    delivered_before: f64,
-    /// The most that it delivered, fading.
-    peak: f64,
     /// The last epoch found the queue too long for an open path.
     above_before: bool,
-    /// Since when the rate grows without a queue.
-    growing_since: Option<Time>,
     drain_at: Time,
-    draining_until: Option<Time>,
     loss: Loss,
-    /// The rate is not raised before.
-    hold_until: Time,
     /// What was sent later than this was sent at the rate that is held.
     held_since: Time,
     company: Company,
@@ -139,26 +164,27 @@ pub(crate) struct Pace {
 impl Default for Pace {
     fn default() -> Pace {
         Pace {
+            phase: Phase::Open,
             rate: None,
+            capacity: 0.0,
+            pause: FIRST_PAUSE,
+            step: FIRST_STEP,
+            is_shallow: false,
             credit: Credit::default(),
             trains: Trains::default(),
             epoch: None,
             rtt: Duration::from_millis(100),
             base: Base::default(),
             probed: None,
+            holds_up: 0.0,
             doubt: Doubt::default(),
             queue: 0.0,
             queue_told: Time::ZERO,
             queue_holds_until: Time::ZERO,
             delivered: 0.0,
-            delivered_before: 0.0,
-            peak: 0.0,
             above_before: false,
-            growing_since: None,
             drain_at: Time::ZERO,
-            draining_until: None,
             loss: Loss::default(),
-            hold_until: Time::ZERO,
             held_since: Time::ZERO,
             company: Company::default(),
             fast_until: Time::ZERO,
@@ -198,9 +224,21 @@ impl Pace {
         self.least_delay().map(|least| least + queue)
     }
 
-    /// The delay that it would have without a queue.
+    /// The delay that it would have without a queue, with what its disorder and its losses make others wait.
     pub(crate) fn least_delay(&self) -> Option<f64> {
-        self.base.least().or(self.probed)
+        let least = self.base.least().or(self.probed)?;
+        Some(least + self.holds_up)
+    }
+
+    /// Considers for how long what comes over it makes others wait at the receiver: for packets that jitter
+    /// delays and, if it `recovers`, for lost ones until they came again.
+    pub(crate) fn weigh_disorder(&mut self, recovers: bool) {
+        let late = self.doubt.jitter() * TAIL_JITTERS;
+        let again = self.rtt.as_secs_f64() + FOUND_LOST + late / 1e9;
+        let lost_per_second = self.loss.smoothed() * self.delivered / MEAN_BYTES;
+        // Half the packets that come meanwhile wait for less than half of it.
+        let mean = (lost_per_second * again).min(1.0) * again * 1e9 / 2.0;
+        self.holds_up = late + if recovers { mean } else { 0.0 };
     }
 
     /// How long the queue lasts. What was not looked at for long has been working it off.
@@ -212,21 +250,13 @@ impl Pace {
 
     /// Bytes a second that it takes; none while open.
     pub(crate) fn rate(&self) -> Option<f64> {
-        let rate = self.rate?;
-        Some(match self.draining_until {
-            Some(_) => rate * DRAIN_RATE,
-            None => rate,
-        })
+        self.rate
     }
 
     /// Fills in the estimates.
     pub(crate) fn report(&self, status: &mut PathStatus) {
-        status.tx_phase = match (self.rate, self.draining_until) {
-            (Some(_), Some(_)) => PathPhase::Draining,
-            (Some(_), None) => PathPhase::Limited,
-            (None, _) if self.company.is_competing(self.credit.heard()) => PathPhase::Competing,
-            (None, _) => PathPhase::Open,
-        };
+        let competes = self.company.is_competing(self.credit.heard());
+        status.tx_phase = self.phase.shown(competes);
         status.tx_limit_bps = self.rate.map(|rate| (rate * 8.0) as u64);
         status.tx_delivered_bps = (self.delivered * 8.0) as u64;
         status.tx_queue_us = (self.queue / 1e3) as u64;
@@ -241,6 +271,11 @@ impl Pace {
     /// The share of packets that it loses, once that is known.
     pub(crate) fn loss(&self) -> Option<f64> {
         self.loss.mean()
+    }
+
+    /// The share of packets that it lost just now.
+    pub(crate) fn loss_now(&self) -> f64 {
+        self.loss.now()
     }
 
     /// What it lost is of the past.
@@ -289,14 +324,20 @@ impl Pace {
 
     /// Takes a sample.
     pub(crate) fn sample(&mut self, now: Time, sample: Sample) {
-        self.credit
-            .answered(now, sample.sent_bytes, sample.arrived_bytes);
+        let (sent, arrived) = (sample.sent_bytes, sample.arrived_bytes);
+        self.credit.answered(now, sent, arrived, self.rtt);
         let known = self.epoch.map(|epoch| epoch.last.sent_packets);
         if known == Some(sample.sent_packets) {
             // Nothing came meanwhile.
             return;
         }
         self.glimpse(now, sample.one_way);
+        self.loss.count(&sample, self.held_since);
+        self.judge_loss(now);
+        if self.rate.is_some() && now.since(self.queue_told.max(self.held_since)) > OUTDATED {
+            // So little goes over it that nothing is known of it any more.
+            self.open();
+        }
         let longest_gap = self.longest_gap();
         let Some(epoch) = self
             .epoch
@@ -324,7 +365,8 @@ impl Pace {
             return;
         };
         if self.rate.is_none() && self.may_be_limited(now) {
-            self.limit(now, capacity);
+            self.capacity = capacity;
+            self.limit(now, Phase::Cruise { until: now }, 1.0);
         }
     }
 
@@ -346,7 +388,12 @@ impl Pace {
         let least = self.base.least().unwrap_or(f64::MAX);
         // A queue that grows fast is not watched for long.
         let alarming = epoch.mean_one_way() - least > self.doubt.alarming();
-        enough && (alarming || epoch.span() >= EPOCH_SPAN.max(self.rtt / 3))
+        enough && (alarming || epoch.span() >= self.epoch_span())
+    }
+
+    fn epoch_span(&self) -> Duration {
+        let jitters = Duration::from_nanos((self.doubt.jitter() * EPOCH_JITTERS) as u64);
+        EPOCH_SPAN.max(self.rtt / 3).max(jitters)
     }
 
     fn conclude(&mut self, now: Time) {
@@ -367,7 +414,7 @@ impl Pace {
         if self.queue <= self.doubt.target() {
             self.company.left(now);
         }
-        self.delivered_before = std::mem::replace(&mut self.delivered, found.delivered);
+        self.delivered = found.delivered;
         if found.delivered > FAST {
             self.fast_until = now + FAST_FOR;
             self.open();
@@ -375,34 +422,61 @@ impl Pace {
         // Who offers bursts with pauses between them is refused something now and then, too.
         let offers_enough = |rate: f64| found.offered > BACKLOGGED * rate;
         let refused = self.credit.take_refused() && self.rate.is_none_or(offers_enough);
-        let capacity = self.capacity(&found, refused);
-        self.peak = capacity
-            .unwrap_or(found.delivered)
-            .max(self.peak * PEAK_FADES);
-        self.judge_loss(now, refused, &found);
-        match self.rate {
-            None => self.consider_limit(now, capacity, &found),
-            Some(rate) => self.steer(now, rate, capacity, refused, &found),
+        self.learn_capacity(&found, refused);
+        match self.phase {
+            Phase::Open => self.consider_limit(now, refused, &found),
+            Phase::Cruise { .. }
+            | Phase::Probe { .. }
+            | Phase::Hold { .. }
+            | Phase::Drain { .. } => {
+                self.steer(now, refused, &found);
+            }
         }
         if self.rate.is_some_and(|rate| rate > FASTEST) {
             self.open();
         }
     }
 
+    /// What is delivered is the capacity where it is more than was known, or where a queue stands
+    /// and it differs from what is sent.
+    fn learn_capacity(&mut self, found: &Findings, refused: bool) {
+        let is_steady = self.doubt.is_steady();
+        let busy = found.delivered_busy.filter(|_| is_steady);
+        let delivered = busy.map_or(found.delivered, |busy| busy.max(found.delivered));
+        let carried = delivered / self.arrives();
+        let differs = (found.delivered - found.offered).abs() > DIFFERS * found.offered;
+        let stands = self.queue > self.doubt.target();
+        let is_busy = busy.is_some() || refused || !is_steady;
+        if carried > self.capacity || stands && differs && is_busy {
+            self.capacity += (carried - self.capacity) / 2.0;
+        }
+    }
+
+    /// Of what is sent, what arrives less what is usually lost.
+    fn arrives(&self) -> f64 {
+        1.0 - self.loss.usual.min(MOST_USUAL_LOSS)
+    }
+
     fn open(&mut self) {
         self.rate = None;
-        self.draining_until = None;
-        self.growing_since = None;
+        self.phase = Phase::Open;
         self.company.forget_queue();
         self.above_before = false;
     }
 
-    fn limit(&mut self, now: Time, rate: f64) {
+    /// Paces the path at `gain` times its capacity.
+    fn limit(&mut self, now: Time, phase: Phase, gain: f64) {
         if self.rate.is_none() {
             self.credit.begin(now);
             self.drain_at = now + DRAIN_INTERVAL;
         }
-        self.rate = Some(rate.max(SLOWEST));
+        debug_assert!(
+            self.phase.may_become(phase),
+            "{:?} to {phase:?}",
+            self.phase
+        );
+        self.phase = phase;
+        self.rate = Some((self.capacity * gain).max(SLOWEST));
     }
 
     fn may_be_limited(&self, now: Time) -> bool {
@@ -414,75 +488,113 @@ impl Pace {
         (self.doubt.target() - self.queue) / CORRECTION.max(2.0 * self.feedback())
     }
 
-    /// How long it takes until what is sent now shows in an epoch, were there no queue.
+    /// How long it takes until what is sent now shows in an epoch, were there no queue, in nanoseconds.
     fn feedback(&self) -> f64 {
         let rtt = self.rtt.as_nanos() as f64;
-        (rtt - self.queue).max(rtt / 4.0) + EPOCH_SPAN.as_nanos() as f64
+        (rtt - self.queue).max(rtt / 4.0) + self.epoch_span().as_nanos() as f64
     }
 
-    /// What the path delivers when it is busy all the time, as far as the epoch shows that.
-    fn capacity(&self, found: &Findings, refused: bool) -> Option<f64> {
-        let is_steady = self.doubt.is_steady();
-        match found.delivered_busy {
-            Some(busy) if is_steady => Some(busy.max(found.delivered)),
-            // Jitter makes packets come together, so that it only seems busy.
-            _ if refused || found.is_dispersed() || !is_steady => Some(found.delivered),
-            _ => None,
-        }
+    fn after_feedback(&self, now: Time, times: u32) -> Time {
+        now + Duration::from_nanos(self.feedback() as u64) * times
     }
 
     /// An open path whose packets queue gets a limit.
-    fn consider_limit(&mut self, now: Time, capacity: Option<f64>, found: &Findings) {
+    fn consider_limit(&mut self, now: Time, refused: bool, found: &Findings) {
         let above = self.queue > self.doubt.limit_above();
         let stands = std::mem::replace(&mut self.above_before, above);
-        if !above || !(found.is_dispersed() || stands) || !self.may_be_limited(now) {
+        let is_dispersed = found.is_dispersed();
+        if !above || !(is_dispersed || stands) || !self.may_be_limited(now) {
             return;
         }
-        if let Some(capacity) = capacity {
-            let fall = (-self.correction()).clamp(0.0, FASTEST_FALL);
-            self.company.lowered(now, fall);
-            self.limit(now, capacity * (1.0 - fall));
+        let is_busy = refused || is_dispersed || !self.doubt.is_steady();
+        if let Some(delivered) = found.delivered_busy.or(is_busy.then_some(found.delivered)) {
+            if is_dispersed {
+                self.capacity = delivered.max(found.delivered);
+            }
+            self.work_off(now);
         }
     }
 
-    /// Adapts the rate of a limited path, of which so much is known.
-    fn steer(
-        &mut self,
-        now: Time,
-        rate: f64,
-        capacity: Option<f64>,
-        refused: bool,
-        found: &Findings,
-    ) {
-        if let Some(until) = self.draining_until {
+    /// Paces the path so that its queue comes down to its target.
+    fn work_off(&mut self, now: Time) {
+        let fall = (-self.correction()).clamp(0.0, 1.0 - LEAST_GAIN);
+        self.company.lowered(now, fall);
+        let until = self.after_feedback(now, self.pause);
+        self.limit(now, Phase::Cruise { until }, 1.0 - fall);
+    }
+
+    /// Adapts the rate of a limited path.
+    fn steer(&mut self, now: Time, refused: bool, found: &Findings) {
+        if let Phase::Drain { until } = self.phase {
             if now < until {
                 return;
             }
-            self.draining_until = None;
             self.drain_at = now + DRAIN_INTERVAL;
+            self.limit(now, Phase::Cruise { until: now }, self.cruise_gain());
         }
-        // What arrives is less than what the path has carried by what it usually loses.
-        let arrives = 1.0 - self.loss.usual.min(MOST_USUAL_LOSS);
-        let carried = capacity.map(|capacity| capacity / arrives);
-        let correction = self.correction();
-        if correction < 0.0 {
-            self.growing_since = None;
-            if !self.yields_to_others(now, found)
-                && let Some(carried) = carried
-            {
-                self.lower(now, rate, carried, correction, refused, found);
+        if self.correction() < 0.0 {
+            if let Phase::Probe { .. } = self.phase {
+                self.note_excess();
+            }
+            self.is_shallow = false;
+            if !self.yields_to_others(now, found) && self.company.shows_in(found) {
+                self.work_off(now);
             }
             return;
         }
         self.company.relieved();
-        if let Some(carried) = carried.filter(|_| refused && now >= self.hold_until) {
-            self.raise(now, rate, carried, correction);
-        }
-        if refused && now >= self.drain_at {
+        self.search(now, refused, found);
+        if refused && now >= self.drain_at && !matches!(self.phase, Phase::Hold { .. }) {
             let empty_after = self.queue.max(TARGET) / (1.0 - DRAIN_RATE);
             let rest = self.rtt + EPOCH_SPAN + Duration::from_nanos(empty_after as u64);
-            self.draining_until = Some(now + rest);
+            self.limit(now, Phase::Drain { until: now + rest }, DRAIN_RATE);
         }
+    }
+
+    /// Tries whether the path carries more, while no queue stands.
+    fn search(&mut self, now: Time, refused: bool, found: &Findings) {
+        match self.phase {
+            Phase::Probe { since, from, step } if found.sent >= since => {
+                self.step = (step * 2.0).min(LAST_STEP);
+                self.pause = FIRST_PAUSE;
+                if self.capacity > from * (1.0 + step * HELPED) {
+                    self.probe(now);
+                } else {
+                    self.cruise(now);
+                }
+            }
+            Phase::Probe { step, .. } => self.limit(now, self.phase, 1.0 + step),
+            Phase::Hold { until, .. } if now < until => self.limit(now, self.phase, TRIED_RATE),
+            Phase::Cruise { until } if refused && now >= until => self.probe(now),
+            Phase::Cruise { .. } => self.limit(now, self.phase, self.cruise_gain()),
+            Phase::Hold { .. } | Phase::Drain { .. } => self.cruise(now),
+            Phase::Open => {}
+        }
+    }
+
+    fn cruise_gain(&self) -> f64 {
+        if self.is_shallow { SHALLOW_GAIN } else { 1.0 }
+    }
+
+    fn cruise(&mut self, now: Time) {
+        let until = self.after_feedback(now, self.pause);
+        self.limit(now, Phase::Cruise { until }, self.cruise_gain());
+    }
+
+    /// More than the path carries was tried.
+    fn note_excess(&mut self) {
+        self.step = FIRST_STEP;
+        self.pause = (self.pause * 2).min(LAST_PAUSE);
+    }
+
+    fn probe(&mut self, now: Time) {
+        let (from, step) = (self.capacity, self.step);
+        let phase = Phase::Probe {
+            since: now,
+            from,
+            step,
+        };
+        self.limit(now, phase, 1.0 + step);
     }
 
     /// Whether the queue, which is above its target, is not ours to shorten. A long one is of others, a short
@@ -504,67 +616,37 @@ impl Pace {
         true
     }
 
-    /// Lowers the rate for a queue above its target.
-    fn lower(
-        &mut self,
-        now: Time,
-        rate: f64,
-        carried: f64,
-        correction: f64,
-        refused: bool,
-        found: &Findings,
-    ) {
-        // Where flows of others send bursts, what an epoch delivers is a matter of chance.
-        let carried = carried.max(self.delivered_before.min(rate));
-        // What was lowered shows first in what was sent since.
-        if !self.company.shows_in(found) {
-            return;
-        }
-        let fall = (-correction).min(FASTEST_FALL);
-        self.company.lowered(now, fall);
-        let slower = carried * (1.0 - fall);
-        let rate = if refused {
-            slower
+    /// Looks at what is lost beyond the usual: whether the rate is at fault shows when it is lower.
+    fn judge_loss(&mut self, now: Time) {
+        let is_steady = self.doubt.is_steady();
+        let lateness = if is_steady {
+            0.0
         } else {
-            slower.max(rate * (1.0 - UNASKED_FALL)).min(rate)
+            self.doubt.lateness()
         };
-        self.limit(now, rate);
-    }
-
-    /// Raises the rate while the queue is shorter than its target.
-    fn raise(&mut self, now: Time, rate: f64, carried: f64, correction: f64) {
-        let since = *self.growing_since.get_or_insert(now);
-        let trips = now.since(since).as_nanos() as f64 / self.feedback();
-        let correction = correction.min(TARGET / CORRECTION);
-        let growth = (correction * (1.0 + trips)).min(FASTEST_GROWTH);
-        // Beyond what it is known to deliver a path is led slowly, and farther the longer it shows no queue.
-        let beyond = BEYOND_PEAK * (1.0 + (trips - NEW_GROUND).max(0.0));
-        let known = (self.peak * (1.0 + beyond)).max(carried * (1.0 + correction));
-        let wanted = rate.max((carried * (1.0 + growth)).min(known));
-        self.limit(now, wanted);
-    }
-
-    fn judge_loss(&mut self, now: Time, refused: bool, found: &Findings) {
-        if found.sent < self.held_since {
-            return self.loss.start_again();
-        }
-        // What was overtaken is not lost, and may come in the next epoch.
-        let mean_bytes = (found.sent_bytes / found.sent_packets.max(1) as f64).max(1.0);
-        let overtaken = found.delivered / mean_bytes * self.doubt.lateness() / 1e9;
-        let Some(judged) = self.loss.judge(found, overtaken) else {
+        let Some(judged) = self.loss.judge(lateness) else {
             return;
         };
-        if judged.is_excessive && now >= self.hold_until && self.may_be_limited(now) {
-            if self.loss.is_excessive_again() {
-                self.limit(now, found.delivered);
-                self.growing_since = None;
-                self.hold_until = now + self.rtt * 4 + Duration::from_millis(200);
-                self.held_since = now;
-            }
+        if !judged.is_excessive || !self.may_be_limited(now) {
+            let is_held = matches!(self.phase, Phase::Hold { .. });
+            return self.loss.accept(judged, is_held);
+        }
+        if !self.loss.is_excessive_again() {
             return;
         }
-        // What is lost while the rate grows may be its fault; what is lost besides is usual.
-        self.loss.accept(judged, !refused || now < self.hold_until);
+        if matches!(self.phase, Phase::Hold { is_low: true, .. }) {
+            // That was low enough: the link loses so much by its nature.
+            return self.loss.accept(judged, true);
+        }
+        let (lower, least) = (self.capacity * LOSS_FALL, self.delivered / self.arrives());
+        self.capacity = lower.max(least.min(self.capacity));
+        self.is_shallow = self.queue <= self.doubt.target();
+        self.note_excess();
+        let until = now + self.rtt * 4 + Duration::from_millis(200);
+        let is_low = lower <= least;
+        self.limit(now, Phase::Hold { until, is_low }, TRIED_RATE);
+        self.held_since = now;
+        self.loss.start_again();
     }
 }
 

@@ -167,7 +167,9 @@ fn a_path_that_is_left_out_for_its_loss_is_not_chosen() {
         choose(&mut adaptive, now, PathSet::only(path(0)), 1000),
         0
     ));
-    // What is sent again when it is lost need not go elsewhere.
+    // What is sent again when it is lost delays the rest, and so it is used behind the other.
     adaptive.weigh(now, first(2), true, 1);
-    assert!(takes(choose(&mut adaptive, now, first(2), 1000), 0));
+    assert!(waits(choose(&mut adaptive, now, first(2), 1000)));
+    let choice = choose(&mut adaptive, now, first(2), PATIENT_BYTES);
+    assert!(takes(choice, 0));
 }

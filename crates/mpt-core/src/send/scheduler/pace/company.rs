@@ -132,9 +132,6 @@ mod tests {
             offered: 0.0,
             trend,
             sent,
-            sent_bytes: 0.0,
-            sent_packets: 0,
-            lost_packets: 0,
         }
     }
 

@@ -15,6 +15,8 @@ const FIRST_WINDOW: f64 = 32.0 * 1500.0;
 const SPARE_TIME: f64 = 0.1;
 /// What was sent before so long a silence does not count as under way any more.
 const FORGOTTEN: Duration = Duration::from_secs(1);
+/// Nor does what reports tell nothing of, though they come, for so long and for two round trips.
+const LOST: Duration = Duration::from_millis(250);
 /// Reports make room; this is for the case that none comes.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Bytes are handed out for so long at once, in seconds.
@@ -34,6 +36,8 @@ pub(super) struct Credit {
     told: (u64, u64),
     /// When that sample came.
     heard: Time,
+    /// When the last sample came that told of more than the one before.
+    progress: Time,
     window: f64,
     /// It was asked for more than it had, since that was last asked.
     refused: bool,
@@ -48,6 +52,7 @@ impl Default for Credit {
             answered: 0.0,
             told: (0, 0),
             heard: Time::ZERO,
+            progress: Time::ZERO,
             window: FIRST_WINDOW,
             refused: false,
         }
@@ -105,7 +110,13 @@ impl Credit {
 
     /// Of what was sent, so much had been sent before what the newest sample tells of; so much has arrived in
     /// all. What arrives while that stays the same was sent later under lower numbers: again, for another path.
-    pub(super) fn answered(&mut self, now: Time, sent_bytes: u64, arrived_bytes: u64) {
+    pub(super) fn answered(
+        &mut self,
+        now: Time,
+        sent_bytes: u64,
+        arrived_bytes: u64,
+        rtt: Duration,
+    ) {
         self.heard = now;
         if self.told.0 != sent_bytes {
             self.told = (sent_bytes, arrived_bytes);
@@ -115,6 +126,11 @@ impl Credit {
         if answered > self.answered {
             self.window += answered - self.answered;
             self.answered = answered;
+            self.progress = now;
+        } else if now.since(self.progress) > LOST.max(rtt * 2) {
+            // The last of what was sent did not arrive, and nothing behind it tells so.
+            self.answered = self.sent;
+            self.progress = now;
         }
     }
 
@@ -169,15 +185,15 @@ mod tests {
         let window = FIRST_WINDOW as usize;
         credit.sent(window + 3000);
         assert_eq!(credit.open(now), None);
-        credit.answered(now, 1500, 1500);
+        credit.answered(now, 1500, 1500, Duration::ZERO);
         // It opened by what was answered.
         assert_eq!(credit.open(now), None);
-        credit.answered(now, 1500, 1500);
+        credit.answered(now, 1500, 1500, Duration::ZERO);
         assert_eq!(credit.open(now), None);
-        credit.answered(now, 1500, 4500);
+        credit.answered(now, 1500, 4500, Duration::ZERO);
         assert_eq!(credit.open(now), Some(6001));
         // What was sent later under a higher number has arrived as well: nothing counts twice.
-        credit.answered(now, 4500, 4500);
+        credit.answered(now, 4500, 4500, Duration::ZERO);
         assert_eq!(credit.open(now), Some(6001));
     }
 }

@@ -38,6 +38,11 @@ impl Doubt {
         self.jitter = jitter;
     }
 
+    /// Mean deviation of probes, of an idle path.
+    pub(super) fn jitter(&self) -> f64 {
+        self.jitter
+    }
+
     /// What an epoch tells.
     pub(super) fn epoch(&mut self, scatter: f64) {
         self.stuck *= LATENESS_FADES;

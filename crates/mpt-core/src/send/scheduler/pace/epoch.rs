@@ -55,10 +55,6 @@ pub(super) struct Findings {
     pub(super) trend: f64,
     /// When the first of the packets that it tells of was sent.
     pub(super) sent: Time,
-    pub(super) sent_bytes: f64,
-    pub(super) sent_packets: u64,
-    /// Less than none when what was overtaken came at last.
-    pub(super) lost_packets: i64,
 }
 
 impl Findings {
@@ -148,8 +144,6 @@ impl Epoch {
         let arrived = (self.last.arrived_bytes - self.first.arrived_bytes) as f64;
         let sent = (self.last.sent_bytes - self.first.sent_bytes) as f64;
         let sent_for = self.last.sent.since(self.first.sent);
-        let sent_packets = self.packets();
-        let arrived_packets = self.last.arrived_packets - self.first.arrived_packets;
         Findings {
             one_way: self.mean_one_way(),
             noise: (scatter.max(0.0) / (n - 2.0).max(1.0)).sqrt(),
@@ -160,9 +154,6 @@ impl Epoch {
             offered: sent / sent_for.as_secs_f64().max(1e-6),
             trend: if tt > 0.0 { tx / tt } else { 0.0 },
             sent: self.first.sent,
-            sent_bytes: sent,
-            sent_packets,
-            lost_packets: sent_packets as i64 - arrived_packets as i64,
         }
     }
 }

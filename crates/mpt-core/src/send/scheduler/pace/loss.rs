@@ -1,12 +1,21 @@
 //! What a path loses: by its nature, of late, and beyond that.
 
-use super::epoch::Findings;
+use super::epoch::Sample;
+use crate::time::Time;
 
 /// Loss is judged over at least so many packets.
 const LOSS_PACKETS: u64 = 60;
+/// … and a judgement is final after so many.
+const FINAL_PACKETS: u64 = 600;
+/// So many lost packets suffice to find the share excessive, of a path that keeps order.
+const LOST_PACKETS: f64 = 5.0;
+/// More packets than this were not sent between two samples: somebody's numbers are wrong.
+const MOST_PACKETS: u64 = 1 << 20;
+/// So many packets without overtaking make a path one that keeps order.
+const ORDER_KNOWN: u64 = 100;
 /// And over so many times the packets that may have been overtaken.
 const OVERTAKEN_TIMES: f64 = 16.0;
-/// Weight of a judgement in the mean loss, and the packets that make a mean.
+/// Weight of so many packets in the mean loss, and the packets that make a mean.
 const LOSS_WEIGHT: f64 = 1.0 / 16.0;
 const LOSS_KNOWN: u64 = 600;
 /// More loss than usual, by this share and twice its standard error, is the rate's fault.
@@ -18,40 +27,87 @@ const LOSS_EXCESSES: u32 = 2;
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Loss {
     pub(super) usual: f64,
+    /// Datagrams sent and arrived by the last sample.
+    told: Option<(u64, u64)>,
     sent: u64,
     lost: i64,
+    /// When the first and the last of these were sent.
+    from: Option<Time>,
+    until: Time,
+    /// Something came after what was sent later.
+    overtakes: bool,
+    /// Packets that arrived, none of them so, as far as was seen.
+    in_order: u64,
     /// How often in a row it was excessive.
     excesses: u32,
     /// The mean of late, whosever fault, over how many packets.
     mean: f64,
     judged: u64,
+    /// The share that was judged last.
+    last: f64,
+    smoothed: f64,
 }
 
 /// The share that was lost, and whether that is surely more than usual.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Judged {
-    share: f64,
+    pub(super) share: f64,
     pub(super) is_excessive: bool,
 }
 
 impl Loss {
-    /// Counts what an epoch found, of which so many packets may only have been overtaken. Judges once
-    /// that is enough.
-    pub(super) fn judge(&mut self, found: &Findings, overtaken: f64) -> Option<Judged> {
-        self.sent += found.sent_packets;
-        self.lost += found.lost_packets;
+    /// Counts what a sample tells. What was sent before `since` is passed over.
+    pub(super) fn count(&mut self, sample: &Sample, since: Time) {
+        let told = (sample.sent_packets, sample.arrived_packets);
+        let Some((sent, arrived)) = self.told.replace(told) else {
+            return;
+        };
+        if sample.sent < since || sample.sent_packets < sent || sample.arrived_packets < arrived {
+            return self.start_again();
+        }
+        let (sent, arrived) = (sample.sent_packets - sent, sample.arrived_packets - arrived);
+        if sent > MOST_PACKETS || arrived > MOST_PACKETS {
+            return self.start_again();
+        }
+        self.overtakes |= arrived > sent;
+        self.in_order = (self.in_order + arrived).min(ORDER_KNOWN);
+        (self.from, self.until) = (self.from.or(Some(sample.sent)), sample.sent);
+        self.sent += sent;
+        self.lost += sent as i64 - arrived as i64;
+    }
+
+    /// Judges what was counted once that is enough. Packets of the last `lateness` nanoseconds may only have
+    /// been overtaken.
+    pub(super) fn judge(&mut self, lateness: f64) -> Option<Judged> {
+        let is_in_order = !self.overtakes && self.in_order >= ORDER_KNOWN;
+        let span = self.until.since(self.from?).as_nanos() as f64;
+        // Of what was sent ever faster, more was sent at last.
+        let share = if is_in_order {
+            0.0
+        } else {
+            lateness * 2.0 / span.max(lateness * 2.0).max(1.0)
+        };
+        let overtaken = self.sent as f64 * share;
         let sent = self.sent as f64;
-        if self.sent < LOSS_PACKETS || sent < OVERTAKEN_TIMES * overtaken {
+        let is_long = self.sent >= LOSS_PACKETS && sent >= OVERTAKEN_TIMES * overtaken;
+        let is_plain = overtaken <= 0.0 && self.lost as f64 >= LOST_PACKETS;
+        if !is_long && !is_plain {
             return None;
         }
         let lost = self.lost as f64;
         let share = lost / sent;
-        self.mean += (share - self.mean) * LOSS_WEIGHT;
-        self.judged += self.sent;
-        self.start_again();
         let surely = ((lost - overtaken) / sent).clamp(0.0, 1.0);
         let error = (surely * (1.0 - surely) / sent).sqrt();
         let is_excessive = surely > self.usual + LOSS_EXCESS + 2.0 * error;
+        if !is_excessive && self.sent < FINAL_PACKETS {
+            return None;
+        }
+        let weight = LOSS_WEIGHT * sent / LOSS_PACKETS as f64;
+        self.mean += (share - self.mean) * weight.min(1.0);
+        self.judged += self.sent;
+        self.last = share;
+        self.smoothed += (share.max(0.0) - self.smoothed) / 4.0;
+        self.start_again();
         if !is_excessive {
             self.excesses = 0;
         }
@@ -59,6 +115,19 @@ impl Loss {
             share,
             is_excessive,
         })
+    }
+
+    /// The share of late, smoothed.
+    pub(super) fn smoothed(&self) -> f64 {
+        self.smoothed
+    }
+
+    /// The share that is being lost, or was when that was judged last.
+    pub(super) fn now(&self) -> f64 {
+        if self.sent < LOSS_PACKETS {
+            return self.last;
+        }
+        (self.lost as f64 / self.sent as f64).max(0.0)
     }
 
     /// Whether it has been excessive often enough to be the rate's fault.
@@ -70,14 +139,14 @@ impl Loss {
     /// Takes what was judged for usual, or only if it is less than usual.
     pub(super) fn accept(&mut self, judged: Judged, even_more: bool) {
         if even_more || judged.share < self.usual {
-            let usual = self.usual + (judged.share - self.usual) / 4.0;
+            let usual = self.usual + (judged.share - self.usual) / 2.0;
             self.usual = usual.clamp(0.0, 1.0);
         }
     }
 
     /// What was counted and not judged yet does not count.
     pub(super) fn start_again(&mut self) {
-        (self.sent, self.lost) = (0, 0);
+        (self.sent, self.lost, self.from) = (0, 0, None);
     }
 
     /// The mean of late, once that is known.

@@ -189,8 +189,11 @@ fn a_buffer_too_short_to_show_delay_limits_it_by_its_loss() {
 #[test]
 fn times_that_go_back_earn_nothing() {
     let begin = Time::from_nanos(1_000 * MS);
-    let mut pace = Pace::default();
-    pace.limit(begin, 1e6);
+    let mut pace = Pace {
+        capacity: 1e6,
+        ..Pace::default()
+    };
+    pace.limit(begin, Phase::Cruise { until: begin }, 1.0);
     let mut taken = 0;
     for us in 0..100_000u64 {
         for us in [us, us.saturating_sub(300)] {
@@ -323,19 +326,22 @@ fn what_arrives_while_a_queue_stands_is_the_capacity_of_a_path_with_pauses() {
     let bursts = found_of_bursts(10);
     assert!(!bursts.is_dispersed());
     assert!(bursts.delivered < 0.8e6, "{}", bursts.delivered);
-    let mut pace = Pace::default();
-    for refused in [false, true] {
-        let capacity = pace.capacity(&bursts, refused).unwrap();
-        assert!((capacity / 1.25e6 - 1.0).abs() < 0.01, "{capacity}");
-    }
+    let learnt = |found: &Findings, jitter: f64| {
+        let mut pace = Pace::default();
+        pace.doubt.probed(jitter);
+        for _ in 0..20 {
+            pace.learn_capacity(found, false);
+        }
+        pace.capacity
+    };
+    let capacity = learnt(&bursts, 0.0);
+    assert!((capacity / 1.25e6 - 1.0).abs() < 0.01, "{capacity}");
     // Of the same packets one by one none waits: they tell no more than what arrived.
     let single = found_of_bursts(1);
     assert_eq!(single.delivered_busy, None);
-    assert_eq!(pace.capacity(&single, false), None);
-    assert_eq!(pace.capacity(&single, true), Some(single.delivered));
+    assert!((learnt(&single, 0.0) / single.delivered - 1.0).abs() < 1e-3);
     // Packets that jitter brings together did not wait for each other.
-    pace.doubt.probed(5e6);
-    assert_eq!(pace.capacity(&bursts, false), Some(bursts.delivered));
+    assert!((learnt(&bursts, 5e6) / bursts.delivered - 1.0).abs() < 1e-3);
 }
 
 #[test]
