@@ -83,10 +83,10 @@ impl Liar {
     fn probe(&mut self, now: Time, path: usize) -> Vec<u8> {
         let heard = self.heard[path];
         let message = Message {
-            reply_wanted: self.next() % 4 == 0,
-            out_of_service: self.next() % 16 == 0,
-            reports_wanted: self.next() % 2 == 0,
-            resends: self.next() % 2 == 0,
+            reply_wanted: self.next().is_multiple_of(4),
+            out_of_service: self.next().is_multiple_of(16),
+            reports_wanted: self.next().is_multiple_of(2),
+            resends: self.next().is_multiple_of(2),
             path: match self.next() % 8 {
                 0 => self.next() as u8,
                 _ => path as u8,
@@ -162,7 +162,7 @@ impl Liar {
                 .map(|path| Edge {
                     path,
                     last: Some(self.seq()),
-                    suspected: self.next() % 2 == 0,
+                    suspected: self.next().is_multiple_of(2),
                 })
                 .collect(),
         };
@@ -179,7 +179,7 @@ impl Liar {
             2 => self.report(now),
             _ => self.edges(),
         };
-        if self.next() % 8 == 0 {
+        if self.next().is_multiple_of(8) {
             let at = self.next() as usize % message.len();
             message[at] ^= self.next() as u8;
             message.truncate(message.len() - self.next() as usize % 8);
