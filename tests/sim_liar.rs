@@ -184,7 +184,7 @@ impl Liar {
             message[at] ^= self.next() as u8;
             message.truncate(message.len() - self.next() as usize % 8);
         }
-        let claims = (self.next() % 4 != 0).then_some(self.next() as u8 % 3);
+        let claims = (!self.next().is_multiple_of(4)).then_some(self.next() as u8 % 3);
         let mut sealed = [0; 1500];
         let of = PathId::new(match self.next() % 8 {
             0 => 1 - path,

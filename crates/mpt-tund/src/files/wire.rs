@@ -96,9 +96,11 @@ pub(super) fn receive<M: DeserializeOwned>(mut from: &UnixStream) -> io::Result<
     if received.bytes != 4 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    let file = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut files) => files.next().map(File::from),
-        _ => None,
+    let file = control.drain().find_map(|message| {
+        let RecvAncillaryMessage::ScmRights(mut files) = message else {
+            return None;
+        };
+        files.next().map(File::from)
     });
     let len = u32::from_be_bytes(head) as usize;
     if len > MAX_BYTES {
