@@ -123,6 +123,7 @@ impl Case {
     #[must_use]
     pub fn watched(&self, sender: Sender, every: Duration) -> Vec<String> {
         let config = PairConfig {
+            policy: Policy::Adaptive,
             recovery: true,
             seed: self.seed,
             ..PairConfig::new(self.paths.clone())
