@@ -280,6 +280,8 @@ impl Adaptive {
                 continue;
             };
             let Some(sent) = self.log.find(path, entry.edge) else {
+                // The newest that came was sent again, for another path; what has lower numbers arrives meanwhile.
+                self.paces[path.index()].arrived(now, entry.bytes);
                 continue;
             };
             let one_way = entry

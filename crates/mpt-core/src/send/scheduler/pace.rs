@@ -322,6 +322,11 @@ impl Pace {
         self.credit.ready_at(now, self.rate())
     }
 
+    /// So many bytes have arrived, of numbers of which it is not known when they were sent there.
+    pub(crate) fn arrived(&mut self, now: Time, arrived_bytes: u64) {
+        self.credit.arrived(now, arrived_bytes, self.rtt);
+    }
+
     /// Takes a sample.
     pub(crate) fn sample(&mut self, now: Time, sample: Sample) {
         let (sent, arrived) = (sample.sent_bytes, sample.arrived_bytes);

@@ -134,6 +134,11 @@ impl Credit {
         }
     }
 
+    /// So many bytes have arrived in all, and nothing else is known.
+    pub(super) fn arrived(&mut self, now: Time, arrived_bytes: u64, rtt: Duration) {
+        self.answered(now, self.told.0, arrived_bytes, rtt);
+    }
+
     /// When the last sample came.
     pub(super) fn heard(&self) -> Time {
         self.heard

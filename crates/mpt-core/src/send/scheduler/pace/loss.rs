@@ -7,7 +7,7 @@ use crate::time::Time;
 const LOSS_PACKETS: u64 = 60;
 /// … and a judgement is final after so many.
 const FINAL_PACKETS: u64 = 600;
-/// So many lost packets suffice to find the share excessive, of a path that keeps order.
+/// So many lost packets that cannot only have been overtaken suffice to find the share excessive.
 const LOST_PACKETS: f64 = 5.0;
 /// More packets than this were not sent between two samples: somebody's numbers are wrong.
 const MOST_PACKETS: u64 = 1 << 20;
@@ -90,7 +90,7 @@ impl Loss {
         let overtaken = self.sent as f64 * share;
         let sent = self.sent as f64;
         let is_long = self.sent >= LOSS_PACKETS && sent >= OVERTAKEN_TIMES * overtaken;
-        let is_plain = overtaken <= 0.0 && self.lost as f64 >= LOST_PACKETS;
+        let is_plain = self.lost as f64 >= LOST_PACKETS + overtaken;
         if !is_long && !is_plain {
             return None;
         }
