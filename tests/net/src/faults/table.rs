@@ -90,10 +90,11 @@ pub(super) fn pin(section: &str, rows: &[Row]) {
 fn without_numbers(text: &str) -> String {
     let mut was_one = false;
     let words = text.split(' ').map(|word| {
-        let is_thing = std::mem::replace(&mut was_one, word == "1") && word.len() > 1;
+        let stem = word.trim_end_matches(|c: char| !c.is_alphabetic());
+        let is_thing = std::mem::replace(&mut was_one, word == "1") && stem.len() > 1;
         match word {
             _ if word.parse::<f64>().is_ok() => "N".to_owned(),
-            _ if is_thing => format!("{word}s"),
+            _ if is_thing => format!("{stem}s{}", &word[stem.len()..]),
             _ => word.to_owned(),
         }
     });
@@ -165,7 +166,10 @@ mod tests {
             without_numbers(text),
             "In the last N s N packets to 203.0.113.7:4755 by eth0, N % of them in 1s"
         );
-        assert_eq!(without_numbers("1 packet in 1 s"), "N packets in N s");
+        assert_eq!(
+            without_numbers("1 packet, in 1 s, or"),
+            "N packets, in N s, or"
+        );
     }
 
     #[test]
