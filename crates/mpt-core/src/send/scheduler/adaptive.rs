@@ -27,8 +27,9 @@ use crate::wire::report::Report;
 const PATIENCE: f64 = 10e6;
 /// And no more than so many bytes wait for it, whatever a slower one adds.
 const PATIENT_BYTES: usize = 4 << 20;
-/// What is lost once more comes so much later, in nanoseconds.
+/// What is lost once more comes so much later, in nanoseconds; and the share of losses at which that matters.
 const LOST_AGAIN: f64 = 500e6;
+const FEW_LOST: f64 = 0.05;
 /// Reports that stay away for so long, though so much was sent, do not come. They cost a hundredth of
 /// what they tell of: this pays for several.
 const SILENCE: Duration = Duration::from_secs(3);
@@ -189,7 +190,7 @@ impl Adaptive {
         let likely = |path: PathId| {
             let pace = &self.paces[path.index()];
             let delay = pace.delay(now).unwrap_or(f64::MAX / 2.0);
-            delay + pace.loss_now() * LOST_AGAIN
+            delay - pace.holds_up() + (pace.loss_now() - FEW_LOST).max(0.0) * LOST_AGAIN
         };
         paths
             .iter()

@@ -230,6 +230,11 @@ impl Pace {
         Some(least + self.holds_up)
     }
 
+    /// For how long what comes over it makes others wait, in nanoseconds.
+    pub(crate) fn holds_up(&self) -> f64 {
+        self.holds_up
+    }
+
     /// Considers for how long what comes over it makes others wait at the receiver: for packets that jitter
     /// delays and, if it `recovers`, for lost ones until they came again.
     pub(crate) fn weigh_disorder(&mut self, recovers: bool) {
