@@ -94,11 +94,11 @@ const BACKLOGGED: f64 = 0.5;
 const LEAST_GAIN: f64 = 0.5;
 /// A path is first tried at so much more than its capacity …
 const FIRST_STEP: f64 = 0.05;
-/// … and, each time that it carried that, at twice as much more, up to this.
+/// … and, as long as no queue and no loss speak against it, at twice as much more each time, up to this.
 const LAST_STEP: f64 = 0.5;
-/// What is carried has to be so much of a step more, for the step to have helped.
+/// With so much of a step carried in addition the next step follows at once.
 const HELPED: f64 = 0.4;
-/// After a step that did not help, the next comes so many feedback times later, at first and at last.
+/// Else it comes so many feedback times later; after a queue or loss, at twice as many each time, up to the last.
 const FIRST_PAUSE: u32 = 2;
 const LAST_PAUSE: u32 = 16;
 /// A path that drops before a queue shows is paced at this share of its capacity.
@@ -113,7 +113,7 @@ const LOSS_FALL: f64 = 0.7;
 const TRIED_RATE: f64 = 0.9;
 /// The latest of a hundred packets is so many mean deviations later than most, in a normal distribution.
 const TAIL_JITTERS: f64 = 3.0;
-/// A loss is found so long after the round trip that would have told otherwise, in seconds.
+/// With reports every few milliseconds a loss is found so long after the round trip that would have told otherwise, in seconds.
 const FOUND_LOST: f64 = 0.03;
 /// Bytes of a packet, where its size does not matter much.
 const MEAN_BYTES: f64 = 1200.0;

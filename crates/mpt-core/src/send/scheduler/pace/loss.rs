@@ -3,18 +3,17 @@
 use super::epoch::Sample;
 use crate::time::Time;
 
-/// Loss is judged over at least so many packets.
+/// Loss is judged over at least so many packets, and over so many times those that may have been overtaken …
 const LOSS_PACKETS: u64 = 60;
-/// … and a judgement is final after so many.
-const FINAL_PACKETS: u64 = 600;
-/// So many lost packets that cannot only have been overtaken suffice to find the share excessive.
+const OVERTAKEN_TIMES: f64 = 16.0;
+/// … or as soon as so many are lost that cannot only have been overtaken.
 const LOST_PACKETS: f64 = 5.0;
+/// What is not excessive goes on being counted up to so many packets: a small excess shows in many alone.
+const FINAL_PACKETS: u64 = 600;
 /// More packets than this were not sent between two samples: somebody's numbers are wrong.
 const MOST_PACKETS: u64 = 1 << 20;
 /// So many packets without overtaking make a path one that keeps order.
 const ORDER_KNOWN: u64 = 100;
-/// And over so many times the packets that may have been overtaken.
-const OVERTAKEN_TIMES: f64 = 16.0;
 /// Weight of so many packets in the mean loss, and the packets that make a mean.
 const LOSS_WEIGHT: f64 = 1.0 / 16.0;
 const LOSS_KNOWN: u64 = 600;
@@ -45,6 +44,7 @@ pub(super) struct Loss {
     judged: u64,
     /// The share that was judged last.
     last: f64,
+    /// The same, smoothed over a few judgements.
     smoothed: f64,
 }
 
