@@ -22,6 +22,37 @@ mod measure {
     mod stream;
 }
 
+/// The parts of the daemon that take in bytes.
+#[path = "../../crates/mpt-tund/src/config/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "what writes files is left out")]
+mod config;
+
+#[path = "../../crates/mpt-tund/src/control"]
+mod control {
+    #![allow(dead_code, reason = "nobody is given a socket here")]
+
+    mod owner;
+    pub(crate) use owner::Owner;
+}
+
+#[path = "../../crates/mpt-tund/src/files"]
+mod files {
+    pub(crate) mod hostile;
+    mod wire;
+}
+
+#[path = "../../crates/mpt-tund/src/hostile.rs"]
+mod hostile;
+
+#[path = "../../crates/mpt-tund/src/netlink"]
+mod netlink {
+    #![allow(dead_code, reason = "nothing is asked of the kernel")]
+
+    pub(crate) mod hostile;
+    mod links;
+    mod wire;
+}
+
 /// `mpt-ctl measure read` on any bytes.
 pub fn measure_capture(bytes: &[u8]) {
     measure::hostile::capture(bytes);
@@ -30,6 +61,21 @@ pub fn measure_capture(bytes: &[u8]) {
 /// `mpt-ctl measure receive` on any packets.
 pub fn measure_receiver(bytes: &[u8]) {
     measure::hostile::receiver(bytes);
+}
+
+/// Any text as the file of a tunnel, and as that of its keys.
+pub fn configuration(bytes: &[u8]) {
+    hostile::configuration(bytes);
+}
+
+/// Any datagrams from the kernel on links, addresses, routes and rules.
+pub fn netlink(bytes: &[u8]) {
+    netlink::hostile::datagrams(bytes);
+}
+
+/// Any bytes between the daemon and the process that keeps its files.
+pub fn files(bytes: &[u8]) {
+    files::hostile::conversation(bytes);
 }
 
 /// Any bytes for an end that has a session.

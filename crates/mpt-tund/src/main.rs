@@ -6,6 +6,8 @@ mod control;
 mod daemon;
 mod downlink;
 mod files;
+#[cfg(test)]
+mod hostile;
 mod journal;
 mod log;
 mod netlink;

@@ -177,6 +177,76 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&file).unwrap(), weight);
     }
 
+    /// What is asked is any of the kinds, with any of these names.
+    #[test]
+    fn whatever_is_asked_nothing_changes_that_is_not_the_configuration_s() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut keeper = keeper(folder.path());
+        let own = folder.path().join("mpt0.toml");
+        let text = std::fs::read_to_string(&own).unwrap();
+        std::fs::write(folder.path().join("other"), "precious").unwrap();
+        let socket = folder.path().join("control.sock");
+        let near = [
+            "other",
+            "new",
+            "control.sock/",
+            "./control.sock",
+            "",
+            "control.sock/../new",
+            ".mpt0.toml",
+        ];
+        let mut names: Vec<PathBuf> = near.iter().map(|name| folder.path().join(name)).collect();
+        names.extend(["", "/", "control.sock", "new\0", "../new"].map(PathBuf::from));
+        names.push("x".repeat(70_000).into());
+        names.extend([own.clone(), socket.clone()]);
+        for name in &names {
+            let wider = text.replace("[[paths]]", "owner = \"nobody\"\n[[paths]]");
+            for text in ["", "not a file's text", &wider] {
+                let (file, text) = (name.clone(), text.to_owned());
+                assert_refused(&mut keeper, Question::Replace { file, text });
+            }
+            if *name != socket {
+                assert_refused(
+                    &mut keeper,
+                    Question::Bind {
+                        socket: name.clone(),
+                    },
+                );
+                assert_refused(
+                    &mut keeper,
+                    Question::Look {
+                        socket: name.clone(),
+                    },
+                );
+            }
+            let (here, _there) = UnixStream::pair().unwrap();
+            let unbind = Question::Unbind {
+                socket: name.clone(),
+            };
+            keeper.answer(&here, unbind).unwrap();
+        }
+        let entries = std::fs::read_dir(folder.path()).unwrap();
+        let mut left: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["mpt0.toml", "other"]);
+        assert_eq!(std::fs::read_to_string(&own).unwrap(), text);
+        assert_eq!(
+            std::fs::read_to_string(folder.path().join("other")).unwrap(),
+            "precious"
+        );
+    }
+
+    fn assert_refused(keeper: &mut Keeper, question: Question) {
+        let (here, there) = UnixStream::pair().unwrap();
+        let asked = format!("{question:.200?}");
+        keeper.answer(&here, question).unwrap();
+        let (answer, file) = wire::receive::<Answer>(&there).unwrap();
+        assert!(
+            matches!(answer, Answer::Failed(_)) && file.is_none(),
+            "{asked}: {answer:?}"
+        );
+    }
+
     #[test]
     fn a_socket_is_made_made_again_and_removed() {
         let folder = tempfile::tempdir().unwrap();

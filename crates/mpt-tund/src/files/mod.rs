@@ -6,6 +6,8 @@
 //! files for who takes the daemon over, since threads share their memory; files that belong to the user would
 //! have to be given to it after every edit; keys read once could not be read again.
 
+#[cfg(test)]
+pub(crate) mod hostile;
 mod keeper;
 mod wire;
 

@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
+use super::wire::Content;
+
 /// A link of this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Link {
@@ -137,6 +139,34 @@ impl Links {
             .iter()
             .filter(move |((_, of), _)| *of == index)
             .map(|(_, (address, _))| address)
+    }
+
+    /// Takes in what a message says of links, addresses, routes and rules.
+    pub(super) fn hear(&mut self, content: Content<'_>) {
+        match content {
+            Content::Link {
+                index,
+                deleted: true,
+                ..
+            } => self.remove_link(index),
+            Content::Link { index, link, .. } => {
+                let link = Link {
+                    name: link.name.to_owned(),
+                    up: link.up,
+                    is_set_up: link.is_set_up,
+                    mtu: link.mtu,
+                };
+                self.set_link(index, link);
+            }
+            Content::Address {
+                index,
+                address,
+                deleted,
+            } => self.set_address(address, index, !deleted),
+            Content::Route(change) => self.tell(Change::Route(change)),
+            Content::Rule => self.tell(Change::Rule),
+            Content::Done | Content::Error(_) => {}
+        }
     }
 
     /// A route or a rule, or all of them.

@@ -18,6 +18,8 @@
 
 mod configure;
 mod error;
+#[cfg(test)]
+pub(crate) mod hostile;
 mod links;
 mod watch;
 mod wire;

@@ -11,7 +11,7 @@ use std::io;
 use rtnetlink::sys::protocols::NETLINK_ROUTE;
 use rtnetlink::sys::{AsyncSocket, SocketAddr, TokioSocket};
 
-use super::links::{Change, Link, Links};
+use super::links::{Change, Links};
 use super::wire::{self, Content};
 
 /// What the socket subscribes to.
@@ -129,7 +129,7 @@ impl LinkWatch {
 
     /// The link of that index.
     #[cfg(test)]
-    pub(crate) fn link(&self, index: u32) -> Option<&Link> {
+    pub(crate) fn link(&self, index: u32) -> Option<&super::links::Link> {
         self.links.link(index)
     }
 
@@ -163,27 +163,10 @@ impl LinkWatch {
             self.incomplete |= message.interrupted;
             let answers = self.dump != Dump::Complete && message.sequence == self.sequence;
             match message.content {
-                Content::Link {
-                    index,
-                    deleted: true,
-                    ..
-                } => self.links.remove_link(index),
-                Content::Link { index, link, .. } => {
-                    let link = Link {
-                        name: link.name.to_owned(),
-                        up: link.up,
-                        is_set_up: link.is_set_up,
-                        mtu: link.mtu,
-                    };
-                    self.links.set_link(index, link);
-                }
-                Content::Address {
-                    index,
-                    address,
-                    deleted,
-                } => self.links.set_address(address, index, !deleted),
-                Content::Route(change) => self.links.tell(Change::Route(change)),
-                Content::Rule => self.links.tell(Change::Rule),
+                told @ (Content::Link { .. }
+                | Content::Address { .. }
+                | Content::Route(_)
+                | Content::Rule) => self.links.hear(told),
                 Content::Done => done |= answers,
                 Content::Error(errno) if answers && errno != 0 => {
                     return Err(io::Error::from_raw_os_error(errno));
