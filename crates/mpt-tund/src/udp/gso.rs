@@ -124,29 +124,37 @@ impl PathSocket {
 
     /// Hands a train to the kernel whole.
     fn send_segmented(&self, envelope: &Envelope, train: &[u8]) -> io::Result<()> {
-        let mut part = libc::iovec {
-            iov_base: train.as_ptr().cast_mut().cast(),
-            iov_len: train.len(),
-        };
-        let mut header = super::EMPTY_MSGHDR;
-        header.msg_iov = &raw mut part;
-        header.msg_iovlen = 1;
-        envelope.address_train(&mut header);
-        // SAFETY: the header points at the train, an address and ancillary data that live through
-        // the call, each with its true length; the kernel only reads them.
-        let result = unsafe {
-            libc::sendmsg(
-                self.as_raw_fd(),
-                &raw const header,
-                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-            )
-        };
-        if result < 0 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(())
-        }
+        offer(envelope, train, |header| {
+            // SAFETY: the header points at the train, an address and ancillary data that live through
+            // the call, each with its true length (see `offer`); the kernel only reads them.
+            let result = unsafe {
+                libc::sendmsg(
+                    self.as_raw_fd(),
+                    header,
+                    libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+                )
+            };
+            if result < 0 {
+                Err(io::Error::last_os_error())
+            } else {
+                Ok(())
+            }
+        })
     }
+}
+
+/// Has `send` take a train through a header that points at it. All pointers are made here, so that Miri can watch
+/// them (`tests/miri`), with somebody in the kernel's place.
+fn offer<T>(envelope: &Envelope, train: &[u8], send: impl FnOnce(&libc::msghdr) -> T) -> T {
+    let mut part = libc::iovec {
+        iov_base: train.as_ptr().cast_mut().cast(),
+        iov_len: train.len(),
+    };
+    let mut header = super::EMPTY_MSGHDR;
+    header.msg_iov = &raw mut part;
+    header.msg_iovlen = 1;
+    envelope.address_train(&mut header);
+    send(&header)
 }
 
 /// How many of `len` bytes go as one train. Never 0.
@@ -242,6 +250,37 @@ mod tests {
         let received = recv_exactly(to, contents.len().div_ceil(size));
         let joined: Vec<u8> = received.into_iter().flat_map(|(bytes, _)| bytes).collect();
         joined == contents
+    }
+
+    /// Miri runs this one: `tests/miri`.
+    #[test]
+    fn pointers_lead_the_kernel_to_a_train_and_its_envelope() {
+        let to: std::net::SocketAddr = "192.0.2.7:4754".parse().unwrap();
+        let envelope = Envelope::new(to, 0xb8, 10);
+        let train = contents(37);
+        let taken = offer(&envelope, &train, |said| {
+            // SAFETY: as the kernel does, this reads what the header points at and no more than it says.
+            let (train, name, control) = unsafe {
+                let part = *said.msg_iov;
+                assert_eq!(said.msg_iovlen, 1);
+                (
+                    std::slice::from_raw_parts(part.iov_base.cast::<u8>(), part.iov_len),
+                    std::slice::from_raw_parts(
+                        said.msg_name.cast::<u8>(),
+                        said.msg_namelen as usize,
+                    ),
+                    std::slice::from_raw_parts(said.msg_control.cast::<u8>(), said.msg_controllen),
+                )
+            };
+            assert_eq!(super::super::address::parse(name), Some(to));
+            let mut read = super::super::cmsg::Control::<64>::EMPTY;
+            read.0[..control.len()].copy_from_slice(control);
+            let kinds = read.messages(control.len()).map(|message| message.kind);
+            let kinds: Vec<_> = kinds.collect();
+            assert!(kinds.contains(&libc::UDP_SEGMENT), "{kinds:?}");
+            train.to_vec()
+        });
+        assert_eq!(taken, train);
     }
 
     #[test]

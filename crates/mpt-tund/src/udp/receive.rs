@@ -76,51 +76,62 @@ impl PathSocket {
         buffers: &mut [B],
         metas: &mut [RecvMeta],
     ) -> io::Result<usize> {
-        let mut names = [RawAddress::EMPTY; RECV_BATCH];
-        let mut controls = [Control::<CONTROL_LEN>::EMPTY; RECV_BATCH];
-        let mut parts = [super::EMPTY_IOVEC; RECV_BATCH];
-        let mut headers = [super::EMPTY_HEADER; RECV_BATCH];
-        let wanted = buffers.len().min(metas.len()).min(RECV_BATCH);
-        for (i, buffer) in buffers[..wanted].iter_mut().enumerate() {
-            let buffer = buffer.as_mut();
-            parts[i].iov_base = buffer.as_mut_ptr().cast();
-            parts[i].iov_len = buffer.len();
-            let header = &mut headers[i].msg_hdr;
-            header.msg_iov = &raw mut parts[i];
-            header.msg_iovlen = 1;
-            header.msg_name = names[i].as_mut_ptr().cast();
-            header.msg_namelen = RawAddress::CAPACITY as u32;
-            header.msg_control = controls[i].0.as_mut_ptr().cast();
-            header.msg_controllen = CONTROL_LEN;
-        }
-        // SAFETY: the first `wanted` headers point at a buffer, a name and ancillary data each,
-        // which are distinct, exclusively borrowed through the call and as long as said.
-        let result = unsafe {
-            libc::recvmmsg(
-                self.as_raw_fd(),
-                headers.as_mut_ptr(),
-                wanted as u32,
-                libc::MSG_DONTWAIT,
-                ptr::null_mut(),
-            )
-        };
-        let Ok(count) = usize::try_from(result) else {
-            return Err(io::Error::last_os_error());
-        };
-        for (i, meta) in metas.iter_mut().take(count).enumerate() {
-            let header = &headers[i].msg_hdr;
-            *meta = RecvMeta {
-                len: headers[i].msg_len as usize,
-                truncated: header.msg_flags & libc::MSG_TRUNC != 0,
-                ..RecvMeta::default()
+        fill(buffers, metas, |headers| {
+            // SAFETY: each header points at a buffer, a name and ancillary data, which are distinct,
+            // exclusively borrowed through the call and as long as said: see `fill`.
+            let result = unsafe {
+                libc::recvmmsg(
+                    self.as_raw_fd(),
+                    headers.as_mut_ptr(),
+                    headers.len() as u32,
+                    libc::MSG_DONTWAIT,
+                    ptr::null_mut(),
+                )
             };
-            if let Some(from) = names[i].read(header.msg_namelen) {
-                meta.from = from;
-            }
-            meta.read_control(controls[i].messages(header.msg_controllen));
-        }
-        Ok(count)
+            usize::try_from(result).map_err(|_| io::Error::last_os_error())
+        })
     }
+}
+
+/// Has `receive` fill as many buffers as there are metas, at most [`RECV_BATCH`], through headers that point at
+/// them, and reads what it says of each. All pointers are made here, so that Miri can watch them
+/// (`tests/miri`), with somebody in the kernel's place.
+fn fill<B: AsMut<[u8]>>(
+    buffers: &mut [B],
+    metas: &mut [RecvMeta],
+    receive: impl FnOnce(&mut [libc::mmsghdr]) -> io::Result<usize>,
+) -> io::Result<usize> {
+    let mut names = [RawAddress::EMPTY; RECV_BATCH];
+    let mut controls = [Control::<CONTROL_LEN>::EMPTY; RECV_BATCH];
+    let mut parts = [super::EMPTY_IOVEC; RECV_BATCH];
+    let mut headers = [super::EMPTY_HEADER; RECV_BATCH];
+    let wanted = buffers.len().min(metas.len()).min(RECV_BATCH);
+    for (i, buffer) in buffers[..wanted].iter_mut().enumerate() {
+        let buffer = buffer.as_mut();
+        parts[i].iov_base = buffer.as_mut_ptr().cast();
+        parts[i].iov_len = buffer.len();
+        let header = &mut headers[i].msg_hdr;
+        header.msg_iov = &raw mut parts[i];
+        header.msg_iovlen = 1;
+        header.msg_name = names[i].as_mut_ptr().cast();
+        header.msg_namelen = RawAddress::CAPACITY as u32;
+        header.msg_control = controls[i].0.as_mut_ptr().cast();
+        header.msg_controllen = CONTROL_LEN;
+    }
+    let count = receive(&mut headers[..wanted])?;
+    for (i, meta) in metas.iter_mut().take(count).enumerate() {
+        let header = &headers[i].msg_hdr;
+        *meta = RecvMeta {
+            len: headers[i].msg_len as usize,
+            truncated: header.msg_flags & libc::MSG_TRUNC != 0,
+            ..RecvMeta::default()
+        };
+        if let Some(from) = names[i].read(header.msg_namelen) {
+            meta.from = from;
+        }
+        meta.read_control(controls[i].messages(header.msg_controllen));
+    }
+    Ok(count)
 }
 
 impl RecvMeta {
@@ -144,6 +155,46 @@ mod tests {
     use super::super::testing::{loopback_pair, loopbacks, recv_exactly};
     use super::*;
     use crate::config::Offload;
+
+    /// Miri runs this one: `tests/miri`.
+    #[test]
+    fn pointers_lead_the_kernel_to_each_buffer_name_and_ancillary_data() {
+        let from: SocketAddr = "192.0.2.7:4754".parse().unwrap();
+        let mut buffers = [[0_u8; 9]; 5];
+        let mut metas = [RecvMeta::default(); 5];
+        let count = fill(&mut buffers, &mut metas, |headers| {
+            for (i, header) in headers.iter_mut().take(4).enumerate() {
+                let raw = RawAddress::from(from);
+                let mut control = Control::<CONTROL_LEN>::EMPTY;
+                let tos = control.write(0, libc::IPPROTO_IP, libc::IP_TOS, &[i as u8, 0, 0, 0]);
+                let said = &mut header.msg_hdr;
+                // SAFETY: as the kernel does, this writes what the header points at and no more than it says.
+                unsafe {
+                    let part = *said.msg_iov;
+                    assert_eq!((said.msg_iovlen, part.iov_len), (1, 9));
+                    part.iov_base
+                        .cast::<u8>()
+                        .write_bytes(i as u8 + 1, part.iov_len);
+                    let len = raw.len();
+                    assert!(len <= said.msg_namelen && tos <= said.msg_controllen);
+                    ptr::copy_nonoverlapping(raw.as_ptr(), said.msg_name.cast(), len as usize);
+                    ptr::copy_nonoverlapping(control.0.as_ptr(), said.msg_control.cast(), tos);
+                    said.msg_namelen = len;
+                    said.msg_controllen = tos;
+                }
+                header.msg_len = 9;
+            }
+            Ok(4)
+        });
+        assert_eq!(count.unwrap(), 4);
+        for i in 0..4 {
+            assert_eq!(buffers[i], [i as u8 + 1; 9]);
+            assert_eq!((metas[i].from, metas[i].len), (from, 9));
+            assert_eq!(metas[i].tos, i as u8);
+        }
+        assert_eq!(buffers[4], [0; 9]);
+        assert_eq!(metas[4], RecvMeta::default());
+    }
 
     #[test]
     fn the_sender_is_known() {

@@ -129,37 +129,50 @@ impl PathSocket {
         contents: &[u8],
         segment_size: usize,
     ) -> io::Result<usize> {
-        let mut parts = [super::EMPTY_IOVEC; SEND_BATCH];
-        let mut headers = [super::EMPTY_HEADER; SEND_BATCH];
-        let mut count = 0;
-        for (segment, (part, header)) in contents
-            .chunks(segment_size)
-            .zip(parts.iter_mut().zip(headers.iter_mut()))
-        {
-            part.iov_base = segment.as_ptr().cast_mut().cast();
-            part.iov_len = segment.len();
-            header.msg_hdr.msg_iov = part;
-            header.msg_hdr.msg_iovlen = 1;
-            envelope.address(&mut header.msg_hdr);
-            count += 1;
-        }
-        // SAFETY: the first `count` headers point at parts, address and ancillary data that live
-        // through the call, each with its true length; the kernel only reads what they point at
-        // and writes `msg_len` of the headers themselves.
-        let result = unsafe {
-            libc::sendmmsg(
-                self.as_raw_fd(),
-                headers.as_mut_ptr(),
-                count,
-                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-            )
-        };
-        match usize::try_from(result) {
-            Ok(0) => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
-            Ok(sent) => Ok(sent),
-            Err(_) => Err(io::Error::last_os_error()),
+        let sent = offer(envelope, contents, segment_size, |headers| {
+            // SAFETY: the headers point at parts, address and ancillary data that live through the
+            // call, each with its true length (see `offer`); the kernel only reads what they point at
+            // and writes `msg_len` of the headers themselves.
+            let result = unsafe {
+                libc::sendmmsg(
+                    self.as_raw_fd(),
+                    headers.as_mut_ptr(),
+                    headers.len() as u32,
+                    libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+                )
+            };
+            usize::try_from(result).map_err(|_| io::Error::last_os_error())
+        })?;
+        match sent {
+            0 => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
+            sent => Ok(sent),
         }
     }
+}
+
+/// Has `send` take the first datagrams of `contents`, at most [`SEND_BATCH`], from headers that point at them.
+/// All pointers are made here, so that Miri can watch them (`tests/miri`), with somebody in the kernel's place.
+fn offer(
+    envelope: &Envelope,
+    contents: &[u8],
+    segment_size: usize,
+    send: impl FnOnce(&mut [libc::mmsghdr]) -> io::Result<usize>,
+) -> io::Result<usize> {
+    let mut parts = [super::EMPTY_IOVEC; SEND_BATCH];
+    let mut headers = [super::EMPTY_HEADER; SEND_BATCH];
+    let mut count = 0;
+    for (segment, (part, header)) in contents
+        .chunks(segment_size)
+        .zip(parts.iter_mut().zip(headers.iter_mut()))
+    {
+        part.iov_base = segment.as_ptr().cast_mut().cast();
+        part.iov_len = segment.len();
+        header.msg_hdr.msg_iov = part;
+        header.msg_hdr.msg_iovlen = 1;
+        envelope.address(&mut header.msg_hdr);
+        count += 1;
+    }
+    send(&mut headers[..count])
 }
 
 /// What all datagrams of a train share: where they go and their TOS; and their size, which the
@@ -174,7 +187,7 @@ pub(super) struct Envelope {
 }
 
 impl Envelope {
-    fn new(to: SocketAddr, tos: u8, segment_size: usize) -> Envelope {
+    pub(super) fn new(to: SocketAddr, tos: u8, segment_size: usize) -> Envelope {
         let mut control = Control::EMPTY;
         let (level, kind) = match to {
             SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
@@ -226,6 +239,43 @@ mod tests {
 
     fn total(sent: &Sent) -> usize {
         sent.datagrams + sent.would_block + sent.queue_full + sent.too_big + sent.failed
+    }
+
+    /// Miri runs this one: `tests/miri`.
+    #[test]
+    fn pointers_lead_the_kernel_to_each_datagram_and_its_envelope() {
+        let to: SocketAddr = "[2001:db8::7]:4754".parse().unwrap();
+        let envelope = Envelope::new(to, 0xb8, 10);
+        let contents: Vec<u8> = (0..37).collect();
+        let mut taken = Vec::new();
+        let count = offer(&envelope, &contents, 10, |headers| {
+            for header in headers.iter() {
+                let said = &header.msg_hdr;
+                // SAFETY: as the kernel does, this reads what the header points at and no more than it says.
+                let (datagram, name, control) = unsafe {
+                    let part = *said.msg_iov;
+                    (
+                        std::slice::from_raw_parts(part.iov_base.cast::<u8>(), part.iov_len),
+                        std::slice::from_raw_parts(
+                            said.msg_name.cast::<u8>(),
+                            said.msg_namelen as usize,
+                        ),
+                        std::slice::from_raw_parts(
+                            said.msg_control.cast::<u8>(),
+                            said.msg_controllen,
+                        ),
+                    )
+                };
+                assert_eq!(super::super::address::parse(name), Some(to));
+                let mut read = Control::<CONTROL_LEN>::EMPTY;
+                read.0[..control.len()].copy_from_slice(control);
+                let tos: Vec<_> = read.messages(control.len()).map(|m| m.int()).collect();
+                assert_eq!(tos, [Some(0xb8)]);
+                taken.extend_from_slice(datagram);
+            }
+            Ok(headers.len())
+        });
+        assert_eq!((count.unwrap(), taken), (4, contents));
     }
 
     #[test]
