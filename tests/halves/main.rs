@@ -31,6 +31,29 @@ macro_rules! numbers_are_seen_with_their_paths {
     };
 }
 
+/// A path was given up, answers, and is given a number: who sees that does not say that it carries nothing.
+macro_rules! a_path_that_carries_again_is_not_abandoned {
+    ($with:ident) => {
+        loom::model(|| {
+            let numbers = Arc::new($with::halves::Numbers::<1>::new(0));
+            let suspicion = Arc::new($with::halves::Suspicion::new());
+            suspicion.tell(1, 1);
+            let (sent, told) = (numbers.clone(), suspicion.clone());
+            let out = thread::spawn(move || {
+                told.tell(0, 0);
+                sent.set_last_on(0, 0);
+                sent.set_next(1);
+                told.tell(1, 0);
+            });
+            let next = numbers.next();
+            let (suspected, abandoned) = suspicion.told();
+            assert_eq!(abandoned & !suspected, 0, "both are of one moment");
+            assert!(next == 0 || abandoned == 0, "number 0 is under way there");
+            out.join().unwrap();
+        });
+    };
+}
+
 /// The line in goes to sleep while the line out carries something.
 macro_rules! nobody_sleeps_on {
     ($with:ident) => {
@@ -77,6 +100,17 @@ fn who_sees_a_number_sent_sees_its_path() {
 #[should_panic(expected = "assertion")]
 fn with_relaxed_orderings_a_number_is_seen_before_its_path() {
     numbers_are_seen_with_their_paths!(weakened);
+}
+
+#[test]
+fn who_sees_a_number_sent_sees_that_its_path_is_not_given_up() {
+    a_path_that_carries_again_is_not_abandoned!(sound);
+}
+
+#[test]
+#[should_panic(expected = "number 0 is under way there")]
+fn with_relaxed_orderings_a_path_seems_given_up_that_carries() {
+    a_path_that_carries_again_is_not_abandoned!(weakened);
 }
 
 #[test]

@@ -62,8 +62,7 @@ impl Inbound {
         let usable = self.shared.usable();
         let is_only = usable.iter().nth(1).is_none();
         // What a suspected path swallowed has gone over others by now.
-        let abandoned = self.shared.abandoned();
-        let suspected = self.shared.suspected();
+        let [suspected, abandoned] = self.shared.suspected_and_abandoned();
         let is_due = now.since(self.edging.at) >= INTERVAL && !(0..NUMBERS).contains(&new);
         let is_news = (abandoned, suspected) != (self.edging.abandoned, self.edging.suspected);
         if is_only || !is_due && !is_news {

@@ -48,6 +48,30 @@ impl<const PATHS: usize> Numbers<PATHS> {
     }
 }
 
+/// Paths that swallow what they are given, as the line out sees it, and those of them for which nothing is left to
+/// be sent again: bits in one word, so that both are of one moment. Written by the line out.
+#[derive(Debug)]
+pub(crate) struct Suspicion(AtomicU32);
+
+impl Suspicion {
+    pub(crate) fn new() -> Suspicion {
+        Suspicion(AtomicU32::new(0))
+    }
+
+    /// To be written before [`Numbers::set_next`]: who sees that a number was sent over a path sees that it is
+    /// not given up any more.
+    pub(crate) fn tell(&self, suspected: u16, abandoned: u16) {
+        let bits = u32::from(suspected) | u32::from(abandoned) << 16;
+        self.0.store(bits, Ordering::Relaxed);
+    }
+
+    /// Which paths are suspected, and which abandoned. To be read after [`Numbers::next`].
+    pub(crate) fn told(&self) -> (u16, u16) {
+        let bits = self.0.load(Ordering::Relaxed);
+        (bits as u16, (bits >> 16) as u16)
+    }
+}
+
 /// How the line out wakes the line in, which sleeps for long while nothing is carried: either the line in sees
 /// that something was carried, or the line out sees that the line in is to be woken, or both.
 #[derive(Debug)]

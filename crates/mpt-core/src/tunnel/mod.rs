@@ -40,7 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use halves::{Numbers, Wake};
+use halves::{Numbers, Suspicion, Wake};
 pub use inbound::{Datagram, Event, Inbound};
 pub use outbound::Outbound;
 pub use sealing::Change;
@@ -130,10 +130,7 @@ struct Shared {
     mtu: AtomicU32,
     numbers: Numbers<MAX_PATHS>,
     sent: [Sent; MAX_PATHS],
-    /// Paths that swallow what they are given, as the line out sees it …
-    suspected: AtomicU32,
-    /// … and those of them for which nothing is left to be sent again; both written by the line out.
-    abandoned: AtomicU32,
+    suspicion: Suspicion,
     /// Paths that the peer suspects; written by the line in.
     doubted: AtomicU32,
     wake: Wake,
@@ -176,8 +173,7 @@ impl Shared {
             mtu: AtomicU32::new(u32::from(mtu)),
             numbers: Numbers::new(Seq::FIRST.value()),
             sent: Default::default(),
-            suspected: AtomicU32::new(0),
-            abandoned: AtomicU32::new(0),
+            suspicion: Suspicion::new(),
             doubted: AtomicU32::new(0),
             wake: Wake::new(),
             peer_known: AtomicBool::new(false),
@@ -233,12 +229,16 @@ impl Shared {
         PathSet::from_bits(self.usable.load(Ordering::Relaxed) as u16)
     }
 
+    /// Paths that the line out suspects.
     fn suspected(&self) -> PathSet {
-        PathSet::from_bits(self.suspected.load(Ordering::Relaxed) as u16)
+        PathSet::from_bits(self.suspicion.told().0)
     }
 
-    fn abandoned(&self) -> PathSet {
-        PathSet::from_bits(self.abandoned.load(Ordering::Relaxed) as u16)
+    /// The same, and those of them for which nothing is left to be sent again. To be asked after
+    /// [`Shared::next_seq`].
+    fn suspected_and_abandoned(&self) -> [PathSet; 2] {
+        let (suspected, abandoned) = self.suspicion.told();
+        [suspected, abandoned].map(PathSet::from_bits)
     }
 
     fn doubted(&self) -> PathSet {
@@ -253,9 +253,7 @@ impl Shared {
 
     /// Tells the line in which paths are suspected, and which of them abandoned.
     fn tell_suspected(&self, suspected: PathSet, abandoned: PathSet) {
-        let bits = |paths: PathSet| u32::from(paths.bits());
-        self.suspected.store(bits(suspected), Ordering::Relaxed);
-        self.abandoned.store(bits(abandoned), Ordering::Relaxed);
+        self.suspicion.tell(suspected.bits(), abandoned.bits());
     }
 
     fn mtu(&self) -> u16 {
