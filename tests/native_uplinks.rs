@@ -183,6 +183,41 @@ fn a_device_that_is_replaced_in_a_moment_is_used_anew() {
     }
 }
 
+/// The same of a daemon that has a user of its own, whose device is also unplugged for a while.
+#[test]
+fn a_daemon_with_a_user_of_its_own_uses_a_replaced_device_anew() {
+    let Some(_turn) = net::turn() else { return };
+    let uids = std::fs::read_to_string("/proc/self/uid_map").unwrap();
+    if uids.split_whitespace().nth(2) == Some("1") {
+        return net::skip("this user namespace has one user alone");
+    }
+    for change in [with_interface, with_interface_alone] {
+        let mut tunnel = tunnel_of(&Settings::new().sealed(), |text| {
+            format!("user = \"65533:65533\"\n{}", change(text))
+        });
+        await_all(&tunnel, "the start");
+        let status = tunnel.a.process().proc_file("status");
+        let user = status.lines().find(|line| line.starts_with("Uid:"));
+        assert_eq!(user, Some("Uid:\t65533\t65533\t65533\t65533"));
+        let before = session(&tunnel.a);
+        for at_once in [true, false, true] {
+            tunnel.hosts.a.run("ip link del path1");
+            if !at_once {
+                await_waiting(&tunnel, "interface path1 is not there");
+            }
+            lay_second(&tunnel.hosts);
+            wait_for("packets over the new device", SOON, || {
+                let path = second(&tunnel.a);
+                let (received, up) = (path.rx_packets, path.state == PathState::Up);
+                std::thread::sleep(Duration::from_millis(300));
+                (up && second(&tunnel.a).rx_packets > received).then_some(())
+            });
+            await_all(&tunnel, "after the exchange");
+        }
+        assert_eq!(session(&tunnel.a), before);
+    }
+}
+
 /// An address that goes and comes back; and, where the interface alone is named, another one.
 #[test]
 fn an_address_is_followed() {
