@@ -300,9 +300,8 @@ fn run(seed: u64) {
             .filter_map(|(_, packet)| id_of(packet))
             .collect();
         let fresh = came.iter().filter(|id| **id < 1 << 40).count();
-        // A few of the first may be lost on a path of which estimates are still wrong.
         println!("{side:?}: {fresh} of 500");
-        assert!(fresh >= 450, "{side:?}: {fresh} of 500");
+        assert_eq!(fresh, 500, "{side:?}");
         assert!(!pair.end(side).outbound.is_unreported(), "{side:?}");
         for path in 0..2 {
             assert_eq!(
