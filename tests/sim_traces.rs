@@ -194,8 +194,14 @@ fn runs() -> Vec<Run> {
     vec![
         run("clean", [path(50, 10), path(20, 25)]),
         run("gilbert", [lossy(path(20, 20), 0.02), path(30, 40)]),
-        run("jitter", [jittery(path(30, 30), 6, Order::Kept), path(10, 80)]),
-        run("overtaking", [jittery(path(20, 25), 3, Order::ByDelay), path(20, 30)]),
+        run(
+            "jitter",
+            [jittery(path(30, 30), 6, Order::Kept), path(10, 80)],
+        ),
+        run(
+            "overtaking",
+            [jittery(path(20, 25), 3, Order::ByDelay), path(20, 30)],
+        ),
         run("far-apart", [path(20, 2), path(40, 140)]),
         run("short-queue", [queue(path(37, 20), 20), path(12, 18)]),
         run("three", three),

@@ -1,14 +1,22 @@
 //! The sender's side: which path takes a packet and when, what waits for that, and what goes again.
 //!
-//! In the order in which a packet meets them: [`segment`] cuts a super-packet; [`scheduler`] chooses its path, and
-//! how much that takes now; what no path takes waits in the `queue`; it joins a [`train`]. What was sent is
-//! noted (`sent`), so that the peer's reports tell what became of it: which path has fallen silent
-//! (`silence`), and what was lost and goes again (`recovery`).
+//! In the order in which a packet meets them: [`segment`] cuts a super-packet; [`scheduler`] chooses its path by a
+//! fixed rule, or the `sender` by what paths turn out to deliver. The sender's parts, each with its own state:
+//! `scheduler::adaptive` with a pace for each path, the choice; `queue`, what no path takes; `committed`, what has
+//! its number and waits for its path; `sparse`, what goes by itself. What was sent is noted (`sent`), so that
+//! the peer's reports tell what became of it: what was lost and goes again (`recovery`), and which path has
+//! fallen silent (`silence`, `rescue`). Each packet becomes a datagram (`datagrams`) in a [`train`].
 
+pub(crate) mod committed;
+pub(crate) mod datagrams;
 pub(crate) mod queue;
 pub(crate) mod recovery;
+pub(crate) mod rescue;
 pub mod scheduler;
 pub mod segment;
+pub(crate) mod sender;
 pub(crate) mod sent;
 pub(crate) mod silence;
+pub(crate) mod sparse;
 pub mod train;
+pub(crate) mod turn;

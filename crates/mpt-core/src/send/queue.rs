@@ -105,6 +105,8 @@ pub(crate) struct Queue {
     target: Duration,
     interval: Duration,
     losses: Losses,
+    /// Those of them that [`Queue::take_losses`] told of.
+    told: Losses,
 }
 
 impl Queue {
@@ -121,6 +123,7 @@ impl Queue {
             target: codel::TARGET,
             interval: codel::INTERVAL,
             losses: Losses::default(),
+            told: Losses::default(),
         }
     }
 
@@ -154,6 +157,16 @@ impl Queue {
     /// What was dropped and marked since start.
     pub(crate) fn losses(&self) -> Losses {
         self.losses
+    }
+
+    /// The same since this was last asked.
+    pub(crate) fn take_losses(&mut self) -> Losses {
+        let told = std::mem::replace(&mut self.told, self.losses);
+        Losses {
+            late: self.losses.late - told.late,
+            overflowed: self.losses.overflowed - told.overflowed,
+            marked: self.losses.marked - told.marked,
+        }
     }
 
     /// Whether packets of this flow wait.

@@ -16,8 +16,6 @@
 //! [`Outbound::follow`].
 
 mod activity;
-mod adapting;
-mod bound;
 mod diagnosis;
 mod edging;
 mod halves;
@@ -37,8 +35,7 @@ mod status;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use halves::{Numbers, Suspicion, Wake};
 pub use inbound::{Datagram, Event, Inbound};
@@ -47,11 +44,10 @@ pub use sealing::Change;
 pub use sizing::ReorderSettings;
 
 use crate::crypto::Sessions;
-use crate::path::{Answered, IdleDelay, MAX_PATHS, PathId, PathSet};
+use crate::path::{MAX_PATHS, PathId, PathSet, ProbeBoard};
 use crate::receive::coalesce::Accepts;
 use crate::send::scheduler::Policy;
 use crate::seq::Seq;
-use crate::time::Time;
 
 /// What is configured of a tunnel as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,27 +132,7 @@ struct Shared {
     wake: Wake,
     /// The peer's session is known: it answers probes, and reports when it is asked.
     peer_known: AtomicBool,
-    /// How many probes were answered; after it changes, [`Shared::probed`] has news.
-    answers: AtomicU32,
-    probed: [Probed; MAX_PATHS],
-}
-
-/// Instead of a delay that is not known.
-const NOT_KNOWN: i64 = i64::MIN;
-
-/// What the answers to our probes tell of one path; written by the line in.
-#[derive(Debug, Default)]
-struct Probed {
-    /// How many were answered.
-    answers: AtomicU32,
-    /// When what was answered last had been sent.
-    sent_ns: AtomicU64,
-    rtt_ns: AtomicU64,
-    /// One-way delay of the last, with the clocks' offset.
-    forward_ns: AtomicI64,
-    /// Their median if the path is idle, else [`NOT_KNOWN`], and by how much they differed then.
-    idle_ns: AtomicI64,
-    jitter_ns: AtomicU64,
+    probes: ProbeBoard,
 }
 
 /// What was sent on one path; both lines add to it.
@@ -177,47 +153,7 @@ impl Shared {
             doubted: AtomicU32::new(0),
             wake: Wake::new(),
             peer_known: AtomicBool::new(false),
-            answers: AtomicU32::new(0),
-            probed: Default::default(),
-        }
-    }
-
-    /// Tells the line out of a path's answered probe.
-    fn tell_probed(
-        &self,
-        path: PathId,
-        sent: Time,
-        rtt: Duration,
-        forward_ns: i64,
-        idle: &IdleDelay,
-    ) {
-        let probed = &self.probed[path.index()];
-        probed.sent_ns.store(sent.as_nanos(), Ordering::Relaxed);
-        let rtt_ns = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
-        probed.rtt_ns.store(rtt_ns, Ordering::Relaxed);
-        probed.forward_ns.store(forward_ns, Ordering::Relaxed);
-        let median = idle.median().unwrap_or(NOT_KNOWN);
-        probed.idle_ns.store(median, Ordering::Relaxed);
-        probed.jitter_ns.store(idle.jitter(), Ordering::Relaxed);
-        probed.answers.fetch_add(1, Ordering::Release);
-        self.answers.fetch_add(1, Ordering::Release);
-    }
-
-    /// See [`Shared::answers`].
-    fn answers(&self) -> u32 {
-        self.answers.load(Ordering::Acquire)
-    }
-
-    fn probed(&self, path: PathId) -> Answered {
-        let probed = &self.probed[path.index()];
-        Answered {
-            answers: probed.answers.load(Ordering::Acquire),
-            sent: Time::from_nanos(probed.sent_ns.load(Ordering::Relaxed)),
-            rtt: Duration::from_nanos(probed.rtt_ns.load(Ordering::Relaxed)),
-            forward_ns: probed.forward_ns.load(Ordering::Relaxed),
-            idle_ns: Some(probed.idle_ns.load(Ordering::Relaxed))
-                .filter(|&delay| delay != NOT_KNOWN),
-            jitter_ns: probed.jitter_ns.load(Ordering::Relaxed),
+            probes: ProbeBoard::default(),
         }
     }
 

@@ -5,30 +5,29 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::adapting::Adapting;
-use super::sealing::{Change, Framing, Sealing};
+use super::sealing::{Change, Sealing};
 use super::{Shared, Transmit, TunnelConfig};
 use crate::control::drops::{Drop, Drops};
 use crate::path::{MAX_PATHS, PathConfig, PathId, PathSet};
+use crate::send::datagrams::Datagrams;
 use crate::send::scheduler::{Policy, Scheduler};
 use crate::send::segment::{SegmentError, Segments};
+use crate::send::sender::Sender;
 use crate::send::train::Train;
-use crate::seq::Seq;
+use crate::send::turn::Turn;
 use crate::time::Time;
 use crate::wire::ecn;
 use crate::wire::fragment;
-use crate::wire::gre::{Header, Protocol};
 use crate::wire::icmp;
 use crate::wire::ip::{Packet, Version};
 use crate::wire::mss;
+use crate::wire::report::Report;
 use crate::wire::vnet::{Checksum, Gso, VnetHeader};
 
 /// Most "too big" messages waiting to be written to the TUN.
 const MAX_ICMP_QUEUED: usize = 16;
 /// Least time between two of them (RFC 1812 §4.3.2.8 asks for a limit).
 const ICMP_INTERVAL: Duration = Duration::from_millis(2);
-/// Most used trains that are kept, 64 KiB each.
-const MAX_SPARE: usize = 32;
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// Where a path's peer is.
@@ -42,65 +41,46 @@ struct Remote {
 
 /// The sending half of a tunnel.
 pub struct Outbound {
-    pub(super) shared: Arc<Shared>,
-    key: Option<u32>,
+    shared: Arc<Shared>,
     clamps_mss: bool,
     /// In a sealed tunnel.
     sealing: Option<Sealing>,
     /// The peer puts packets in order, by our own configuration.
     reordered: bool,
-    pub(super) next_seq: Seq,
-    pub(super) scheduler: Scheduler,
-    pub(super) adapting: Adapting,
+    scheduler: Scheduler,
+    pub(super) sender: Sender,
+    out: Datagrams,
     remotes: [Remote; MAX_PATHS],
-    /// The train that each path's packets join.
-    pub(super) open: [Option<Train>; MAX_PATHS],
-    /// Trains that are complete, in the order in which they must go.
-    ready: VecDeque<Train>,
-    /// The train that the caller is sending.
-    leaving: Option<Train>,
-    /// Used trains, to be used again.
-    spare: Vec<Train>,
     icmp: VecDeque<Vec<u8>>,
     icmp_written: Vec<u8>,
     next_icmp: Time,
-    pub(super) drops: Drops,
-    tx_packets: u64,
-    tx_bytes: u64,
+    drops: Drops,
     /// Sent since [`Shared`] was last told.
     unpublished: [(u64, u64); MAX_PATHS],
-    /// The highest number that was written for each path since the last was published.
-    last_on: [Option<Seq>; MAX_PATHS],
     /// Something came from the TUN since then.
     was_given: bool,
     /// The line in is to be woken.
-    pub(super) wakes: bool,
+    wakes: bool,
 }
 
 impl Outbound {
     pub(super) fn new(config: &TunnelConfig, shared: Arc<Shared>) -> Outbound {
+        let reordered = config.reorder.is_numbered();
+        let is_numbered = is_numbered(config.policy, reordered);
         Outbound {
             shared,
-            key: config.key,
             clamps_mss: false,
             sealing: None,
-            reordered: config.reorder.is_numbered(),
-            next_seq: Seq::FIRST,
+            reordered,
             scheduler: Scheduler::new(config.policy),
-            adapting: Adapting::new(config.recovery),
+            sender: Sender::new(config.recovery),
+            out: Datagrams::new(config.key, is_numbered),
             remotes: Default::default(),
-            open: Default::default(),
-            ready: VecDeque::new(),
-            leaving: None,
-            spare: Vec::new(),
             icmp: VecDeque::with_capacity(MAX_ICMP_QUEUED),
             icmp_written: Vec::new(),
             next_icmp: Time::ZERO,
             drops: Drops::default(),
-            tx_packets: 0,
-            tx_bytes: 0,
             unpublished: [(0, 0); MAX_PATHS],
-            last_on: [None; MAX_PATHS],
             was_given: false,
             wakes: false,
         }
@@ -109,6 +89,7 @@ impl Outbound {
     /// Seals all that is sent.
     pub(super) fn seal(&mut self) {
         self.sealing = Some(Sealing::default());
+        self.out.seal();
     }
 
     /// Follows what the line in of a sealed tunnel has found out.
@@ -135,42 +116,38 @@ impl Outbound {
 
     /// Takes a path away. Remove it from [`super::Inbound`] first.
     pub fn remove_path(&mut self, path: PathId) {
-        debug_assert!(self.ready.is_empty(), "paths are removed between batches");
-        if let Some(train) = self.open[path.index()].take() {
-            self.drops.count(Drop::NoPath, train.datagrams as u64);
-        }
+        let left = self.out.clear(path);
+        self.drops.count(Drop::NoPath, left as u64);
         self.remotes[path.index()] = Remote::default();
-        self.adapting.forget_path(path);
+        self.sender.forget_path(path);
         self.shared.forget_sent(path);
     }
 
     /// Numbers packets from now on, or stops: reordering was switched on or off.
     pub fn set_numbered(&mut self, numbered: bool) {
         self.reordered = numbered;
+        self.follow_numbering();
     }
 
     /// Sends lost packets again from now on, or stops.
     pub fn set_recovery(&mut self, recovery: bool) {
-        self.adapting.recovery.set_enabled(recovery);
+        self.sender.set_recovery(recovery);
     }
 
     /// Follows another policy from the next packet on.
     pub fn set_policy(&mut self, policy: Policy) {
         self.scheduler.set_policy(policy);
+        self.follow_numbering();
     }
 
-    /// Copies are told by their numbers; the packets of a flow that stays on a path need none.
-    pub(super) fn is_numbered(&self) -> bool {
-        match self.scheduler.policy() {
-            Policy::Redundant => true,
-            Policy::Flow => false,
-            Policy::Adaptive | Policy::Weighted | Policy::Backup => self.reordered,
-        }
+    fn follow_numbering(&mut self) {
+        let is_numbered = is_numbered(self.scheduler.policy(), self.reordered);
+        self.out.set_numbered(is_numbered);
     }
 
     /// Uses another GRE key from now on.
     pub fn set_key(&mut self, key: Option<u32>) {
-        self.key = key;
+        self.out.set_key(key);
     }
 
     /// Lowers the MSS of TCP handshakes to what the tunnel carries, or leaves it.
@@ -204,6 +181,84 @@ impl Outbound {
         }
     }
 
+    /// The sender, and what it has at hand.
+    fn turn(&mut self, now: Time) -> (&mut Sender, Turn<'_>) {
+        let turn = Turn {
+            now,
+            usable: self.shared.usable(),
+            doubted: self.shared.doubted(),
+            probes: &self.shared.probes,
+            out: &mut self.out,
+            drops: &mut self.drops,
+        };
+        (&mut self.sender, turn)
+    }
+
+    /// Whether the paths' estimates decide where packets go.
+    #[inline]
+    fn adapts(&mut self, now: Time) -> bool {
+        let adapts = self.scheduler.policy() == Policy::Adaptive
+            && self.out.is_numbered()
+            && self.shared.peer_is_known()
+            && self.sender.is_informed();
+        if adapts {
+            let (sender, turn) = self.turn(now);
+            sender.note_probes(&turn);
+        }
+        adapts
+    }
+
+    /// Whether weights decide because the peer sends no reports although it should.
+    #[must_use]
+    pub fn is_unreported(&self) -> bool {
+        self.scheduler.policy() == Policy::Adaptive && !self.sender.is_informed()
+    }
+
+    /// Takes what the peer reports on what this end sent, which came at `now`.
+    pub fn handle_report(&mut self, now: Time, report: &Report) {
+        let (sender, turn) = self.turn(now);
+        sender.handle_report(&turn, report);
+        self.handle_timeout(now);
+    }
+
+    /// When [`Outbound::handle_timeout`] is to be called at the latest.
+    #[must_use]
+    pub fn poll_timeout(&mut self) -> Option<Time> {
+        self.sender.poll_timeout()
+    }
+
+    /// Does what is due. Afterwards, poll everything.
+    pub fn handle_timeout(&mut self, now: Time) {
+        let (sender, mut turn) = self.turn(now);
+        sender.probe_tail(&mut turn);
+        let adapts = self.adapts(now);
+        let (sender, mut turn) = self.turn(now);
+        let fell_silent = sender.recover(&mut turn, adapts);
+        // Reports and answers are to leave a silent path at once, too.
+        self.wakes |= fell_silent;
+        if !self.sender.holds_packets() {
+            return self.sender.rest();
+        }
+        if self.adapts(now) {
+            let (sender, mut turn) = self.turn(now);
+            return sender.drain(&mut turn);
+        }
+        self.sender.rest();
+        self.release_queue(now);
+    }
+
+    /// The paths' estimates are no longer to be followed: what waits goes as other packets do.
+    fn release_queue(&mut self, now: Time) {
+        let (sender, mut turn) = self.turn(now);
+        sender.release_committed(&mut turn);
+        while let Some(mut packet) = self.sender.take_queued(now) {
+            self.handle_tun(now, &VnetHeader::default(), &mut packet);
+            self.sender.give_back(packet);
+        }
+        let (sender, mut turn) = self.turn(now);
+        sender.count_losses(&mut turn);
+    }
+
     /// Counts a packet from the TUN whose virtio header makes no sense.
     pub fn refuse_offload(&mut self) {
         self.drops.count(Drop::BadOffload, 1);
@@ -217,7 +272,8 @@ impl Outbound {
             return self.copy_to_all(version, tos, &segments);
         }
         if self.adapts(now) {
-            return self.adapt(now, segments);
+            let (sender, mut turn) = self.turn(now);
+            return sender.send(&mut turn, segments);
         }
         while segments.remaining() > 0 {
             let first = segments.segments() - segments.remaining();
@@ -229,8 +285,8 @@ impl Outbound {
             let mut bytes = 0;
             for index in first..first + run {
                 let inner_len = segments.segment_len(index);
-                let header = self.next_header(version, inner_len);
-                let (out, len) = self.append(path, &header, tos, inner_len);
+                let header = self.out.next_header(version, inner_len);
+                let (out, len) = self.out.append(path, &header, tos, inner_len);
                 segments.write_next(out);
                 bytes += len;
             }
@@ -247,9 +303,9 @@ impl Outbound {
         }
         for index in 0..segments.segments() {
             let inner_len = segments.segment_len(index);
-            let header = self.next_header(version, inner_len);
+            let header = self.out.next_header(version, inner_len);
             for path in usable.iter() {
-                let (out, _) = self.append(path, &header, tos, inner_len);
+                let (out, _) = self.out.append(path, &header, tos, inner_len);
                 segments.write(index, out);
             }
         }
@@ -315,9 +371,9 @@ impl Outbound {
                 PathSet::only(picked)
             }
         };
-        let header = self.next_header(Version::V4, inner_len);
+        let header = self.out.next_header(Version::V4, inner_len);
         for path in paths.iter() {
-            let (out, len) = self.append(path, &header, tos, inner_len);
+            let (out, len) = self.out.append(path, &header, tos, inner_len);
             out[..head.len()].copy_from_slice(head);
             out[head.len()..].copy_from_slice(payload);
             self.scheduler.took(now, path, len);
@@ -330,112 +386,25 @@ impl Outbound {
         inner_len: usize,
         at_hand: usize,
     ) -> Option<(PathId, usize)> {
-        let len = inner_len + self.overhead();
+        let len = inner_len + self.out.overhead();
         let usable = self.shared.usable();
         self.scheduler.pick(usable, packet, len, at_hand)
-    }
-
-    /// Counts a packet of `inner_len` bytes, and makes its header with the next number.
-    pub(super) fn next_header(&mut self, version: Version, inner_len: usize) -> Header {
-        let header = self.header(version);
-        self.count_out(inner_len);
-        if header.sequence.is_some() {
-            self.next_seq = self.next_seq.next();
-        }
-        header
-    }
-
-    /// Counts a packet of `inner_len` bytes, and makes its header without a number.
-    pub(super) fn unnumbered_header(&mut self, version: Version, inner_len: usize) -> Header {
-        self.count_out(inner_len);
-        Header {
-            sequence: None,
-            ..self.header(version)
-        }
-    }
-
-    fn count_out(&mut self, inner_len: usize) {
-        self.tx_packets += 1;
-        self.tx_bytes += inner_len as u64;
-    }
-
-    /// Appends a datagram to the path's train. Returns where its inner packet of `inner_len` bytes is
-    /// to be written, and the datagram's length.
-    pub(super) fn append(
-        &mut self,
-        path: PathId,
-        header: &Header,
-        tos: u8,
-        inner_len: usize,
-    ) -> (&mut [u8], usize) {
-        let framing = self.framing(header);
-        let len = inner_len + framing.overhead();
-        if let Some(seq) = header.sequence {
-            let last = &mut self.last_on[path.index()];
-            *last = Some(last.map_or(seq, |last| last.later(seq)));
-        }
-        let (head, rest) = self
-            .train_for(path, tos, len)
-            .append(tos, len)
-            .split_at_mut(framing.head);
-        framing.emit(header, head);
-        (&mut rest[..inner_len], len)
-    }
-
-    /// What GRE, and sealing, add to the next packet, in bytes.
-    pub(super) fn overhead(&self) -> usize {
-        self.framing(&self.header(Version::V4)).overhead()
-    }
-
-    pub(super) fn framing(&self, header: &Header) -> Framing {
-        Framing::of(header, self.sealing.is_some())
-    }
-
-    pub(super) fn header(&self, version: Version) -> Header {
-        Header {
-            key: self.key,
-            sequence: self.is_numbered().then_some(self.next_seq),
-            protocol: match version {
-                Version::V4 => Protocol::Ipv4,
-                Version::V6 => Protocol::Ipv6,
-            },
-        }
-    }
-
-    /// The path's open train, or a new one when that cannot take the datagram.
-    fn train_for(&mut self, path: PathId, tos: u8, len: usize) -> &mut Train {
-        let open = &mut self.open[path.index()];
-        if let Some(train) = open.take_if(|train| !train.fits(tos, len)) {
-            self.ready.push_back(train);
-        }
-        let spare = &mut self.spare;
-        open.get_or_insert_with(|| match spare.pop() {
-            Some(mut train) => {
-                train.reset(path);
-                train
-            }
-            None => Train::new(path),
-        })
     }
 
     /// The next train that is complete. Unlike [`Outbound::poll_transmit`] this leaves alone those
     /// that more packets of the batch may join.
     pub fn poll_ready(&mut self) -> Option<Transmit<'_>> {
-        let train = self.next_sealed(|this| this.ready.pop_front())?;
+        let train = self.next_sealed(Datagrams::pop_ready)?;
         Some(self.leave(train))
     }
 
     /// The next train to be sent. When this returns `None`, everything handed out before must have
     /// been sent (or reported by [`Outbound::not_sent`]): the probes' watermark says so.
     pub fn poll_transmit(&mut self) -> Option<Transmit<'_>> {
-        let train = self.next_sealed(|this| {
-            let ready = this.ready.pop_front();
-            ready.or_else(|| this.open.iter_mut().find_map(Option::take))
-        });
-        match train {
+        match self.next_sealed(Datagrams::pop) {
             Some(train) => Some(self.leave(train)),
             None => {
-                self.recycle();
+                self.out.recycle();
                 self.publish();
                 None
             }
@@ -443,27 +412,26 @@ impl Outbound {
     }
 
     /// The next train of `next`, sealed in a sealed tunnel.
-    fn next_sealed(&mut self, next: impl Fn(&mut Self) -> Option<Train>) -> Option<Train> {
+    fn next_sealed(&mut self, next: impl Fn(&mut Datagrams) -> Option<Train>) -> Option<Train> {
         loop {
-            let mut train = next(self)?;
+            let mut train = next(&mut self.out)?;
             let Some(sealing) = &mut self.sealing else {
                 return Some(train);
             };
-            match sealing.seal(self.next_seq, &mut train) {
+            match sealing.seal(self.out.next_seq(), &mut train) {
                 Ok(()) => return Some(train),
                 Err(why) => self.drops.count(why, train.datagrams as u64),
             }
-            self.spare.push(train);
+            self.out.give_back(train);
         }
     }
 
     fn leave(&mut self, train: Train) -> Transmit<'_> {
-        self.recycle();
         let to = self.remotes[train.path.index()].now.unwrap_or(NOWHERE);
         let sent = &mut self.unpublished[train.path.index()];
         sent.0 += train.datagrams as u64;
         sent.1 += train.bytes().len() as u64;
-        let train = self.leaving.insert(train);
+        let train = self.out.leave(train);
         Transmit {
             path: train.path,
             to,
@@ -472,12 +440,6 @@ impl Outbound {
             datagrams: train.datagrams,
             contents: train.bytes(),
         }
-    }
-
-    /// The train that was being sent can be used again.
-    fn recycle(&mut self) {
-        self.spare.extend(self.leaving.take());
-        self.spare.truncate(MAX_SPARE);
     }
 
     fn publish(&mut self) {
@@ -489,15 +451,16 @@ impl Outbound {
             if packets != 0 {
                 self.shared.count_sent(path, packets, bytes);
             }
-            if let Some(last) = self.last_on[index].take() {
+            if let Some(last) = self.out.take_last_on(path) {
                 let known = self.shared.last_on(path);
                 let last = known.map_or(last, |known| known.later(last));
                 self.shared.set_last_on(path, last);
             }
         }
-        self.publish_suspected();
+        let (suspected, abandoned) = self.sender.suspected();
+        self.shared.tell_suspected(suspected, abandoned);
         // All before this has been sent.
-        let next = self.adapting.bound.first().unwrap_or(self.next_seq);
+        let next = self.sender.first_committed().unwrap_or(self.out.next_seq());
         self.shared.numbers.set_next(next.value());
         if std::mem::take(&mut self.was_given) {
             self.wakes |= self.shared.wake.note_carried();
@@ -534,12 +497,21 @@ impl Outbound {
     /// Packets and inner bytes handed to paths so far.
     #[must_use]
     pub fn sent(&self) -> (u64, u64) {
-        (self.tx_packets, self.tx_bytes)
+        self.out.counts()
     }
 
     /// What this half has dropped.
     #[must_use]
     pub fn drops(&self) -> &Drops {
         &self.drops
+    }
+}
+
+/// Copies are told by their numbers; the packets of a flow that stays on a path need none.
+fn is_numbered(policy: Policy, reordered: bool) -> bool {
+    match policy {
+        Policy::Redundant => true,
+        Policy::Flow => false,
+        Policy::Adaptive | Policy::Weighted | Policy::Backup => reordered,
     }
 }

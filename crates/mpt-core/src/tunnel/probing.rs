@@ -70,8 +70,8 @@ impl Inbound {
             known.learn(now, message, echo_sent);
             if let (Some(rtt), Some(forward)) = (known.rtt.smoothed(), known.forward) {
                 known.idle.probed(now, forward, self.shared.sent(path).1);
-                self.shared
-                    .tell_probed(path, echo_sent, rtt, forward, &known.idle);
+                let probes = &self.shared.probes;
+                probes.note(path, echo_sent, rtt, forward, &known.idle);
             }
             self.reporting.learn(path, message);
             if let Some(rtt) = known.rtt.round_trip() {

@@ -24,54 +24,21 @@ use super::{Shared, Transmit};
 use crate::control::Protection;
 use crate::control::drops::Drop;
 use crate::crypto::{
-    CONTROL_OVERHEAD, Calm, DATA_HEAD_BYTES, DATA_OVERHEAD, DataSealer, KIND_COOKIE_REPLY,
-    KIND_INITIATION, KIND_RESPONSE, KeyChange, OpenError, Opened, PublicKey, Refused, Route,
-    Sender, SessionEvent, Sessions, TAG_BYTES, claimed_route, lay_out, restore,
+    CONTROL_OVERHEAD, Calm, DATA_OVERHEAD, DataSealer, KIND_COOKIE_REPLY, KIND_INITIATION,
+    KIND_RESPONSE, KeyChange, OpenError, Opened, PublicKey, Refused, Route, Sender, SessionEvent,
+    Sessions, claimed_route, restore,
 };
 use crate::path::{Call, DownReason, Path, PathId, PathSet, PathState, Rank, Ruling};
 use crate::receive::buffer::Stored;
 use crate::send::train::Train;
 use crate::seq::Seq;
 use crate::time::Time;
-use crate::wire::gre::{Header, Protocol};
+use crate::wire::gre::Protocol;
 use crate::wire::ip::Version;
 use crate::wire::probe::{Echo, MESSAGE_BYTES, Message, PROOF_BYTES, Proof};
 
 /// GRE header of a handshake message: no flags, Protocol Type 0x88B5.
 const HANDSHAKE_GRE: [u8; 4] = [0x00, 0x00, 0x88, 0xb5];
-
-/// What stands before and behind an inner packet on its way out, in bytes.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Framing {
-    sealed: bool,
-    pub(super) head: usize,
-    pub(super) tail: usize,
-}
-
-impl Framing {
-    pub(super) fn of(header: &Header, sealed: bool) -> Framing {
-        let (head, tail) = match sealed {
-            true => (DATA_HEAD_BYTES, TAG_BYTES),
-            false => (header.buffer_len(), 0),
-        };
-        Framing { sealed, head, tail }
-    }
-
-    /// What it adds.
-    pub(super) fn overhead(self) -> usize {
-        self.head + self.tail
-    }
-
-    /// Writes what stands before the packet.
-    #[inline]
-    pub(super) fn emit(self, header: &Header, head: &mut [u8]) {
-        if self.sealed {
-            lay_out(header.sequence, header.protocol, head);
-        } else {
-            header.emit(head);
-        }
-    }
-}
 
 /// What the line in of a sealed tunnel has found out and the line out has to follow.
 pub enum Change {

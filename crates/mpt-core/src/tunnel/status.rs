@@ -7,10 +7,7 @@ use hdrhistogram::Histogram;
 use super::sealing::Opening;
 use super::{Inbound, Outbound};
 use crate::control::setting::Setting;
-use crate::control::{
-    HoldTimes, PathPhase, PathStatus, Protection, RecoveryStatus, ReorderMode, ReorderStatus,
-    TunnelStatus,
-};
+use crate::control::{HoldTimes, PathStatus, Protection, ReorderMode, ReorderStatus, TunnelStatus};
 use crate::path::PathId;
 
 /// Delay differences below this are noise, in nanoseconds.
@@ -24,29 +21,12 @@ impl Outbound {
         (status.tx_packets, status.tx_bytes) = self.sent();
         self.drops().add_to(&mut status.drops);
         status.unreported = self.is_unreported();
-        let queue = &self.adapting.queue;
-        let bound = &self.adapting.bound;
-        status.queue_packets = (queue.packets() + bound.packets()) as u64;
-        status.queue_bytes = (queue.bytes() + bound.bytes().iter().sum::<usize>()) as u64;
-        status.queue_marked = queue.losses().marked;
-        let recovery = self.adapting.recovery.counters();
-        status.recovery = RecoveryStatus {
-            lost: recovery.lost,
-            resent: recovery.resent,
-            resent_bytes: recovery.resent_bytes,
-            spurious: recovery.spurious,
-            probes: recovery.probes,
-            memory_bytes: self.adapting.recovery.memory() as u64,
-            report_bytes: status.recovery.report_bytes,
-        };
+        self.sender.report(status);
     }
 
     /// Fills in what this half knows of a path.
     pub fn report_path(&self, id: PathId, status: &mut PathStatus) {
-        self.adapting.paths.report(id, status);
-        if self.adapting.silence.suspected().contains(id) {
-            status.tx_phase = PathPhase::Suspected;
-        }
+        self.sender.report_path(id, status);
     }
 }
 

@@ -72,7 +72,7 @@ impl Busy {
 #[derive(Debug)]
 pub(crate) struct Adaptive {
     paces: [Pace; MAX_PATHS],
-    pub(crate) log: SentLog,
+    log: SentLog,
     /// When a packet was sent first since the last report, and how many bytes since.
     unreported: Option<(Time, u64)>,
     silent: bool,
@@ -88,6 +88,11 @@ impl Adaptive {
             silent: false,
             worth: Worth::default(),
         }
+    }
+
+    /// What was sent where.
+    pub(crate) fn log(&self) -> &SentLog {
+        &self.log
     }
 
     /// Whether others fill the path's queue, so that what it loses is for the flows to see.

@@ -2,7 +2,7 @@
 //!
 //! A slower path is worth using once the faster ones are busy for as long as it adds. A packet that goes
 //! over it then arrives no later than what was given to the faster ones before it. So those come first,
-//! in number too: they are *bound* to the faster paths, enough of them to last until the slower one
+//! in number too: they are *committed* to the faster paths, enough of them to last until the slower one
 //! delivers, and only the packet after them goes over it. All arrive nearly in order.
 
 use std::collections::VecDeque;
@@ -11,68 +11,68 @@ use crate::path::{MAX_PATHS, PathId};
 use crate::seq::Seq;
 use crate::wire::ip::Version;
 
-/// A packet that is bound.
+/// A packet that is committed.
 #[derive(Debug)]
-pub(super) struct BoundPacket {
-    pub(super) seq: Seq,
-    pub(super) version: Version,
+pub(crate) struct CommittedPacket {
+    pub(crate) seq: Seq,
+    pub(crate) version: Version,
     /// The outer one.
-    pub(super) tos: u8,
+    pub(crate) tos: u8,
     /// The inner packet.
-    pub(super) bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     /// The datagram's length.
-    pub(super) len: usize,
+    pub(crate) len: usize,
 }
 
-/// What is bound, by path.
+/// What is committed, by path.
 #[derive(Debug, Default)]
-pub(super) struct Bound {
-    queues: [VecDeque<BoundPacket>; MAX_PATHS],
+pub(crate) struct Committed {
+    queues: [VecDeque<CommittedPacket>; MAX_PATHS],
     bytes: [usize; MAX_PATHS],
 }
 
-impl Bound {
-    pub(super) fn is_empty(&self) -> bool {
+impl Committed {
+    pub(crate) fn is_empty(&self) -> bool {
         self.queues.iter().all(VecDeque::is_empty)
     }
 
     /// Bytes of datagrams, by path.
-    pub(super) fn bytes(&self) -> &[usize; MAX_PATHS] {
+    pub(crate) fn bytes(&self) -> &[usize; MAX_PATHS] {
         &self.bytes
     }
 
-    pub(super) fn packets(&self) -> usize {
+    pub(crate) fn packets(&self) -> usize {
         self.queues.iter().map(VecDeque::len).sum()
     }
 
     /// The lowest number.
-    pub(super) fn first(&self) -> Option<Seq> {
+    pub(crate) fn first(&self) -> Option<Seq> {
         let fronts = self.queues.iter().filter_map(VecDeque::front);
         fronts
             .map(|packet| packet.seq)
             .reduce(|a, b| if a.is_after(b) { b } else { a })
     }
 
-    pub(super) fn paths(&self) -> impl Iterator<Item = PathId> {
+    pub(crate) fn paths(&self) -> impl Iterator<Item = PathId> {
         (0..MAX_PATHS)
             .filter(|&index| !self.queues[index].is_empty())
             .filter_map(PathId::new)
     }
 
-    /// Binds a packet whose number is the highest so far.
-    pub(super) fn push(&mut self, path: PathId, packet: BoundPacket) {
+    /// Commits a packet whose number is the highest so far.
+    pub(crate) fn push(&mut self, path: PathId, packet: CommittedPacket) {
         self.bytes[path.index()] += packet.len;
         self.queues[path.index()].push_back(packet);
     }
 
-    pub(super) fn pop(&mut self, path: PathId) -> Option<BoundPacket> {
+    pub(crate) fn pop(&mut self, path: PathId) -> Option<CommittedPacket> {
         let packet = self.queues[path.index()].pop_front()?;
         self.bytes[path.index()] -= packet.len;
         Some(packet)
     }
 
-    /// Binds to `to` what is bound to `from`, in the order of numbers.
-    pub(super) fn rebind(&mut self, from: PathId, to: PathId) {
+    /// Commits to `to` what was committed to `from`, in the order of numbers.
+    pub(crate) fn recommit(&mut self, from: PathId, to: PathId) {
         let moved = std::mem::take(&mut self.queues[from.index()]);
         self.bytes[to.index()] += std::mem::take(&mut self.bytes[from.index()]);
         let queue = &mut self.queues[to.index()];
@@ -80,12 +80,12 @@ impl Bound {
         let Some(base) = queue.front().map(|packet| packet.seq) else {
             return;
         };
-        let place = |packet: &BoundPacket| packet.seq.distance_from(base);
+        let place = |packet: &CommittedPacket| packet.seq.distance_from(base);
         queue.make_contiguous().sort_by_key(place);
     }
 
-    /// Forgets what is bound to a path; says how many packets that were.
-    pub(super) fn clear(&mut self, path: PathId) -> usize {
+    /// Forgets what is committed to a path; says how many packets that were.
+    pub(crate) fn clear(&mut self, path: PathId) -> usize {
         self.bytes[path.index()] = 0;
         let queue = &mut self.queues[path.index()];
         let count = queue.len();
@@ -98,8 +98,8 @@ impl Bound {
 mod tests {
     use super::*;
 
-    fn packet(seq: u32) -> BoundPacket {
-        BoundPacket {
+    fn packet(seq: u32) -> CommittedPacket {
+        CommittedPacket {
             seq: Seq::new(seq),
             version: Version::V4,
             tos: 0,
@@ -108,8 +108,8 @@ mod tests {
         }
     }
 
-    fn numbers(bound: &mut Bound, path: PathId) -> Vec<u32> {
-        std::iter::from_fn(|| bound.pop(path))
+    fn numbers(committed: &mut Committed, path: PathId) -> Vec<u32> {
+        std::iter::from_fn(|| committed.pop(path))
             .map(|packet| packet.seq.value())
             .collect()
     }
@@ -117,29 +117,32 @@ mod tests {
     #[test]
     fn packets_come_out_in_order_also_when_their_path_is_gone() {
         let [a, b] = [0, 1].map(|index| PathId::new(index).unwrap());
-        let mut bound = Bound::default();
+        let mut committed = Committed::default();
         // Across the end of the numbers.
         for (path, seq) in [(a, u32::MAX - 1), (b, u32::MAX), (a, 0), (b, 1), (a, 2)] {
-            bound.push(path, packet(seq));
+            committed.push(path, packet(seq));
         }
-        assert_eq!(bound.first(), Some(Seq::new(u32::MAX - 1)));
-        assert_eq!((bound.packets(), bound.bytes()[0]), (5, 312));
-        assert_eq!(bound.paths().collect::<Vec<_>>(), [a, b]);
-        bound.rebind(a, b);
-        assert_eq!((bound.bytes()[0], bound.bytes()[1]), (0, 520));
-        assert_eq!(numbers(&mut bound, b), [u32::MAX - 1, u32::MAX, 0, 1, 2]);
-        assert!(bound.is_empty() && bound.first().is_none());
-        assert_eq!(*bound.bytes(), [0; MAX_PATHS]);
+        assert_eq!(committed.first(), Some(Seq::new(u32::MAX - 1)));
+        assert_eq!((committed.packets(), committed.bytes()[0]), (5, 312));
+        assert_eq!(committed.paths().collect::<Vec<_>>(), [a, b]);
+        committed.recommit(a, b);
+        assert_eq!((committed.bytes()[0], committed.bytes()[1]), (0, 520));
+        assert_eq!(
+            numbers(&mut committed, b),
+            [u32::MAX - 1, u32::MAX, 0, 1, 2]
+        );
+        assert!(committed.is_empty() && committed.first().is_none());
+        assert_eq!(*committed.bytes(), [0; MAX_PATHS]);
     }
 
     #[test]
     fn what_is_forgotten_is_counted() {
         let a = PathId::new(0).unwrap();
-        let mut bound = Bound::default();
-        bound.push(a, packet(1));
-        bound.push(a, packet(2));
-        assert_eq!(bound.clear(a), 2);
-        assert!(bound.is_empty());
-        assert_eq!(bound.bytes()[0], 0);
+        let mut committed = Committed::default();
+        committed.push(a, packet(1));
+        committed.push(a, packet(2));
+        assert_eq!(committed.clear(a), 2);
+        assert!(committed.is_empty());
+        assert_eq!(committed.bytes()[0], 0);
     }
 }
