@@ -14,10 +14,11 @@ use blake2::digest::consts::U16;
 use blake2::digest::{KeyInit, Mac};
 use blake2::{Blake2s256, Blake2sMac, Digest};
 use mpt_core::crypto::{
-    CryptoConfig, INITIATION_BYTES, KIND_INITIATION, PresharedKey, PrivateKey, Sender, Sessions,
+    CryptoConfig, INITIATION_BYTES, PresharedKey, PrivateKey, Sender, Sessions,
 };
 use mpt_core::path::{PathId, PathSet};
 use mpt_core::time::Time;
+use mpt_core::wire::kind::Kind;
 
 /// |t| from which on the two kinds differ.
 const DIFFERENT: f64 = 4.5;
@@ -104,7 +105,7 @@ fn sender() -> Sender {
 /// An initiation with a right mac1, whose Noise message does not open.
 fn initiation() -> [u8; INITIATION_BYTES] {
     let mut message = [0; INITIATION_BYTES];
-    message[0] = KIND_INITIATION;
+    message[0] = Kind::Initiation as u8;
     message[4] = 9;
     let mut public = [0; 32];
     use base64ct::{Base64, Encoding as _};

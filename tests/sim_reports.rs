@@ -7,7 +7,8 @@ use mpt_core::control::drops::Drop;
 use mpt_core::seq::Seq;
 use mpt_core::time::Time;
 use mpt_core::wire::gre::{self, Protocol};
-use mpt_core::wire::report::{KIND_REPORT, MAX_REPORT_BYTES, Report};
+use mpt_core::wire::kind::Kind;
+use mpt_core::wire::report::{MAX_REPORT_BYTES, Report};
 use mpt_sim::packet::Inner;
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side, Wire};
 
@@ -38,7 +39,7 @@ fn number(wire: &Wire) -> Option<u32> {
 fn report(wire: &Wire) -> Option<Report> {
     let (header, start) = gre::parse(&wire.bytes, None).ok()?;
     let payload = &wire.bytes[start..];
-    (header.protocol == Protocol::Control && payload[0] == KIND_REPORT)
+    (header.protocol == Protocol::Control && Kind::of(payload) == Ok(Kind::Report))
         .then(|| Report::parse(payload).unwrap())
 }
 

@@ -7,7 +7,8 @@ use base64ct::{Base64, Encoding as _};
 use blake2::digest::consts::{U16, U32};
 use blake2::digest::{KeyInit as _, Mac as _};
 use blake2::{Blake2s256, Blake2sMac, Digest as _};
-use mpt_core::crypto::{COOKIE_REPLY_BYTES, INITIATION_BYTES, KIND_COOKIE_REPLY, KIND_INITIATION};
+use mpt_core::crypto::{COOKIE_REPLY_BYTES, INITIATION_BYTES};
+use mpt_core::wire::kind::Kind;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
 /// GRE header of a handshake message.
@@ -53,7 +54,7 @@ impl Initiations {
         let mut datagram = [0; GRE.len() + INITIATION_BYTES];
         let (gre, message) = datagram.split_at_mut(GRE.len());
         gre.copy_from_slice(&GRE);
-        message[0] = KIND_INITIATION;
+        message[0] = Kind::Initiation as u8;
         message[4..12].copy_from_slice(&self.number.to_be_bytes());
         message[12] = 9;
         let mac1 = mac(&self.mac1_key, &message[..136]);
@@ -72,7 +73,7 @@ impl Initiations {
     #[must_use]
     pub fn cookie(&self, initiation: &Initiation, reply: &[u8]) -> Option<Cookie> {
         let reply = reply.strip_prefix(&GRE)?;
-        if reply.len() != COOKIE_REPLY_BYTES || reply[0] != KIND_COOKIE_REPLY {
+        if reply.len() != COOKIE_REPLY_BYTES || reply[0] != Kind::CookieReply as u8 {
             return None;
         }
         let key = Blake2sMac::<U32>::new_from_slice(&self.cookie_key).expect("32 bytes");

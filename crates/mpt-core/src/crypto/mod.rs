@@ -52,10 +52,7 @@ pub use sealer::{DataSealer, SealError};
 pub use sessions::{
     Calm, KeyChange, OLD_KEYS_KEPT, REJECT_AFTER, REKEY_AFTER, SessionEvent, Sessions,
 };
-pub use wire::{
-    COOKIE_REPLY_BYTES, INITIATION_BYTES, KIND_COOKIE_REPLY, KIND_INITIATION, KIND_RESPONSE,
-    RESPONSE_BYTES,
-};
+pub use wire::{COOKIE_REPLY_BYTES, INITIATION_BYTES, RESPONSE_BYTES};
 
 /// Fills a slice with random bytes that nobody can foresee: `getrandom`, or a seeded generator
 /// in a simulation.

@@ -56,13 +56,7 @@ use super::mac::{COOKIE_NONCE_BYTES, MAC_BYTES, SEALED_COOKIE_BYTES, Tag};
 use super::noise::{FIRST_BYTES, SECOND_BYTES};
 use super::packet::UNORDERED;
 use crate::wire::ip::u32_at;
-
-/// First byte of an initiation.
-pub const KIND_INITIATION: u8 = 3;
-/// First byte of a response.
-pub const KIND_RESPONSE: u8 = 4;
-/// First byte of a cookie reply.
-pub const KIND_COOKIE_REPLY: u8 = 5;
+use crate::wire::kind::Kind;
 
 /// Length of an initiation without its GRE header, in bytes.
 pub const INITIATION_BYTES: usize = 4 + FIRST_BYTES + OFFER_BYTES + 2 * MAC_BYTES;
@@ -103,18 +97,18 @@ pub(super) struct Response<'a>(&'a [u8; RESPONSE_BYTES]);
 impl<'a> Message<'a> {
     /// Takes a message apart; `None` when it is none of the three.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Message<'a>> {
-        let [kind, 0, 0, 0, rest @ ..] = bytes else {
+        let [_, 0, 0, 0, rest @ ..] = bytes else {
             return None;
         };
-        match *kind {
-            KIND_INITIATION => Some(Message::Initiation(Initiation(bytes.try_into().ok()?))),
-            KIND_RESPONSE => Some(Message::Response(Response(bytes.try_into().ok()?))),
-            KIND_COOKIE_REPLY => {
+        match Kind::of(bytes).ok()? {
+            Kind::Initiation => Some(Message::Initiation(Initiation(bytes.try_into().ok()?))),
+            Kind::Response => Some(Message::Response(Response(bytes.try_into().ok()?))),
+            Kind::CookieReply => {
                 let (nonce, sealed) = rest.split_first_chunk()?;
                 let sealed = sealed.try_into().ok()?;
                 Some(Message::CookieReply { nonce, sealed })
             }
-            _ => None,
+            Kind::Probe | Kind::Report | Kind::Edges => None,
         }
     }
 }
@@ -254,7 +248,7 @@ pub(super) fn initiation<E>(
     mac1: impl FnOnce(&[u8]) -> Tag,
 ) -> Result<([u8; INITIATION_BYTES], E), super::noise::NotOpened> {
     let mut bytes = [0; INITIATION_BYTES];
-    bytes[0] = KIND_INITIATION;
+    bytes[0] = Kind::Initiation as u8;
     let state = noise(&mut bytes[INITIATION_NOISE])?;
     let tag = mac1(&bytes[..INITIATION_MAC1]);
     bytes[INITIATION_MAC1..INITIATION_MAC2].copy_from_slice(&tag);
@@ -281,7 +275,7 @@ pub(super) fn response<E>(
     mac1: impl FnOnce(&[u8]) -> Tag,
 ) -> Result<([u8; RESPONSE_BYTES], E), super::noise::NotOpened> {
     let mut bytes = [0; RESPONSE_BYTES];
-    bytes[0] = KIND_RESPONSE;
+    bytes[0] = Kind::Response as u8;
     bytes[4..8].copy_from_slice(&receiver.to_be_bytes());
     let keys = noise(&mut bytes[RESPONSE_NOISE])?;
     let tag = mac1(&bytes[..RESPONSE_MAC1]);
@@ -295,7 +289,7 @@ pub(super) fn cookie_reply(
     sealed: &[u8; SEALED_COOKIE_BYTES],
 ) -> [u8; COOKIE_REPLY_BYTES] {
     let mut bytes = [0; COOKIE_REPLY_BYTES];
-    bytes[0] = KIND_COOKIE_REPLY;
+    bytes[0] = Kind::CookieReply as u8;
     bytes[4..4 + COOKIE_NONCE_BYTES].copy_from_slice(nonce);
     bytes[4 + COOKIE_NONCE_BYTES..].copy_from_slice(sealed);
     bytes

@@ -11,10 +11,11 @@ use std::time::Duration;
 use super::inbound::{Event, Inbound};
 use super::sealing::{Arrival, Opening};
 use crate::control::{Handshake, HandshakeState};
-use crate::crypto::{KIND_COOKIE_REPLY, KIND_INITIATION, KIND_RESPONSE, PublicKey, Refused};
+use crate::crypto::{PublicKey, Refused};
 use crate::path::{PathId, PathSet};
 use crate::time::Time;
 use crate::wire::gre::{CONTROL_ETHERTYPE, SEALED_ETHERTYPE};
+use crate::wire::kind::Kind;
 
 /// A path works if something of the peer came over it so lately.
 const HEARD: Duration = Duration::from_secs(2);
@@ -253,15 +254,15 @@ impl Inbound {
         now: Time,
         id: PathId,
         from: SocketAddr,
-        kind: u8,
+        kind: Kind,
         outcome: Result<(), Refused>,
     ) {
         let sign = match outcome {
-            Ok(()) if kind == KIND_INITIATION => Sign::Answered,
+            Ok(()) if kind == Kind::Initiation => Sign::Answered,
             Err(Refused::BadMac) => Sign::OtherKey,
             Err(Refused::Stranger) => Sign::Stranger,
             Err(Refused::Replayed) => Sign::Older,
-            Err(Refused::NotOpened) if kind == KIND_RESPONSE => Sign::AnswerNotOpened,
+            Err(Refused::NotOpened) if kind == Kind::Response => Sign::AnswerNotOpened,
             Ok(()) | Err(_) => return,
         };
         if self.may_be_of_peer(id, from) {
@@ -311,13 +312,12 @@ impl Inbound {
 
 /// Whether a datagram is one that only a sealed tunnel sends.
 fn is_sealed(datagram: &[u8]) -> bool {
-    let Some([_, _, high, low]) = datagram.first_chunk::<4>() else {
+    let Some(([_, _, high, low], message)) = datagram.split_first_chunk::<4>() else {
         return false;
     };
-    let handshake = [KIND_INITIATION, KIND_RESPONSE, KIND_COOKIE_REPLY];
     match u16::from_be_bytes([*high, *low]) {
         SEALED_ETHERTYPE => true,
-        CONTROL_ETHERTYPE => datagram.get(4).is_some_and(|kind| handshake.contains(kind)),
+        CONTROL_ETHERTYPE => Kind::of(message).is_ok_and(Kind::is_handshake),
         _ => false,
     }
 }

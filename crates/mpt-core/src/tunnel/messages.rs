@@ -7,9 +7,7 @@ use super::probing::control_header;
 use crate::control::drops::Drop;
 use crate::path::{PathId, PathState};
 use crate::time::Time;
-use crate::wire::edges::{Edges, KIND_EDGES};
-use crate::wire::probe::Message;
-use crate::wire::report::{KIND_REPORT, Report};
+use crate::wire::control::Control;
 
 impl Inbound {
     /// Takes a control message of the path's peer, which stands at `place` in the buffer. Returns whether it
@@ -22,24 +20,16 @@ impl Inbound {
         place: Range<usize>,
     ) -> bool {
         let message = &self.pool.bytes_mut(buffer)[place];
-        let read = match message.first() {
-            Some(&KIND_EDGES) => {
-                let edges = Edges::parse(message).ok();
-                edges.map(|edges| self.handle_edges(now, &edges))
+        match Control::parse(message) {
+            Ok(Control::Probe(message)) => self.handle_message(now, path, &message),
+            Ok(Control::Report(report)) => self.handle_report(now, path, report),
+            Ok(Control::Edges(edges)) => self.handle_edges(now, &edges),
+            Err(_) => {
+                self.drops.count(Drop::BadControl, 1);
+                return false;
             }
-            Some(&KIND_REPORT) => {
-                let report = Report::parse(message).ok();
-                report.map(|report| self.handle_report(now, path, report))
-            }
-            Some(_) | None => {
-                let message = Message::parse(message).ok();
-                message.map(|message| self.handle_message(now, path, &message))
-            }
-        };
-        if read.is_none() {
-            self.drops.count(Drop::BadControl, 1);
         }
-        read.is_some()
+        true
     }
 
     /// Leaves a control message of `len` bytes, which `emit` writes, to be sent on the path. There has

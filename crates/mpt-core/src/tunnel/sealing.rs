@@ -24,9 +24,8 @@ use super::{Shared, Transmit};
 use crate::control::Protection;
 use crate::control::drops::Drop;
 use crate::crypto::{
-    CONTROL_OVERHEAD, Calm, DATA_OVERHEAD, DataSealer, KIND_COOKIE_REPLY, KIND_INITIATION,
-    KIND_RESPONSE, KeyChange, OpenError, Opened, PublicKey, Refused, Route, Sender, SessionEvent,
-    Sessions, claimed_route, restore,
+    CONTROL_OVERHEAD, Calm, DATA_OVERHEAD, DataSealer, KeyChange, OpenError, Opened, PublicKey,
+    Refused, Route, Sender, SessionEvent, Sessions, claimed_route, restore,
 };
 use crate::path::{Call, DownReason, Path, PathId, PathSet, PathState, Rank, Ruling};
 use crate::receive::buffer::Stored;
@@ -35,6 +34,7 @@ use crate::seq::Seq;
 use crate::time::Time;
 use crate::wire::gre::Protocol;
 use crate::wire::ip::Version;
+use crate::wire::kind::Kind;
 use crate::wire::probe::{Echo, MESSAGE_BYTES, Message, PROOF_BYTES, Proof};
 
 /// GRE header of a handshake message: no flags, Protocol Type 0x88B5.
@@ -186,7 +186,10 @@ impl Inbound {
         };
         let datagram = &mut self.pool.bytes_mut(arrival.buffer)[arrival.place.clone()];
         let message = datagram.strip_prefix(&HANDSHAKE_GRE);
-        if let Some(message) = message.filter(|message| is_handshake(message)) {
+        if let Some(message) = message
+            && let Ok(kind) = Kind::of(message)
+            && kind.is_handshake()
+        {
             opening.catch_up(&self.shared);
             let sender = Sender {
                 path: id,
@@ -195,7 +198,6 @@ impl Inbound {
                     .peer
                     .is_some_and(|peer| is_same_peer(peer, arrival.from)),
             };
-            let kind = message.first().copied().unwrap_or_default();
             let outcome = opening.sessions.handle_message(now, sender, message);
             match outcome {
                 Ok(()) => {
@@ -629,14 +631,6 @@ fn single(path: PathId, to: SocketAddr, contents: &[u8]) -> Transmit<'_> {
         datagrams: 1,
         contents,
     }
-}
-
-/// Whether a control message is one of those that are not sealed.
-fn is_handshake(message: &[u8]) -> bool {
-    matches!(
-        message.first(),
-        Some(&(KIND_INITIATION | KIND_RESPONSE | KIND_COOKIE_REPLY))
-    )
 }
 
 fn drop_for(error: OpenError) -> Drop {

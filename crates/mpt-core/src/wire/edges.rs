@@ -36,9 +36,8 @@ use arrayvec::ArrayVec;
 use crate::path::MAX_PATHS;
 use crate::seq::Seq;
 use crate::wire::ip::{u32_at, u64_at};
+use crate::wire::kind::{ControlError, Kind};
 
-/// The first byte of the message.
-pub const KIND_EDGES: u8 = 6;
 /// Length of the longest message without its GRE header, in bytes.
 pub const MAX_EDGES_BYTES: usize = HEAD_BYTES + MAX_PATHS * ENTRY_BYTES;
 const HEAD_BYTES: usize = 24;
@@ -68,46 +67,29 @@ pub struct Edge {
     pub suspected: bool,
 }
 
-/// Why bytes are not such a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum EdgesError {
-    /// Fewer bytes than its count announces.
-    #[error("the message is too short")]
-    Truncated,
-    /// Of another kind.
-    #[error("not edges but a control message of kind {0}")]
-    Kind(u8),
-    /// More entries than paths.
-    #[error("more entries than there are paths")]
-    Count,
-    /// Session 0, which nobody uses.
-    #[error("edges without a session")]
-    NoSession,
-}
-
 impl Edges {
     /// Reads a message from the payload of a GRE packet.
     ///
     /// # Errors
     /// When the payload is too short, of another kind, or has an impossible count.
-    pub fn parse(payload: &[u8]) -> Result<Edges, EdgesError> {
+    pub fn parse(payload: &[u8]) -> Result<Edges, ControlError> {
         let Some((head, rest)) = payload.split_first_chunk::<HEAD_BYTES>() else {
-            return Err(EdgesError::Truncated);
+            return Err(ControlError::Truncated);
         };
-        if head[0] != KIND_EDGES {
-            return Err(EdgesError::Kind(head[0]));
+        if Kind::of(head)? != Kind::Edges {
+            return Err(ControlError::Kind(head[0]));
         }
         let count = usize::from(head[1]);
         if count > MAX_PATHS {
-            return Err(EdgesError::Count);
+            return Err(ControlError::Counts);
         }
         let (session, about) = (u64_at(head, 8), u64_at(head, 16));
         if session == 0 || about == 0 {
-            return Err(EdgesError::NoSession);
+            return Err(ControlError::NoSession);
         }
         let entries = rest
             .get(..count * ENTRY_BYTES)
-            .ok_or(EdgesError::Truncated)?;
+            .ok_or(ControlError::Truncated)?;
         let entry = |bytes: &[u8]| {
             let last = Seq::new(u32_at(bytes, 4));
             Edge {
@@ -138,7 +120,7 @@ impl Edges {
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let out = &mut out[..self.buffer_len()];
         let (head, entries) = out.split_at_mut(HEAD_BYTES);
-        head[..4].copy_from_slice(&[KIND_EDGES, self.paths.len() as u8, 0, 0]);
+        head[..4].copy_from_slice(&[Kind::Edges as u8, self.paths.len() as u8, 0, 0]);
         head[4..8].copy_from_slice(&self.next.value().to_be_bytes());
         head[8..16].copy_from_slice(&self.session.to_be_bytes());
         head[16..].copy_from_slice(&self.about.to_be_bytes());
@@ -183,14 +165,14 @@ mod tests {
             let mut bytes = [0; MAX_EDGES_BYTES];
             let len = edges.emit(&mut bytes);
             prop_assert_eq!(len, edges.buffer_len());
-            prop_assert_eq!(Edges::parse(&bytes[..len - 1]), Err(EdgesError::Truncated));
+            prop_assert_eq!(Edges::parse(&bytes[..len - 1]), Err(ControlError::Truncated));
             prop_assert_eq!(Edges::parse(&bytes[..len]), Ok(edges));
         }
 
         #[test]
         fn no_bytes_make_it_panic(mut bytes in vec(any::<u8>(), 0..200)) {
             if let Some(kind) = bytes.first_mut() {
-                *kind = KIND_EDGES;
+                *kind = Kind::Edges as u8;
             }
             let _ = Edges::parse(&bytes);
         }
@@ -199,10 +181,10 @@ mod tests {
     #[test]
     fn more_entries_than_paths_are_refused() {
         let mut bytes = [1; 400];
-        bytes[0] = KIND_EDGES;
+        bytes[0] = Kind::Edges as u8;
         bytes[1] = MAX_PATHS as u8;
         assert!(Edges::parse(&bytes).is_ok());
         bytes[1] += 1;
-        assert_eq!(Edges::parse(&bytes), Err(EdgesError::Count));
+        assert_eq!(Edges::parse(&bytes), Err(ControlError::Counts));
     }
 }

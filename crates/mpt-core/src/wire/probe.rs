@@ -1,6 +1,6 @@
-//! Control messages: how two ends learn that a path works, how long it takes and what is lost.
+//! Probes: how two ends learn that a path works, how long it takes and what is lost.
 //!
-//! There is one kind of message. Each tells what its sender has sent, and echoes the newest message
+//! A probe and its answer are one kind of message. Each tells what its sender has sent, and echoes the newest message
 //! that its sender has received on that path, with the moments of receipt and of sending, so that
 //! either end can work out the round trip whoever began:
 //!
@@ -40,12 +40,11 @@
 use crate::seq::Seq;
 use crate::time::Time;
 use crate::wire::ip;
+use crate::wire::kind::{ControlError, Kind};
 
 /// Length of a message without its GRE header, in bytes.
 pub const MESSAGE_BYTES: usize = 92;
 
-/// First byte of a message.
-pub const KIND_PROBE: u8 = 1;
 /// Length of what follows a message in a sealed tunnel, in bytes.
 pub const PROOF_BYTES: usize = 16;
 const FLAG_REPLY_WANTED: u8 = 1;
@@ -117,7 +116,7 @@ impl Proof {
     pub fn parse(payload: &[u8]) -> Option<Proof> {
         let (message, rest) = payload.split_first_chunk::<MESSAGE_BYTES>()?;
         let bytes = rest.first_chunk::<PROOF_BYTES>()?;
-        (message[0] == KIND_PROBE).then(|| Proof {
+        (Kind::of(message) == Ok(Kind::Probe)).then(|| Proof {
             code: ip::u64_at(bytes, 0),
             answer: ip::u64_at(bytes, 8),
         })
@@ -130,37 +129,23 @@ impl Proof {
     }
 }
 
-/// Why bytes are not a control message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ProbeError {
-    /// Fewer than [`MESSAGE_BYTES`] bytes.
-    #[error("the control message is too short")]
-    Truncated,
-    /// A kind that this version does not know.
-    #[error("control message of unknown kind {0}")]
-    Kind(u8),
-    /// Session 0, which no sender uses.
-    #[error("control message without a session")]
-    NoSession,
-}
-
 impl Message {
     /// Reads a message from the payload of a GRE packet.
     ///
     /// # Errors
     /// When the payload is too short, of another kind, or has no session.
-    pub fn parse(payload: &[u8]) -> Result<Message, ProbeError> {
+    pub fn parse(payload: &[u8]) -> Result<Message, ControlError> {
         let Some(bytes) = payload.first_chunk::<MESSAGE_BYTES>() else {
-            return Err(ProbeError::Truncated);
+            return Err(ControlError::Truncated);
         };
-        if bytes[0] != KIND_PROBE {
-            return Err(ProbeError::Kind(bytes[0]));
+        if Kind::of(bytes)? != Kind::Probe {
+            return Err(ControlError::Kind(bytes[0]));
         }
         let u32_at = |at: usize| ip::u32_at(bytes, at);
         let u64_at = |at: usize| ip::u64_at(bytes, at);
         let session = u64_at(8);
         if session == 0 {
-            return Err(ProbeError::NoSession);
+            return Err(ControlError::NoSession);
         }
         let echo = Echo {
             number: u32_at(44),
@@ -190,7 +175,7 @@ impl Message {
     /// Writes the message to `out`.
     pub fn emit(&self, out: &mut [u8; MESSAGE_BYTES]) {
         out.fill(0);
-        out[0] = KIND_PROBE;
+        out[0] = Kind::Probe as u8;
         if self.reply_wanted {
             out[1] |= FLAG_REPLY_WANTED;
         }
@@ -283,7 +268,7 @@ mod tests {
             let mut bytes = [0; MESSAGE_BYTES];
             message.emit(&mut bytes);
             prop_assert_eq!(Message::parse(&bytes), Ok(message));
-            prop_assert_eq!(Message::parse(&bytes[1..]), Err(ProbeError::Truncated));
+            prop_assert_eq!(Message::parse(&bytes[1..]), Err(ControlError::Truncated));
         }
 
         #[test]

@@ -49,6 +49,7 @@ use crate::path::MAX_PATHS;
 use crate::seq::Seq;
 use crate::time::Time;
 use crate::wire::ip::{u32_at, u64_at};
+use crate::wire::kind::{ControlError, Kind};
 
 /// Most missing ranges in a report.
 pub const MAX_MISSING: usize = 32;
@@ -60,8 +61,6 @@ pub const MAX_REPORT_BYTES: usize = HEAD_BYTES
     + MAX_MISSING * RANGE_BYTES
     + MAX_DUPLICATES * DUPLICATE_BYTES;
 
-/// The first byte of a report.
-pub const KIND_REPORT: u8 = 2;
 const HEAD_BYTES: usize = 40;
 const PATH_BYTES: usize = 32;
 const RANGE_BYTES: usize = 8;
@@ -114,42 +113,25 @@ pub struct Missing {
     pub count: u32,
 }
 
-/// Why bytes are not a report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ReportError {
-    /// Fewer bytes than its counts announce.
-    #[error("the report is too short")]
-    Truncated,
-    /// Of another kind.
-    #[error("not a report but a control message of kind {0}")]
-    Kind(u8),
-    /// More entries than a report may have, or an empty range.
-    #[error("the report's counts make no sense")]
-    Counts,
-    /// Session 0, which nobody uses.
-    #[error("report without a session")]
-    NoSession,
-}
-
 impl Report {
     /// Reads a report from the payload of a GRE packet.
     ///
     /// # Errors
     /// When the payload is too short, of another kind, or has impossible counts.
-    pub fn parse(payload: &[u8]) -> Result<Report, ReportError> {
+    pub fn parse(payload: &[u8]) -> Result<Report, ControlError> {
         let Some((head, rest)) = payload.split_first_chunk::<HEAD_BYTES>() else {
-            return Err(ReportError::Truncated);
+            return Err(ControlError::Truncated);
         };
-        if head[0] != KIND_REPORT {
-            return Err(ReportError::Kind(head[0]));
+        if Kind::of(head)? != Kind::Report {
+            return Err(ControlError::Kind(head[0]));
         }
         let [paths, missing, duplicates] = [head[1], head[2], head[3]].map(usize::from);
         if paths > MAX_PATHS || missing > MAX_MISSING || duplicates > MAX_DUPLICATES {
-            return Err(ReportError::Counts);
+            return Err(ControlError::Counts);
         }
         let (session, about) = (u64_at(head, 8), u64_at(head, 16));
         if session == 0 || about == 0 {
-            return Err(ReportError::NoSession);
+            return Err(ControlError::NoSession);
         }
         let (path_bytes, rest) = split(rest, paths * PATH_BYTES)?;
         let (missing_bytes, rest) = split(rest, missing * RANGE_BYTES)?;
@@ -159,7 +141,7 @@ impl Report {
             .map(Missing::parse)
             .collect();
         if missing.iter().any(|range| range.count == 0) {
-            return Err(ReportError::Counts);
+            return Err(ControlError::Counts);
         }
         Ok(Report {
             number: u32_at(head, 4),
@@ -197,7 +179,7 @@ impl Report {
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let out = &mut out[..self.buffer_len()];
         let (head, rest) = out.split_at_mut(HEAD_BYTES);
-        head[0] = KIND_REPORT;
+        head[0] = Kind::Report as u8;
         head[1] = self.paths.len() as u8;
         head[2] = self.missing.len() as u8;
         head[3] = self.duplicates.len() as u8;
@@ -257,8 +239,8 @@ impl Missing {
     }
 }
 
-fn split(bytes: &[u8], at: usize) -> Result<(&[u8], &[u8]), ReportError> {
-    bytes.split_at_checked(at).ok_or(ReportError::Truncated)
+fn split(bytes: &[u8], at: usize) -> Result<(&[u8], &[u8]), ControlError> {
+    bytes.split_at_checked(at).ok_or(ControlError::Truncated)
 }
 
 #[cfg(test)]
@@ -312,13 +294,13 @@ mod tests {
             let mut bytes = [0; MAX_REPORT_BYTES];
             let len = report.emit(&mut bytes);
             prop_assert_eq!(Report::parse(&bytes[..len]), Ok(report));
-            prop_assert_eq!(Report::parse(&bytes[..len - 1]), Err(ReportError::Truncated));
+            prop_assert_eq!(Report::parse(&bytes[..len - 1]), Err(ControlError::Truncated));
         }
 
         #[test]
         fn any_bytes_parse_or_fail_without_panic(mut bytes: Vec<u8>) {
             if let Some(kind) = bytes.first_mut() {
-                *kind = KIND_REPORT;
+                *kind = Kind::Report as u8;
             }
             let _ = Report::parse(&bytes);
         }
@@ -327,15 +309,15 @@ mod tests {
     #[test]
     fn impossible_counts_are_refused() {
         let mut bytes = [0; MAX_REPORT_BYTES];
-        bytes[0] = KIND_REPORT;
+        bytes[0] = Kind::Report as u8;
         bytes[8..24].fill(1);
         assert!(Report::parse(&bytes).is_ok());
         for at in 1..4 {
             let mut bytes = bytes;
             bytes[at] = 33;
-            assert_eq!(Report::parse(&bytes), Err(ReportError::Counts), "{at}");
+            assert_eq!(Report::parse(&bytes), Err(ControlError::Counts), "{at}");
         }
         bytes[2] = 1;
-        assert_eq!(Report::parse(&bytes), Err(ReportError::Counts));
+        assert_eq!(Report::parse(&bytes), Err(ControlError::Counts));
     }
 }

@@ -3,7 +3,8 @@
 use super::tests::{WALL, address, config, entropy, flood, path, sender};
 use super::*;
 use crate::crypto::mac::{Addressee, mac2};
-use crate::crypto::{COOKIE_REPLY_BYTES, INITIATION_BYTES, KIND_COOKIE_REPLY};
+use crate::crypto::{COOKIE_REPLY_BYTES, INITIATION_BYTES};
+use crate::wire::kind::Kind;
 
 /// All sequences of `len` of these.
 fn every_order<T: Copy>(of: &[T], len: u32, mut play: impl FnMut(&[T])) {
@@ -23,7 +24,7 @@ fn every_order<T: Copy>(of: &[T], len: u32, mut play: impl FnMut(&[T])) {
 /// A cookie reply to the initiation with this mac1, as its addressee makes it, and whoever knows the public key.
 fn reply(to: &Addressee, mac1: &[u8], cookie: &[u8; 16], nonce: u8) -> Vec<u8> {
     let nonce = [nonce; 24];
-    let mut reply = vec![KIND_COOKIE_REPLY, 0, 0, 0];
+    let mut reply = vec![Kind::CookieReply as u8, 0, 0, 0];
     reply.extend(nonce);
     reply.extend(to.seal_cookie(&nonce, mac1.try_into().unwrap(), cookie));
     assert_eq!(reply.len(), COOKIE_REPLY_BYTES);

@@ -13,6 +13,7 @@ use crate::crypto::{
 use crate::path::PathId;
 use crate::seq::Seq;
 use crate::wire::gre::Protocol;
+use crate::wire::kind::Kind;
 
 const SILENCE: Duration = Duration::from_millis(600);
 pub(super) const WALL: Duration = Duration::from_secs(1_700_000_000);
@@ -550,7 +551,7 @@ fn a_cookie_is_kept_and_shown_with_the_next_copy() {
         let mut nonce = [0; 24];
         nonce[..4].copy_from_slice(&n.to_be_bytes());
         let sealed = to.seal_cookie(&nonce, &mac1, &[n as u8; 16]);
-        let mut reply = vec![super::super::KIND_COOKIE_REPLY, 0, 0, 0];
+        let mut reply = vec![Kind::CookieReply as u8, 0, 0, 0];
         reply.extend(nonce);
         reply.extend(sealed);
         a.handle_message(now, sender(1), &reply).unwrap();
@@ -623,7 +624,7 @@ fn no_bit_of_a_handshake_may_be_changed() {
 /// An initiation with a right mac1 that does not open, different for each `n`.
 pub(super) fn flood(to: &Addressee, n: u32) -> Vec<u8> {
     let mut bytes = vec![0; INITIATION_BYTES];
-    bytes[0] = super::super::KIND_INITIATION;
+    bytes[0] = Kind::Initiation as u8;
     bytes[4..8].copy_from_slice(&n.to_be_bytes());
     bytes[8] = 1;
     let tag = to.mac1(&bytes[..136]);
