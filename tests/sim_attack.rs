@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mpt_core::control::drops::Drop;
+use mpt_core::control::drops::DropReason;
 use mpt_core::control::setting::Setting;
 use mpt_core::path::{PathId, PathState};
 use mpt_core::seq::Seq;
@@ -57,14 +57,17 @@ fn forged(path: usize, seq: u32, id: u64) -> Wire {
 fn assert_conserved(pair: &Pair, side: Side) {
     let end = pair.end(side);
     let inbound = &end.inbound;
-    let dropped: u64 = Drop::ALL.iter().map(|&why| inbound.drops().of(why)).sum();
+    let dropped: u64 = DropReason::ALL
+        .iter()
+        .map(|&why| inbound.drops().of(why))
+        .sum();
     let (status, held) = (end.status(), end.reorder().held);
     assert_eq!(
         end.received(),
         status.rx_packets + inbound.control_packets() + dropped + held + end.starved()
     );
     let out = end.outbound.drops();
-    let refused: u64 = Drop::ALL.iter().map(|&why| out.of(why)).sum();
+    let refused: u64 = DropReason::ALL.iter().map(|&why| out.of(why)).sum();
     assert_eq!(end.handed_in(), status.tx_packets + refused);
     assert_eq!(end.starved(), 0);
 }
@@ -324,7 +327,7 @@ fn a_repeat_onto_another_path_delivers_nothing_and_moves_nothing() {
         let mut ids = ids(&mut pair, side);
         ids.sort_unstable();
         assert!(ids.into_iter().eq(0..1000), "{side:?}");
-        assert!(pair.end(side).dropped(Drop::OtherPath) > 0);
+        assert!(pair.end(side).dropped(DropReason::OtherPath) > 0);
         assert_conserved(&pair, side);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use mpt_core::control::drops::Drop;
+use mpt_core::control::drops::DropReason;
 use mpt_core::control::order::OrderStatus;
 use mpt_core::control::{ReorderMode, ReorderStatus};
 use mpt_core::receive::block_sort::DEFAULT_BLOCK;
@@ -84,7 +84,7 @@ fn assert_nothing_held(reorder: &ReorderStatus) {
 /// Packets that `side` dropped; a control message that another has overtaken is none.
 fn drops(pair: &Pair, side: Side) -> u64 {
     let mut drops = pair.end(side).status().drops;
-    drops.remove(Drop::StaleControl.name());
+    drops.remove(DropReason::StaleControl.name());
     drops.values().sum()
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use mpt_core::control::drops::Drop;
+use mpt_core::control::drops::DropReason;
 use mpt_core::path::{DownReason, PathState, Unreachable};
 use mpt_core::time::Time;
 use mpt_core::tunnel::Event;
@@ -144,7 +144,7 @@ fn no_path_at_all_drops_with_a_counter_and_recovers() {
     pair.set_links_up(1, false);
     pair.run_for(2 * SECOND);
     chat(&mut pair, 0, 10 * MS);
-    assert_eq!(pair.end(Side::A).dropped(Drop::NoPath), 10);
+    assert_eq!(pair.end(Side::A).dropped(DropReason::NoPath), 10);
     pair.set_links_up(0, true);
     pair.run_for(500 * MS);
     chat(&mut pair, 10, 10 * MS);

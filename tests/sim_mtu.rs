@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use mpt_core::control::drops::Drop;
+use mpt_core::control::drops::DropReason;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::Event;
 use mpt_sim::loss::Loss;
@@ -195,7 +195,11 @@ fn a_padded_probe_that_is_lost_is_no_loss_of_the_path() {
     pair.run_for(20 * SECOND);
     for side in Side::BOTH {
         assert_eq!(pair.end(side).path(0).loss, 0.0);
-        for why in [Drop::Forged, Drop::BadControl, Drop::Truncated] {
+        for why in [
+            DropReason::Forged,
+            DropReason::BadControl,
+            DropReason::Truncated,
+        ] {
             assert_eq!(pair.end(side).dropped(why), 0);
         }
     }
@@ -227,6 +231,10 @@ fn overtaking_is_not_taken_for_a_packet_that_was_too_big() {
             pair.send(Side::A, Inner::of_len(1000).packet(id));
             pair.run_for(MS);
         }
-        assert_eq!(pair.end(Side::A).dropped(Drop::TooBig), 0, "seed {seed}");
+        assert_eq!(
+            pair.end(Side::A).dropped(DropReason::TooBig),
+            0,
+            "seed {seed}"
+        );
     }
 }

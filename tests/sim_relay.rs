@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use mpt_core::control::drops::Drop;
+use mpt_core::control::drops::DropReason;
 use mpt_core::crypto::claimed_route;
 use mpt_core::path::{PathId, PathState};
 use mpt_core::send::scheduler::Policy;
@@ -219,7 +219,7 @@ fn no_message_of_one_path_moves_another() {
         for side in Side::BOTH {
             let moved = |event: &Event| matches!(event, Event::PeerAddress { path, .. } if path.index() == 1);
             assert!(!pair.events(side).iter().any(|(_, event)| moved(event)));
-            assert!(pair.end(side).dropped(Drop::OtherPath) > 0);
+            assert!(pair.end(side).dropped(DropReason::OtherPath) > 0);
         }
     }
 }
@@ -265,7 +265,7 @@ fn a_path_that_is_held_back_does_not_make_others_old() {
     let mut flow = Flow::new(Side::A, 1400);
     flow.run_for(&mut pair, 8 * SECOND);
     for side in Side::BOTH {
-        assert_eq!(pair.end(side).dropped(Drop::Replayed), 0);
+        assert_eq!(pair.end(side).dropped(DropReason::Replayed), 0);
         assert_eq!(pair.end(side).state(0), PathState::Up);
     }
 }

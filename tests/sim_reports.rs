@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use mpt_core::control::drops::Drop;
+use mpt_core::control::drops::DropReason;
 use mpt_core::seq::Seq;
 use mpt_core::time::Time;
 use mpt_core::wire::gre::{self, Protocol};
@@ -228,7 +228,7 @@ fn stale_and_strange_reports_are_refused_and_counted() {
         };
         pair.inject_as_peer(Side::A, &wire);
     };
-    let stale = |pair: &Pair| pair.end(Side::A).dropped(Drop::StaleControl);
+    let stale = |pair: &Pair| pair.end(Side::A).dropped(DropReason::StaleControl);
     let before = stale(&pair);
     others.iter().for_each(|report| send(&mut pair, report));
     assert_eq!(stale(&pair), before + 4);
@@ -242,5 +242,5 @@ fn stale_and_strange_reports_are_refused_and_counted() {
             ..wire.clone()
         },
     );
-    assert_eq!(pair.end(Side::A).dropped(Drop::BadControl), 1);
+    assert_eq!(pair.end(Side::A).dropped(DropReason::BadControl), 1);
 }

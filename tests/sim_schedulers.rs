@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use mpt_core::control::drops::Drop;
+use mpt_core::control::drops::DropReason;
 use mpt_core::send::scheduler::Policy;
 use mpt_sim::loss::Loss;
 use mpt_sim::packet::{Inner, id_of};
@@ -61,7 +61,7 @@ fn redundant_loses_only_what_every_path_loses() {
     );
     // One in a hundred, where either path loses one in ten.
     assert!((9_850..9_950).contains(&came.len()), "{}", came.len());
-    let copies = pair.end(Side::B).dropped(Drop::Duplicate);
+    let copies = pair.end(Side::B).dropped(DropReason::Duplicate);
     assert!((7_800..8_400).contains(&copies), "{copies} of about 8100");
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use mpt_core::control::Protection;
-use mpt_core::control::drops::Drop;
+use mpt_core::control::drops::DropReason;
 use mpt_core::path::PathState;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::Event;
@@ -43,7 +43,7 @@ fn ids(pair: &mut Pair, side: Side) -> Vec<u64> {
 }
 
 fn dropped(pair: &Pair, side: Side) -> Vec<(&'static str, u64)> {
-    let drops = Drop::ALL
+    let drops = DropReason::ALL
         .iter()
         .map(|&why| (why.name(), pair.end(side).dropped(why)));
     drops.filter(|(_, count)| *count > 0).collect()
@@ -166,12 +166,12 @@ fn forged_replayed_and_changed_packets_come_to_nothing() {
     }
     let counted = |pair: &Pair| {
         [
-            Drop::Forged,
-            Drop::NotSealed,
-            Drop::UnknownSession,
-            Drop::Replayed,
-            Drop::BadHandshake,
-            Drop::Duplicate,
+            DropReason::Forged,
+            DropReason::NotSealed,
+            DropReason::UnknownSession,
+            DropReason::Replayed,
+            DropReason::BadHandshake,
+            DropReason::Duplicate,
         ]
         .map(|why| pair.end(Side::B).dropped(why))
     };
@@ -222,7 +222,7 @@ fn without_keys_nothing_goes() {
     talk(&mut pair, 0..100);
     pair.run_for(2 * SECOND);
     for side in Side::BOTH {
-        assert_eq!(pair.end(side).dropped(Drop::NoPath), 100);
+        assert_eq!(pair.end(side).dropped(DropReason::NoPath), 100);
         assert_eq!(pair.end(side).status().protection, Protection::Waiting);
     }
     for path in 0..2 {
@@ -391,7 +391,7 @@ fn a_probe_counts_although_reports_overtake_it() {
                     samples_ms.push(rtt_us as f64 / 1000.0);
                 }
             }
-            assert_eq!(pair.end(Side::A).dropped(Drop::NoPath), 0);
+            assert_eq!(pair.end(Side::A).dropped(DropReason::NoPath), 0);
         }
         // If the quick ones alone counted, the round trip would seem to be 107 ms.
         let mean_ms = samples_ms.iter().sum::<f64>() / samples_ms.len() as f64;
@@ -417,7 +417,7 @@ fn a_host_that_slept_has_no_keys_of_before_and_new_ones_a_round_trip_later() {
         pair.inject_as_peer(from.other(), wire);
     }
     assert!(ids(&mut pair, Side::B).is_empty());
-    assert!(pair.end(Side::B).dropped(Drop::UnknownSession) > 0);
+    assert!(pair.end(Side::B).dropped(DropReason::UnknownSession) > 0);
     pair.run_for(100 * MS);
     assert_eq!(keys(&mut pair, Side::B), 1);
     ids(&mut pair, Side::A);

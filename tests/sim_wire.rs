@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use mpt_core::control::drops::Drop;
+use mpt_core::control::drops::DropReason;
 use mpt_core::path::PathState;
 use mpt_core::time::Time;
 use mpt_core::tunnel::Event;
@@ -64,8 +64,8 @@ fn a_restart_without_probes_is_believed_after_four_in_a_row() {
         ids(&mut pair);
         send(&mut pair, 100_000..101_000);
         assert!(ids(&mut pair).into_iter().eq(100_003..101_000));
-        let dropped = pair.end(Side::B).dropped(Drop::Duplicate);
-        assert_eq!(dropped + pair.end(Side::B).dropped(Drop::Stale), 3);
+        let dropped = pair.end(Side::B).dropped(DropReason::Duplicate);
+        assert_eq!(dropped + pair.end(Side::B).dropped(DropReason::Stale), 3);
     }
 }
 
@@ -149,7 +149,7 @@ fn too_big_and_not_to_be_fragmented_is_told() {
         assert_eq!((refused.len(), mtu), (1, 1464));
         pair.run_for(10 * MS);
     }
-    assert_eq!(pair.end(Side::A).dropped(Drop::TooBig), 2);
+    assert_eq!(pair.end(Side::A).dropped(DropReason::TooBig), 2);
     pair.run_for(SECOND);
     assert!(pair.delivered(Side::B).is_empty());
 }
@@ -242,7 +242,7 @@ fn congestion_marks_on_the_way_reach_the_inside() {
     pair.send(Side::A, Inner::default().packet(1));
     pair.run_for(100 * MS);
     assert!(pair.delivered(Side::B).is_empty());
-    assert_eq!(pair.end(Side::B).dropped(Drop::Ecn), 1);
+    assert_eq!(pair.end(Side::B).dropped(DropReason::Ecn), 1);
 }
 
 /// The most control messages in any second on one path, both directions together.

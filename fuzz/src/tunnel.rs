@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mpt_core::control::drops::Drop;
+use mpt_core::control::drops::DropReason;
 use mpt_core::path::{PathId, Unreachable};
 use mpt_core::receive::block_sort::DEFAULT_BLOCK;
 use mpt_core::receive::reorder::MAX_WINDOW;
@@ -275,7 +275,7 @@ impl Run {
                 + reorder.gaps_timed_out
                 + reorder.gaps_overflowed;
             assert_eq!(reorder.gaps_seen, reorder.gaps_open + ended);
-            let dropped: u64 = Drop::ALL
+            let dropped: u64 = DropReason::ALL
                 .iter()
                 .map(|why| end.inbound.drops().of(*why))
                 .sum();

@@ -472,3 +472,21 @@ pub enum LatePolicy {
     /// Drop it, as RFC 2890 §2.2 and the MPT-GRE software do.
     Drop,
 }
+
+impl LatePolicy {
+    /// Its name in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            LatePolicy::Deliver => "deliver",
+            LatePolicy::Drop => "drop",
+        }
+    }
+
+    /// The policy of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<LatePolicy> {
+        let mut all = [LatePolicy::Deliver, LatePolicy::Drop].into_iter();
+        all.find(|late| late.name() == name)
+    }
+}

@@ -11,11 +11,12 @@
 //! * [`metrics`]: how far a stream is from its order;
 //! * [`control`]: what `mpt-ctl` asks and sees.
 //!
-//! All count on [`seq`], numbers with modular order, and [`time`].
+//! All count on [`seq`], numbers with modular order, [`time`], and the [`limits`] of settings.
 #![forbid(unsafe_code)]
 
 pub mod control;
 pub mod crypto;
+pub mod limits;
 pub mod metrics;
 pub mod path;
 mod peak;

@@ -12,6 +12,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use mpt_core::control::setting::Setting;
 use mpt_core::control::{LatePolicy, Request};
+use mpt_core::limits::{HOLDS, MAX_WINDOW, WEIGHTS};
 
 use crate::client::USAGE;
 use crate::keys::KeyCommand;
@@ -24,10 +25,6 @@ const DEFAULT_WATCH: &str = "2";
 const SHORTEST_WATCH: Duration = Duration::from_millis(100);
 /// The longest refresh, a day.
 const LONGEST_WATCH: Duration = Duration::from_secs(86_400);
-/// The greatest weight of a path.
-const MAX_WEIGHT: u32 = 1_000_000;
-/// The longest hold that the daemon's microseconds are asked for, an hour.
-const LONGEST_HOLD: Duration = Duration::from_secs(3600);
 
 const AFTER_HELP: &str = "\
 Exit codes:
@@ -360,20 +357,21 @@ fn or_auto<T>(
 }
 
 fn count(key: &str, value: &str) -> Result<u32, String> {
-    value
-        .parse()
-        .map_err(|_| format!("{key}={value}: give a whole number of packets, 0 or more, or auto"))
+    let window = value.parse().ok();
+    let window = window.filter(|&window| window <= MAX_WINDOW);
+    window.ok_or_else(|| {
+        format!("{key}={value}: give a whole number of packets from 0 to {MAX_WINDOW}, or auto")
+    })
 }
 
 fn path_weight(value: &str) -> Result<u32, String> {
-    let weight = value
-        .parse()
-        .ok()
-        .filter(|weight| (1..=MAX_WEIGHT).contains(weight));
+    let weight = value.parse().ok().filter(|weight| WEIGHTS.contains(weight));
     weight.ok_or_else(|| {
         format!(
-            "weight={value}: give a whole number from 1 to {MAX_WEIGHT}; \
-             `mpt-ctl path down` takes a path out of service"
+            "weight={value}: give a whole number from {} to {}; \
+             `mpt-ctl path down` takes a path out of service",
+            WEIGHTS.start(),
+            WEIGHTS.end()
         )
     })
 }
@@ -381,19 +379,16 @@ fn path_weight(value: &str) -> Result<u32, String> {
 fn hold_us(key: &str, value: &str) -> Result<u64, String> {
     let hold = humantime::parse_duration(value)
         .ok()
-        .filter(|hold| *hold <= LONGEST_HOLD);
+        .filter(|hold| HOLDS.contains(hold));
     hold.and_then(|hold| u64::try_from(hold.as_micros()).ok())
         .ok_or_else(|| {
-            format!("{key}={value}: give a time with its unit, such as 300ms, at most 1h, or auto")
+            let (least, most) = HOLDS.into_inner();
+            format!("{key}={value}: give a time with its unit, such as 300ms, {least:?} to {most:?}, or auto")
         })
 }
 
 fn late_policy(value: &str) -> Result<LatePolicy, String> {
-    match value {
-        "deliver" => Ok(LatePolicy::Deliver),
-        "drop" => Ok(LatePolicy::Drop),
-        _ => Err(format!("late={value}: give deliver or drop")),
-    }
+    LatePolicy::named(value).ok_or_else(|| format!("late={value}: give deliver or drop"))
 }
 
 #[cfg(test)]
@@ -546,11 +541,11 @@ mod tests {
             reorder set windw=3
                 error: unknown setting "windw"; known here: window=N, max_buffer_delay=D, late=deliver|drop
             reorder set window=-1
-                error: window=-1: give a whole number of packets, 0 or more, or auto
+                error: window=-1: give a whole number of packets from 0 to 32768, or auto
             reorder set max_buffer_delay=300
-                error: max_buffer_delay=300: give a time with its unit, such as 300ms, at most 1h, or auto
+                error: max_buffer_delay=300: give a time with its unit, such as 300ms, 1ms to 10s, or auto
             reorder set max_buffer_delay=2h
-                error: max_buffer_delay=2h: give a time with its unit, such as 300ms, at most 1h, or auto
+                error: max_buffer_delay=2h: give a time with its unit, such as 300ms, 1ms to 10s, or auto
             reorder set late=maybe
                 error: late=maybe: give deliver or drop
             path up lte --watch

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use mpt_core::control::setting::Setting;
 use mpt_core::control::{Answer, LatePolicy, Missing, Reply, Request};
+use mpt_core::limits;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::ReorderSettings;
 
@@ -53,10 +54,7 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
                 "window = {}, max_buffer_delay = {}, late packets: {}",
                 reorder.window,
                 reorder.max_buffer_delay.map(humantime::format_duration),
-                match reorder.late {
-                    LatePolicy::Deliver => "deliver",
-                    LatePolicy::Drop => "drop",
-                }
+                reorder.late.name()
             ))
         }
         Request::Reload => {
@@ -112,9 +110,9 @@ fn settable_weight(config: &Config, name: &str, weight: Option<u32>) -> anyhow::
     known(config, name)?;
     let weight = weight.context("nothing to set: give weight=N")?;
     ensure!(
-        (1..=config::MAX_WEIGHT).contains(&weight),
+        limits::WEIGHTS.contains(&weight),
         "weight is from 1 to {}; `path down` takes a path out of service",
-        config::MAX_WEIGHT
+        limits::WEIGHTS.end()
     );
     let file = config.file.display();
     match config.tunnel.scheduler {
@@ -167,14 +165,14 @@ fn changed(
     ensure!(
         new.window
             .fixed()
-            .is_none_or(|window| window <= config::MAX_WINDOW),
+            .is_none_or(|window| window <= limits::MAX_WINDOW),
         "window is \"auto\", or from 0 (off) to {} packets",
-        config::MAX_WINDOW
+        limits::MAX_WINDOW
     );
     ensure!(
         new.max_buffer_delay
             .fixed()
-            .is_none_or(|delay| config::MAX_BUFFER_DELAY_RANGE.contains(&delay)),
+            .is_none_or(|delay| limits::HOLDS.contains(&delay)),
         "max_buffer_delay is \"auto\", or from 1ms to 10s"
     );
     Ok(new)

@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context as _, bail};
 use interface::Interface;
-use mpt_core::control::drops::Drop;
+use mpt_core::control::drops::DropReason;
 use mpt_core::control::recent::History;
 use mpt_core::control::verdict::judge;
 use mpt_core::control::{Missing, ReorderStatus, Status, TunnelStatus};
@@ -241,7 +241,7 @@ impl Tunnel {
         if let Some(index) = self.interface.index()
             && let Some(dropped) = netlink.tx_dropped(index).await
         {
-            let name = Drop::TunQueue.name().to_owned();
+            let name = DropReason::TunQueue.name().to_owned();
             status.tunnel.drops.insert(name, dropped);
         }
         Ok(status)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use mpt_core::control::drops::Drop;
+use mpt_core::control::drops::DropReason;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
 use mpt_core::send::scheduler::Policy;
 use mpt_core::time::Time;
@@ -315,10 +315,10 @@ impl Outcome {
     /// Counts what was not sent.
     fn report(self, outbound: &mut Outbound) {
         for (datagrams, why) in [
-            (self.sent.would_block, Drop::SendFull),
-            (self.sent.queue_full, Drop::SendQueue),
-            (self.sent.too_big, Drop::TooBig),
-            (self.sent.failed, Drop::SendError),
+            (self.sent.would_block, DropReason::SendFull),
+            (self.sent.queue_full, DropReason::SendQueue),
+            (self.sent.too_big, DropReason::TooBig),
+            (self.sent.failed, DropReason::SendError),
         ] {
             if datagrams > 0 {
                 outbound.not_sent(self.path, datagrams, datagrams * self.segment_size, why);

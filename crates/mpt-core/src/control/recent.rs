@@ -122,7 +122,7 @@ impl Recent {
 
     /// How many packets were dropped for this reason.
     #[must_use]
-    pub fn dropped(&self, why: crate::control::drops::Drop) -> u64 {
+    pub fn dropped(&self, why: crate::control::drops::DropReason) -> u64 {
         self.drops.get(why.name()).copied().unwrap_or(0)
     }
 }

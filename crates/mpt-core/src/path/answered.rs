@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::estimate::IdleDelay;
-use super::set::{MAX_PATHS, PathId};
+use super::set::PathId;
+use crate::limits::MAX_PATHS;
 use crate::time::Time;
 
 /// The round-trip time of a path.

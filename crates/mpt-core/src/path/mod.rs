@@ -29,6 +29,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 pub use crate::control::PathState;
+pub use crate::limits::MAX_PATHS;
 use crate::receive::order::PathOrder;
 use crate::time::{Time, earliest};
 use crate::wire::probe::{Echo, Message};
@@ -40,7 +41,7 @@ pub(crate) use place::{Call, Place, Rank, Ruling};
 pub(crate) use renewal::Renewal;
 pub(crate) use rhythm::Rhythm;
 pub(crate) use search::{Bounds, MtuSearch};
-pub use set::{MAX_PATHS, PathId, PathSet};
+pub use set::{PathId, PathSet};
 
 /// How many of our own last messages per path are remembered, so that an echo can be checked
 /// against our record of when it was sent instead of believed.

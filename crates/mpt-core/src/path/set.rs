@@ -3,8 +3,7 @@
 //! Both sides of a tunnel, and both lines of a side, speak of paths by these. There are so few that a
 //! set is the bits of one number, which the line in hands to the line out as an atomic.
 
-/// Most paths that a tunnel may have.
-pub const MAX_PATHS: usize = 16;
+use crate::limits::MAX_PATHS;
 
 /// The index of a path within its tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -42,6 +42,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use crate::control::LatePolicy;
+pub use crate::limits::MAX_WINDOW;
 use crate::path::{PathId, PathSet, RoundTrip};
 use crate::seq::Seq;
 use crate::time::{Time, earliest};
@@ -52,9 +53,6 @@ use delivered::Delivered;
 use inference::Inference;
 pub use inference::Recovery;
 use slots::Slots;
-
-/// Largest window, in sequence numbers.
-pub const MAX_WINDOW: u32 = 32_768;
 
 /// Numbers behind `next` whose fate is remembered, and the distance from `next` at which a number
 /// can only be of another numbering. It must exceed any honest skew: 1 Gbit/s of 1400-byte packets

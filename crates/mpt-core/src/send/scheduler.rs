@@ -24,6 +24,7 @@ pub(crate) mod worth;
 
 use std::time::Duration;
 
+use crate::limits::WEIGHTS;
 use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::time::Time;
 use crate::wire::ip::Packet;
@@ -96,7 +97,7 @@ impl Scheduler {
         self.weighted.begin(self.weighted.usable);
     }
 
-    /// Gives a path the relative share `weight`, clamped to 1…[`MAX_WEIGHT`].
+    /// Gives a path the relative share `weight`, clamped to [`WEIGHTS`].
     pub fn set_weight(&mut self, path: PathId, weight: u32) {
         self.weighted.set_weight(path, weight);
     }
@@ -147,9 +148,6 @@ impl Scheduler {
     }
 }
 
-/// Largest weight, so that credits stay far inside 64 bits (16 paths × 2^20 × 64 KiB).
-pub const MAX_WEIGHT: u32 = 1_000_000;
-
 /// How long a path may be busy with one run.
 pub const RUN_TIME: Duration = Duration::from_millis(1);
 
@@ -185,9 +183,9 @@ impl Default for Weighted {
 }
 
 impl Weighted {
-    /// Gives a path the relative share `weight`, clamped to 1…[`MAX_WEIGHT`]. Counting starts anew.
+    /// Gives a path the relative share `weight`, clamped to [`WEIGHTS`]. Counting starts anew.
     pub fn set_weight(&mut self, path: PathId, weight: u32) {
-        self.weights[path.index()] = weight.clamp(1, MAX_WEIGHT);
+        self.weights[path.index()] = weight.clamp(*WEIGHTS.start(), *WEIGHTS.end());
         self.begin(self.usable);
     }
 
@@ -349,7 +347,7 @@ mod tests {
         /// At any moment no path is more than one packet beyond its share of the bytes.
         #[test]
         fn no_path_is_more_than_one_packet_beyond_its_share(
-            weights in proptest::collection::vec(1..=MAX_WEIGHT, 1..=MAX_PATHS),
+            weights in proptest::collection::vec(WEIGHTS, 1..=MAX_PATHS),
             sizes in proptest::collection::vec(20..=65_000usize, 1..400),
         ) {
             let (mut scheduler, usable) = paths(&weights);

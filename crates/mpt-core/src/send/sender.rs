@@ -9,7 +9,7 @@
 //! ([`Adaptive`]), the queue, what is committed, what is kept to be sent again ([`Recovery`]), which paths are
 //! silent ([`Rescue`]), which flows are sparse ([`Sparse`]). Here is in which order a packet meets them.
 
-use crate::control::drops::Drop;
+use crate::control::drops::DropReason;
 use crate::control::{PathPhase, PathStatus, RecoveryStatus, TunnelStatus};
 use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::send::committed::{Committed, CommittedPacket};
@@ -265,7 +265,7 @@ impl Sender {
                     break;
                 }
                 Choice::Nowhere => {
-                    turn.drops.count(Drop::NoPath, self.queue.clear());
+                    turn.drops.count(DropReason::NoPath, self.queue.clear());
                     break;
                 }
             };
@@ -296,7 +296,7 @@ impl Sender {
         bytes: Vec<u8>,
     ) -> Option<CommittedPacket> {
         let Ok(packet) = Packet::parse(&bytes) else {
-            turn.drops.count(Drop::NotIp, 1);
+            turn.drops.count(DropReason::NotIp, 1);
             self.queue.give_back(bytes);
             return None;
         };
@@ -354,7 +354,7 @@ impl Sender {
                 Some((other, _)) => self.committed.recommit(path, other),
                 None => {
                     let left = self.committed.clear(path);
-                    turn.drops.count(Drop::NoPath, left as u64);
+                    turn.drops.count(DropReason::NoPath, left as u64);
                 }
             }
         }
@@ -384,8 +384,8 @@ impl Sender {
     /// Counts what the queue has dropped.
     pub(crate) fn count_losses(&mut self, turn: &mut Turn<'_>) {
         let losses = self.queue.take_losses();
-        turn.drops.count(Drop::QueueAqm, losses.late);
-        turn.drops.count(Drop::QueueFull, losses.overflowed);
+        turn.drops.count(DropReason::QueueAqm, losses.late);
+        turn.drops.count(DropReason::QueueFull, losses.overflowed);
     }
 
     /// Sends a packet again, where it arrives first, or over two paths.

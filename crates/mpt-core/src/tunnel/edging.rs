@@ -16,7 +16,7 @@ use arrayvec::ArrayVec;
 
 use super::inbound::Inbound;
 use super::probing::MAX_MESSAGES_QUEUED;
-use crate::control::drops::Drop;
+use crate::control::drops::DropReason;
 use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::seq::Seq;
 use crate::time::Time;
@@ -112,7 +112,7 @@ impl Inbound {
     /// Takes the peer's word for which paths bring nothing more, if it is the peer's.
     pub(super) fn handle_edges(&mut self, now: Time, edges: &Edges) {
         if self.peer.session() != Some(edges.session) || edges.about != self.session {
-            self.drops.count(Drop::StaleControl, 1);
+            self.drops.count(DropReason::StaleControl, 1);
             return;
         }
         self.control_packets += 1;

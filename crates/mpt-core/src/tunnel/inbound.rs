@@ -17,7 +17,7 @@ use super::session::{Jump, Peer, Where};
 use super::sizing::Sizing;
 use super::{Shared, TunnelConfig};
 use crate::control::Protection;
-use crate::control::drops::{Drop, Drops};
+use crate::control::drops::{DropReason, Drops};
 use crate::crypto::{CONTROL_OVERHEAD, DATA_OVERHEAD, Sessions};
 use crate::path::{DownReason, MAX_PATHS, Path, PathConfig, PathId, PathState, Unreachable};
 use crate::receive::block_sort::sort_blocks;
@@ -380,11 +380,11 @@ impl Inbound {
             None => false,
         };
         if !known.is_some_and(may_be_peer) {
-            self.drops.count(Drop::Stranger, datagrams);
+            self.drops.count(DropReason::Stranger, datagrams);
             self.note_stranger(now, path, from);
             self.note_strange(now, path, from, buffer, 0..step.min(len));
         } else if truncated || len > self.pool.bytes_mut(buffer).len() {
-            self.drops.count(Drop::Truncated, datagrams);
+            self.drops.count(DropReason::Truncated, datagrams);
         } else {
             for start in (0..len.max(1)).step_by(step) {
                 let place = start..len.min(start + step);
@@ -532,10 +532,12 @@ impl Inbound {
                 self.peer.fits(path);
                 return;
             }
-            Verdict::Duplicate => Drop::Duplicate,
-            Verdict::LateDropped => Drop::Late,
-            Verdict::Unbelievable if self.reorder.next_expected().is_after(seq) => Drop::Stale,
-            Verdict::Unbelievable => Drop::Jump,
+            Verdict::Duplicate => DropReason::Duplicate,
+            Verdict::LateDropped => DropReason::Late,
+            Verdict::Unbelievable if self.reorder.next_expected().is_after(seq) => {
+                DropReason::Stale
+            }
+            Verdict::Unbelievable => DropReason::Jump,
         };
         self.drops.count(why, 1);
         self.pool.release(packet.buffer);
@@ -574,7 +576,7 @@ impl Inbound {
         self.coalescer.flush(&mut out);
         self.rx_packets -= refused;
         self.rx_bytes = self.rx_bytes.saturating_sub(refused_bytes);
-        self.drops.count(Drop::TunWrite, refused);
+        self.drops.count(DropReason::TunWrite, refused);
     }
 
     /// The next thing that an operator may want to know.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::inbound::{ControlDatagram, Inbound};
 use super::probing::control_header;
-use crate::control::drops::Drop;
+use crate::control::drops::DropReason;
 use crate::path::{PathId, PathState};
 use crate::time::Time;
 use crate::wire::control::Control;
@@ -25,7 +25,7 @@ impl Inbound {
             Ok(Control::Report(report)) => self.handle_report(now, path, report),
             Ok(Control::Edges(edges)) => self.handle_edges(now, &edges),
             Err(_) => {
-                self.drops.count(Drop::BadControl, 1);
+                self.drops.count(DropReason::BadControl, 1);
                 return false;
             }
         }

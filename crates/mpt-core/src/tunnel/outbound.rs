@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::sealing::{Change, Sealing};
 use super::{Shared, Transmit, TunnelConfig};
-use crate::control::drops::{Drop, Drops};
+use crate::control::drops::{DropReason, Drops};
 use crate::path::{MAX_PATHS, PathConfig, PathId, PathSet};
 use crate::send::datagrams::Datagrams;
 use crate::send::scheduler::{Policy, Scheduler};
@@ -117,7 +117,7 @@ impl Outbound {
     /// Takes a path away. Remove it from [`super::Inbound`] first.
     pub fn remove_path(&mut self, path: PathId) {
         let left = self.out.clear(path);
-        self.drops.count(Drop::NoPath, left as u64);
+        self.drops.count(DropReason::NoPath, left as u64);
         self.remotes[path.index()] = Remote::default();
         self.sender.forget_path(path);
         self.shared.forget_sent(path);
@@ -171,13 +171,13 @@ impl Outbound {
         match Segments::new(header, packet, usize::from(mtu)) {
             Ok(segments) => self.stripe(now, segments),
             Err(SegmentError::TooBig) => self.handle_too_big(now, header, packet, mtu),
-            Err(SegmentError::Ip(_)) => self.drops.count(Drop::NotIp, 1),
+            Err(SegmentError::Ip(_)) => self.drops.count(DropReason::NotIp, 1),
             Err(
                 SegmentError::Vnet(_)
                 | SegmentError::Mismatch
                 | SegmentError::Flags
                 | SegmentError::MtuTooSmall,
-            ) => self.drops.count(Drop::BadOffload, 1),
+            ) => self.drops.count(DropReason::BadOffload, 1),
         }
     }
 
@@ -261,7 +261,7 @@ impl Outbound {
 
     /// Counts a packet from the TUN whose virtio header makes no sense.
     pub fn refuse_offload(&mut self) {
-        self.drops.count(Drop::BadOffload, 1);
+        self.drops.count(DropReason::BadOffload, 1);
     }
 
     /// Shares the packets among the paths, in runs.
@@ -279,7 +279,8 @@ impl Outbound {
             let first = segments.segments() - segments.remaining();
             let run = self.pick(&packet, segments.segment_len(first), segments.remaining());
             let Some((path, run)) = run else {
-                self.drops.count(Drop::NoPath, segments.remaining() as u64);
+                self.drops
+                    .count(DropReason::NoPath, segments.remaining() as u64);
                 return;
             };
             let mut bytes = 0;
@@ -299,7 +300,7 @@ impl Outbound {
         let usable = self.shared.usable();
         if usable == PathSet::EMPTY {
             let packets = segments.segments() as u64;
-            return self.drops.count(Drop::NoPath, packets);
+            return self.drops.count(DropReason::NoPath, packets);
         }
         for index in 0..segments.segments() {
             let inner_len = segments.segment_len(index);
@@ -317,12 +318,12 @@ impl Outbound {
         if header.gso == Gso::None {
             match header.complete_checksum(packet) {
                 Ok(()) => self.handle_too_big_packet(now, packet, mtu),
-                Err(_) => self.drops.count(Drop::BadOffload, 1),
+                Err(_) => self.drops.count(DropReason::BadOffload, 1),
             }
             return;
         }
         let Ok(mut datagrams) = Segments::new(header, packet, usize::MAX) else {
-            self.drops.count(Drop::BadOffload, 1);
+            self.drops.count(DropReason::BadOffload, 1);
             return;
         };
         let mut datagram = vec![0; datagrams.segment_len(0)];
@@ -334,7 +335,7 @@ impl Outbound {
 
     fn handle_too_big_packet(&mut self, now: Time, packet: &[u8], mtu: u16) {
         let Ok(packet) = Packet::parse(packet) else {
-            self.drops.count(Drop::NotIp, 1);
+            self.drops.count(DropReason::NotIp, 1);
             return;
         };
         if packet.version() == Version::V4 && !packet.dont_fragment() {
@@ -342,11 +343,11 @@ impl Outbound {
                 self.send_fragment(now, &packet, header, payload);
             });
             if fragmented.is_err() {
-                self.drops.count(Drop::TooBig, 1);
+                self.drops.count(DropReason::TooBig, 1);
             }
             return;
         }
-        self.drops.count(Drop::TooBig, 1);
+        self.drops.count(DropReason::TooBig, 1);
         if now < self.next_icmp || self.icmp.len() >= MAX_ICMP_QUEUED {
             return;
         }
@@ -362,7 +363,7 @@ impl Outbound {
     fn send_fragment(&mut self, now: Time, packet: &Packet<'_>, head: &[u8], payload: &[u8]) {
         let (tos, inner_len) = (ecn::outer_tos(packet.tos()), head.len() + payload.len());
         let Some((picked, _)) = self.pick(packet, inner_len, 1) else {
-            self.drops.count(Drop::NoPath, 1);
+            self.drops.count(DropReason::NoPath, 1);
             return;
         };
         let paths = match self.scheduler.policy() {
@@ -475,7 +476,7 @@ impl Outbound {
 
     /// Says that `datagrams` of the train from the last [`Outbound::poll_transmit`], of `bytes`
     /// altogether, could not be sent.
-    pub fn not_sent(&mut self, path: PathId, datagrams: usize, bytes: usize, why: Drop) {
+    pub fn not_sent(&mut self, path: PathId, datagrams: usize, bytes: usize, why: DropReason) {
         self.drops.count(why, datagrams as u64);
         let sent = &mut self.unpublished[path.index()];
         sent.0 = sent.0.saturating_sub(datagrams as u64);

@@ -9,7 +9,7 @@ use super::inbound::{ControlDatagram, Event, Inbound, LONE_BYTE, MAX_EVENTS_QUEU
 use super::reporting::REPORT_INTERVAL;
 use super::sealing::{Opening, may_carry_handshakes};
 use super::session::Jump;
-use crate::control::drops::Drop;
+use crate::control::drops::DropReason;
 use crate::path::{MAX_PATHS, PathId, PathSet, PathState};
 use crate::receive::reorder::{MAX_DISTANCE, Recovery};
 use crate::seq::Seq;
@@ -37,12 +37,12 @@ impl Inbound {
         let echo_sent = known.fresh_echo(self.session, message.echo);
         if self.opening.is_some() && self.peer.session() != Some(message.session) {
             // The handshake has said which session it is.
-            return self.drops.count(Drop::StaleControl, 1);
+            return self.drops.count(DropReason::StaleControl, 1);
         }
         if self.peer.session() != Some(message.session) {
             let is_former = self.peer.is_former(now, message.session);
             if echo_sent.is_none() || is_former {
-                self.drops.count(Drop::StaleControl, 1);
+                self.drops.count(DropReason::StaleControl, 1);
                 if !is_former {
                     self.answer_strange_session(now, path, message);
                 }
@@ -54,7 +54,7 @@ impl Inbound {
             return;
         };
         if echo_sent.is_none() && !known.continues(message, self.opening.is_some()) {
-            self.drops.count(Drop::StaleControl, 1);
+            self.drops.count(DropReason::StaleControl, 1);
             // After a long outage the peer's numbers are far ahead, and it has no fresh echo of ours.
             if !known.is_answered(now) {
                 self.answer_strange_session(now, path, message);

@@ -22,7 +22,7 @@ use arrayvec::ArrayVec;
 
 use super::inbound::Inbound;
 use super::probing::MAX_MESSAGES_QUEUED;
-use crate::control::drops::Drop;
+use crate::control::drops::DropReason;
 use crate::path::{MAX_PATHS, PathId, PathSet, PathState};
 use crate::receive::reorder::{Reorder, Verdict};
 use crate::send::silence::REPORTED_WITHIN;
@@ -563,7 +563,7 @@ impl Inbound {
             self.peer.session() == Some(report.session) && report.about == self.session;
         let standing = is_the_peer_s.then(|| self.reporting.standing(now, path, report.number));
         let Some(standing) = standing.filter(|standing| *standing != Standing::Refused) else {
-            self.drops.count(Drop::StaleControl, 1);
+            self.drops.count(DropReason::StaleControl, 1);
             return;
         };
         self.control_packets += 1;
@@ -576,7 +576,7 @@ impl Inbound {
             // Newer ones say more.
             self.reporting.queue.pop_front();
             self.control_packets -= 1;
-            self.drops.count(Drop::StaleControl, 1);
+            self.drops.count(DropReason::StaleControl, 1);
         }
         self.reporting.queue.push_back((now, report));
         self.tell_edges(now);

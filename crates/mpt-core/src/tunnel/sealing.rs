@@ -22,7 +22,7 @@ use super::look::look_into;
 use super::probing::{Extent, control_header};
 use super::{Shared, Transmit};
 use crate::control::Protection;
-use crate::control::drops::Drop;
+use crate::control::drops::DropReason;
 use crate::crypto::{
     CONTROL_OVERHEAD, Calm, DATA_OVERHEAD, DataSealer, KeyChange, OpenError, Opened, PublicKey,
     Refused, Route, Sender, SessionEvent, Sessions, claimed_route, restore,
@@ -65,12 +65,12 @@ impl Sealing {
     }
 
     /// Seals a train that is complete. `next_seq` is the next sequence number to be given out.
-    pub(super) fn seal(&mut self, next_seq: Seq, train: &mut Train) -> Result<(), Drop> {
+    pub(super) fn seal(&mut self, next_seq: Seq, train: &mut Train) -> Result<(), DropReason> {
         self.next = restore(next_seq.value(), self.next);
-        let sealer = self.sealer.as_mut().ok_or(Drop::NoKeys)?;
+        let sealer = self.sealer.as_mut().ok_or(DropReason::NoKeys)?;
         let segment_size = train.segment_size;
         let sealed = sealer.seal_train(self.next, segment_size, train.bytes_mut());
-        sealed.map_err(|_| Drop::NoKeys)
+        sealed.map_err(|_| DropReason::NoKeys)
     }
 }
 
@@ -179,7 +179,7 @@ impl Inbound {
         if let Some(route) = claimed_route(datagram)
             && !self.may_be_for(now, id, route, arrival.from)
         {
-            return self.drops.count(Drop::OtherPath, 1);
+            return self.drops.count(DropReason::OtherPath, 1);
         }
         let (Some(opening), Some(path)) = (&mut self.opening, &mut self.paths[id.index()]) else {
             return;
@@ -240,10 +240,10 @@ impl Inbound {
             Opened::Data { session, .. } | Opened::Copy { session, .. }
                 if Some(session) != present =>
             {
-                self.drops.count(Drop::Stale, 1);
+                self.drops.count(DropReason::Stale, 1);
             }
             Opened::Control { session, .. } if Some(session) != present => {
-                self.drops.count(Drop::StaleControl, 1);
+                self.drops.count(DropReason::StaleControl, 1);
             }
             Opened::Data {
                 number,
@@ -304,11 +304,11 @@ impl Inbound {
         let Some((proof, message)) = called else {
             // Nothing but a probe says where a path leads.
             let bound = path.place.is_bound_to(route.from);
-            self.drops.count(Drop::OtherPath, u64::from(!bound));
+            self.drops.count(DropReason::OtherPath, u64::from(!bound));
             return bound;
         };
         if message.path != route.from {
-            self.drops.count(Drop::BadControl, 1);
+            self.drops.count(DropReason::BadControl, 1);
             return false;
         }
         let call = Call {
@@ -403,7 +403,7 @@ impl Inbound {
         let looked = match protocol {
             Protocol::Ipv4 => look_into(payload, Version::V4, arrival.tos),
             Protocol::Ipv6 => look_into(payload, Version::V6, arrival.tos),
-            Protocol::Control | Protocol::Sealed => Err(Drop::BadInner),
+            Protocol::Control | Protocol::Sealed => Err(DropReason::BadInner),
         };
         match looked {
             Ok(len) => {
@@ -449,7 +449,7 @@ impl Inbound {
             len: arrival.place.len().saturating_sub(DATA_OVERHEAD) as u16,
             number: Some(self.order.number(seq)),
         };
-        self.drops.count(Drop::Duplicate, 1);
+        self.drops.count(DropReason::Duplicate, 1);
         let out = &mut |packet| self.ready.push_back(packet);
         if self.reorder.note_copy(now, path, seq, out) {
             self.measure_arrival(now, path, packet);
@@ -633,24 +633,24 @@ fn single(path: PathId, to: SocketAddr, contents: &[u8]) -> Transmit<'_> {
     }
 }
 
-fn drop_for(error: OpenError) -> Drop {
+fn drop_for(error: OpenError) -> DropReason {
     match error {
-        OpenError::Malformed => Drop::NotSealed,
-        OpenError::UnknownSession => Drop::UnknownSession,
-        OpenError::Replayed => Drop::Replayed,
-        OpenError::Forged => Drop::Forged,
-        OpenError::Protocol => Drop::BadInner,
+        OpenError::Malformed => DropReason::NotSealed,
+        OpenError::UnknownSession => DropReason::UnknownSession,
+        OpenError::Replayed => DropReason::Replayed,
+        OpenError::Forged => DropReason::Forged,
+        OpenError::Protocol => DropReason::BadInner,
     }
 }
 
-fn drop_for_refusal(refused: Refused) -> Drop {
+fn drop_for_refusal(refused: Refused) -> DropReason {
     match refused {
         Refused::Malformed
         | Refused::BadMac
         | Refused::NotOpened
         | Refused::Stranger
-        | Refused::Unexpected => Drop::BadHandshake,
-        Refused::Unproven | Refused::RateLimited => Drop::HandshakeLimit,
-        Refused::Replayed => Drop::Replayed,
+        | Refused::Unexpected => DropReason::BadHandshake,
+        Refused::Unproven | Refused::RateLimited => DropReason::HandshakeLimit,
+        Refused::Replayed => DropReason::Replayed,
     }
 }

@@ -33,7 +33,7 @@
 
 use arrayvec::ArrayVec;
 
-use crate::path::MAX_PATHS;
+use crate::limits::MAX_PATHS;
 use crate::seq::Seq;
 use crate::wire::ip::{u32_at, u64_at};
 use crate::wire::kind::{ControlError, Kind};

@@ -45,7 +45,7 @@
 
 use arrayvec::ArrayVec;
 
-use crate::path::MAX_PATHS;
+use crate::limits::MAX_PATHS;
 use crate::seq::Seq;
 use crate::time::Time;
 use crate::wire::ip::{u32_at, u64_at};

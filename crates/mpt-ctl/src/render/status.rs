@@ -1,5 +1,6 @@
 //! `mpt-ctl status`: the tunnel as a whole.
 
+use mpt_core::control::drops::DropReason;
 use mpt_core::control::verdict::Level;
 use mpt_core::control::{PathState, PathStatus, Protection, RecoveryStatus, Status, TunnelStatus};
 
@@ -120,52 +121,14 @@ fn drops(status: &Status) -> Option<Table<3>> {
     let mut any = false;
     for (reason, &count) in status.tunnel.drops.iter().filter(|(_, count)| **count > 0) {
         any = true;
+        let meaning = DropReason::named(reason).map_or("", DropReason::meaning);
         table.row([
             reason.into(),
             count.into(),
-            Cell::toned(Tone::Faint, meaning(reason)),
+            Cell::toned(Tone::Faint, meaning),
         ]);
     }
     any.then_some(table)
-}
-
-/// What a drop reason means; nothing for one that this version does not know.
-fn meaning(reason: &str) -> &'static str {
-    match reason {
-        "no_path" => "no path was up",
-        "no_keys" => "no keys were agreed with the peer",
-        "too_big" => "did not fit any path; the sender was told",
-        "not_ip" => "neither IPv4 nor IPv6",
-        "queue_aqm" => "waited too long for a path: its flow is to slow down",
-        "queue_full" => "queue for the paths full",
-        "send_full" => "send buffer of a path full",
-        "tun_queue" => "queue of the tunnel's interface full",
-        "send_queue" => "queue of an interface full",
-        "send_error" => "refused by the kernel on sending",
-        "stranger" => "not from the peer of the path",
-        "truncated" => "longer than the receive buffer",
-        "bad_gre" => "not GRE as RFC 2784 and 2890 have it",
-        "bad_key" => "GRE key missing or wrong",
-        "bad_checksum" => "GRE checksum wrong",
-        "unknown_protocol" => "GRE protocol type unknown",
-        "bad_inner" => "inner packet malformed",
-        "not_sealed" => "not sealed, as this tunnel's packets are",
-        "unknown_session" => "sealed for keys that are no more",
-        "forged" => "not sealed by the peer",
-        "other_path" => "made for another path",
-        "replayed" => "came before, or too late to tell",
-        "bad_handshake" => "handshake message not of the peer",
-        "handshake_limit" => "more handshakes begun than worked on",
-        "bad_control" => "probe or report malformed",
-        "stale_control" => "probe or report of an earlier session",
-        "jump" => "sequence number not believed",
-        "stale" => "too old to know whether delivered",
-        "duplicate" => "delivered before",
-        "late" => "after its gap had ended (late = \"drop\")",
-        "ecn" => "congestion mark on traffic without ECN",
-        "tun_write" => "refused by the TUN interface",
-        _ => "",
-    }
 }
 
 fn settings(status: &Status, look: Look) -> String {

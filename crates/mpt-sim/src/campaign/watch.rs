@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use mpt_core::control::drops::Drop;
+use mpt_core::control::drops::DropReason;
 use mpt_core::time::Time;
 
 use super::family::Case;
@@ -65,7 +65,7 @@ impl Watch {
             line,
             " | waiting {} given up {} | lost {} resent {} needless {} | late {} inferred {} held {}",
             status.queue_packets,
-            sender.dropped(Drop::QueueAqm),
+            sender.dropped(DropReason::QueueAqm),
             status.recovery.lost,
             status.recovery.resent,
             status.recovery.spurious,

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mpt_core::control::drops::Drop;
+use mpt_core::control::drops::DropReason;
 use mpt_core::control::order::OrderStatus;
 use mpt_core::control::{PathStatus, ReorderStatus, TunnelStatus};
 use mpt_core::crypto::Sessions;
@@ -115,7 +115,7 @@ impl End {
 
     /// Drops of both halves for this reason.
     #[must_use]
-    pub fn dropped(&self, why: Drop) -> u64 {
+    pub fn dropped(&self, why: DropReason) -> u64 {
         self.outbound.drops().of(why) + self.inbound.drops().of(why)
     }
 

@@ -42,18 +42,11 @@ pub(crate) use difference::{Changes, PathChange, PrefixChanges, difference};
 pub(crate) use document::Mistake;
 pub(crate) use files::{Files, Opened};
 pub(crate) use remote::Remote;
-pub(crate) use reorder::MAX_BUFFER_DELAY_RANGE;
 #[allow(unused_imports, reason = "until the daemon uses all of it")]
 pub(crate) use save::{Running, SaveError, replace, replace_settings, save};
 
 /// UDP port of GRE-in-UDP (RFC 8086 §3.1), on both sides unless configured.
 pub(crate) const DEFAULT_PORT: u16 = 4754;
-/// Most paths of a tunnel.
-pub(crate) const MAX_PATHS: usize = 16;
-/// Largest reorder window, in packets.
-pub(crate) const MAX_WINDOW: u32 = 32_768;
-/// Largest weight of a path.
-pub(crate) const MAX_WEIGHT: u32 = 1_000_000;
 /// Weight of a path that names none.
 pub(crate) const DEFAULT_WEIGHT: u32 = 100;
 /// Most tunnels in one daemon.
@@ -80,7 +73,7 @@ pub(crate) struct Config {
     pub(crate) recovery: Recovery,
     /// The control socket.
     pub(crate) control: Control,
-    /// The paths, in the order of the file: 1 to [`MAX_PATHS`], names and local sockets distinct.
+    /// The paths, in the order of the file: 1 to [`mpt_core::limits::MAX_PATHS`], names and local sockets distinct.
     pub(crate) paths: Vec<Path>,
 }
 
@@ -197,7 +190,7 @@ pub(crate) struct Path {
     pub(crate) remote: Option<Remote>,
     /// Device that the socket is bound to.
     pub(crate) interface: Option<String>,
-    /// Relative share of bytes, 1 to [`MAX_WEIGHT`].
+    /// Relative share of bytes, in [`mpt_core::limits::WEIGHTS`].
     pub(crate) weight: u32,
     /// Probe interval, 10 ms to 60 s.
     pub(crate) keepalive: Duration,

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::Path as FilePath;
 use std::time::Duration;
 
+use mpt_core::limits::{MAX_PATHS, WEIGHTS};
 use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::ReorderSettings;
 
@@ -16,7 +17,7 @@ use super::reorder::reorder;
 use super::values::{self, End, PrefixKind};
 use super::{
     Config, Control, DEFAULT_PORT, DEFAULT_SOCKET_MODE, DEFAULT_WEIGHT, Local, MAX_FILE_BYTES,
-    MAX_PATHS, MAX_WEIGHT, Offload, Path, Recovery, Routing, Tunnel, remote, validate,
+    Offload, Path, Recovery, Routing, Tunnel, remote, validate,
 };
 
 /// Most addresses, and most routes, of a tunnel.
@@ -426,7 +427,8 @@ fn path(
         local: local_end,
         remote: peer,
         interface: interface.map(str::to_owned),
-        weight: number(section, "weight", 1..=u64::from(MAX_WEIGHT), "")?.unwrap_or(DEFAULT_WEIGHT),
+        weight: number(section, "weight", 1..=u64::from(*WEIGHTS.end()), "")?
+            .unwrap_or(DEFAULT_WEIGHT),
         keepalive: duration("keepalive", KEEPALIVE_RANGE, Duration::from_millis(200))?,
         dead_after: duration("dead_after", DEAD_AFTER_RANGE, Duration::from_secs(1))?,
         metered: match section.get("metered") {

@@ -4,21 +4,14 @@
 //! packets, and blocks of what arrives together, which hold nothing. A setting of the way that was not
 //! chosen is a mistake, not ignored: whoever writes it expects something of it.
 
-use std::ops::RangeInclusive;
-use std::time::Duration;
-
 use mpt_core::control::LatePolicy;
 use mpt_core::control::setting::Setting;
+use mpt_core::limits::{HOLDS, MAX_WINDOW};
 use mpt_core::receive::block_sort::{BLOCKS, DEFAULT_BLOCK};
 use mpt_core::tunnel::ReorderSettings;
 
-use super::MAX_WINDOW;
 use super::document::{Mistake, Section};
 use super::parse::number;
-
-/// How long a packet may be held.
-pub(crate) const MAX_BUFFER_DELAY_RANGE: RangeInclusive<Duration> =
-    Duration::from_millis(1)..=Duration::from_secs(10);
 
 /// Reads the section.
 pub(super) fn reorder(section: &Section<'_>) -> Result<ReorderSettings, Mistake> {
@@ -55,20 +48,17 @@ fn window(section: &Section<'_>) -> Result<ReorderSettings, Mistake> {
         reorder.window = window.map_or(Setting::Auto, Setting::Fixed);
     }
     if let Some(entry) = fixed("max_buffer_delay") {
-        let delay = entry.duration(MAX_BUFFER_DELAY_RANGE).map_err(or_auto)?;
+        let delay = entry.duration(HOLDS).map_err(or_auto)?;
         reorder.max_buffer_delay = delay.into();
     }
     if let Some(entry) = section.get("late") {
-        reorder.late = match entry.text("deliver")? {
-            "deliver" => LatePolicy::Deliver,
-            "drop" => LatePolicy::Drop,
-            other => {
-                return Err(entry.mistake(
-                    format!("`late` is \"{other}\""),
-                    "write \"deliver\" (hand late packets on) or \"drop\" (RFC 2890's way)",
-                ));
-            }
-        };
+        let late = entry.text("deliver")?;
+        reorder.late = LatePolicy::named(late).ok_or_else(|| {
+            entry.mistake(
+                format!("`late` is \"{late}\""),
+                "write \"deliver\" (hand late packets on) or \"drop\" (RFC 2890's way)",
+            )
+        })?;
     }
     Ok(reorder)
 }

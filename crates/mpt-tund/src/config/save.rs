@@ -10,7 +10,6 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path as FilePath, PathBuf};
 
-use mpt_core::control::LatePolicy;
 use mpt_core::control::setting::Setting;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::ReorderSettings;
@@ -264,11 +263,7 @@ fn reorder_settings(old: ReorderSettings, new: ReorderSettings) -> Vec<(&'static
         settings.push(("max_buffer_delay", value_of(delay)));
     }
     if old.late != new.late {
-        let late = match new.late {
-            LatePolicy::Deliver => "deliver",
-            LatePolicy::Drop => "drop",
-        };
-        settings.push(("late", late.into()));
+        settings.push(("late", new.late.name().into()));
     }
     if let Some(block) = new.block.filter(|_| old.block != new.block) {
         settings.push(("block_size", i64::from(block).into()));
@@ -387,6 +382,8 @@ fn write_like(file: &FilePath, model: &FilePath, text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+
+    use mpt_core::control::LatePolicy;
     use std::time::Duration;
 
     use super::*;

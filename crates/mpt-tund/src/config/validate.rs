@@ -4,10 +4,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use mpt_core::limits::WEIGHTS;
+
 use super::document::{Mistake, Place, Section};
 use super::entry::{Entry, grouped, in_one_unit};
 use super::parse::Places;
-use super::{Config, DEFAULT_PORT, Family, MAX_WEIGHT, Path, Remote};
+use super::{Config, DEFAULT_PORT, Family, Path, Remote};
 
 /// Least MTU of a link that carries IPv6 (RFC 8200 §5), in bytes.
 const IPV6_MIN_MTU: u16 = 1280;
@@ -48,7 +50,7 @@ pub(super) fn some_weight(paths: &[Section<'_>]) -> Result<(), Mistake> {
             "every path has weight 0: the tunnel could carry nothing",
             format!(
                 "give each path its relative share of bytes, 1 to {}",
-                grouped(MAX_WEIGHT.into())
+                grouped((*WEIGHTS.end()).into())
             ),
         )),
         Some(_) | None => Ok(()),
@@ -63,7 +65,7 @@ pub(super) fn weight_not_zero(path: &Section<'_>, name: &str) -> Result<(), Mist
             format!(
                 "give it a weight from 1 to {}; to take a path out of service, run \
                  `mpt-ctl path down {name}`",
-                grouped(MAX_WEIGHT.into())
+                grouped((*WEIGHTS.end()).into())
             ),
         )),
         None => Ok(()),

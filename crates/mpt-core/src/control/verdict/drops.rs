@@ -3,7 +3,7 @@
 use super::paths::is_one_missing;
 use super::{Code, Finding, Level, counted, handshake, lately};
 use crate::control::Status;
-use crate::control::drops::Drop;
+use crate::control::drops::DropReason;
 
 /// What one drop reason means to an operator.
 struct Rule {
@@ -26,7 +26,7 @@ enum Weight {
 
 pub(super) fn findings(status: &Status) -> Vec<Finding> {
     let mut rules: Vec<(Rule, u64)> = Vec::new();
-    for (rule, count) in Drop::ALL.iter().filter_map(|&why| {
+    for (rule, count) in DropReason::ALL.iter().filter_map(|&why| {
         let count = status.recent.dropped(why);
         Some((rule(why)?, count)).filter(|(_, count)| *count > 0)
     }) {
@@ -67,138 +67,138 @@ fn told_of(status: &Status, rule: &Rule, count: u64) -> Option<Finding> {
 }
 
 /// The rule for a reason; none where other rules look at it.
-fn rule(why: Drop) -> Option<Rule> {
+fn rule(why: DropReason) -> Option<Rule> {
     let (code, text, remedy, weight) = match why {
         // One flow that fills a path of 2 Mbit/s is slowed down by 2 % of drops; more than 5 % is a
         // sender that does not slow down.
-        Drop::QueueAqm | Drop::QueueFull => (
+        DropReason::QueueAqm | DropReason::QueueFull => (
             Code::Saturated,
             "did not fit what the paths carry, and were dropped",
             "Something sends more than the paths carry, and does not slow down.",
             Weight::Loses { one_in: 20 },
         ),
-        Drop::TunQueue => (
+        DropReason::TunQueue => (
             Code::HostTooFast,
             "came faster from this host than mpt-tund reads them, and were dropped",
             "This machine is too slow for what it sends.",
             Weight::Loses { one_in: 100 },
         ),
-        Drop::SendFull | Drop::SendQueue => (
+        DropReason::SendFull | DropReason::SendQueue => (
             Code::SendDrops,
             "were dropped by this host's own queues on the way out",
             "`tc -s qdisc` shows where; a longer queue there, or a lower rate, helps.",
             Weight::Loses { one_in: 100 },
         ),
-        Drop::SendError => (
+        DropReason::SendError => (
             Code::SendRefused,
             "were refused by the kernel on sending",
             "No route, no address, or a firewall of this host.",
             Weight::Loses { one_in: 1000 },
         ),
-        Drop::NoPath => (
+        DropReason::NoPath => (
             Code::NoPathLately,
             "were dropped because no path was up",
             "",
             Weight::Note { one_in: 1000 },
         ),
-        Drop::NoKeys => (
+        DropReason::NoKeys => (
             Code::NoKeys,
             "were dropped because no keys were agreed with the peer",
             "",
             Weight::Note { one_in: 1000 },
         ),
-        Drop::NotIp | Drop::BadOffload => (
+        DropReason::NotIp | DropReason::BadOffload => (
             Code::BadPackets,
             "from this host were not IP, and were dropped",
             "",
             Weight::Note { one_in: 1000 },
         ),
-        Drop::Stranger => (
+        DropReason::Stranger => (
             Code::Strangers,
             "came from addresses that are no path's remote",
             "If they are the peer's, its addresses or ports differ from the configuration (NAT?).",
             Weight::Strangers,
         ),
-        Drop::BadKey => (
+        DropReason::BadKey => (
             Code::WrongKey,
             "carried no GRE key or a wrong one",
             "`key` in [tunnel] must be the same at both ends.",
             Weight::Strangers,
         ),
-        Drop::BadGre => (
+        DropReason::BadGre => (
             Code::NotGre,
             "were not GRE",
             "Something else sends to the tunnel's port.",
             Weight::Strangers,
         ),
-        Drop::UnknownProtocol | Drop::BadControl => (
+        DropReason::UnknownProtocol | DropReason::BadControl => (
             Code::UnknownProtocol,
             "carried neither IP nor control messages of this version",
             "Is the other end an MPT tunnel with the same settings?",
             Weight::Strangers,
         ),
-        Drop::BadChecksum | Drop::BadInner => (
+        DropReason::BadChecksum | DropReason::BadInner => (
             Code::Damaged,
             "arrived damaged",
             "Something on the way changes packets.",
             Weight::Strangers,
         ),
-        Drop::Truncated => (
+        DropReason::Truncated => (
             Code::Truncated,
             "were longer than this tunnel takes",
             "The peer's mtu in [tunnel] is greater than this end's.",
             Weight::Strangers,
         ),
-        Drop::NotSealed => (
+        DropReason::NotSealed => (
             Code::NotSealed,
             "were not sealed, as this tunnel's are",
             "If they are the peer's, it has no [crypto] section.",
             Weight::Strangers,
         ),
-        Drop::UnknownSession | Drop::Forged | Drop::Replayed => (
+        DropReason::UnknownSession | DropReason::Forged | DropReason::Replayed => (
             Code::NotOpened,
             "were sealed, and not for this session",
             "They are old copies, or somebody's who has not the keys.",
             Weight::Strangers,
         ),
-        Drop::BadHandshake | Drop::HandshakeLimit => (
+        DropReason::BadHandshake | DropReason::HandshakeLimit => (
             Code::BadHandshakes,
             "began handshakes that are not the peer's, or too many",
             "If they are the peer's, the keys do not match.",
             Weight::Strangers,
         ),
-        Drop::OtherPath => (
+        DropReason::OtherPath => (
             Code::OtherPath,
             "were made for another path than the one that they came by",
             "Does one of the peer's paths lead to the port of another? If not, somebody on the way puts them there.",
             Weight::Strangers,
         ),
-        Drop::StaleControl => (
+        DropReason::StaleControl => (
             Code::StaleControl,
             "were probes or reports of another session",
             "Does one of the peer's paths lead to the port of another, or do two daemons use its keys?",
             Weight::Strangers,
         ),
-        Drop::Jump | Drop::Stale => (
+        DropReason::Jump | DropReason::Stale => (
             Code::SequenceJumps,
             "had sequence numbers far from the last",
             "Is the peer's tunnel used by two daemons?",
             Weight::Strangers,
         ),
-        Drop::Ecn => (
+        DropReason::Ecn => (
             Code::CongestionMarks,
             "were dropped for a congestion mark that their senders do not know",
             "A queue on the way marks instead of dropping; nothing is wrong here.",
             Weight::Note { one_in: 100 },
         ),
-        Drop::TunWrite => (
+        DropReason::TunWrite => (
             Code::InterfaceRefuses,
             "were refused by the tunnel's interface",
             "Is it up?",
             Weight::Loses { one_in: 1000 },
         ),
         // `machine`, `order`: they know more than the count.
-        Drop::TooBig | Drop::Duplicate | Drop::Late => return None,
+        DropReason::TooBig | DropReason::Duplicate | DropReason::Late => return None,
     };
     Some(Rule {
         code,

@@ -2,7 +2,7 @@
 
 use super::{Code, Finding, counted, lately};
 use crate::control::Status;
-use crate::control::drops::Drop;
+use crate::control::drops::DropReason;
 use crate::control::units::bytes;
 
 /// One datagram in so many that overflows a buffer is felt as loss.
@@ -89,7 +89,7 @@ fn mtu(status: &Status) -> Option<Finding> {
             format!("Set mtu = {mtu} in [tunnel]."),
         ));
     }
-    let too_big = status.recent.dropped(Drop::TooBig);
+    let too_big = status.recent.dropped(DropReason::TooBig);
     (too_big > 0 && too_big >= status.recent.tx_packets / NOTABLE_DROPS).then(|| {
         Finding::note(
             Code::TooBig,

@@ -235,7 +235,7 @@ fn duplicates(status: &Status) -> Option<Finding> {
         return None;
     }
     let recent = &status.recent;
-    let copies = recent.dropped(crate::control::drops::Drop::Duplicate);
+    let copies = recent.dropped(crate::control::drops::DropReason::Duplicate);
     let share = share(copies, recent.rx_packets, ENOUGH_COPIES, NOTABLE_COPIES)?;
     Some(Finding::note(
         Code::Duplicates,

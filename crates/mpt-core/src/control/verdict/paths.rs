@@ -1,7 +1,7 @@
 //! Which paths work, and what they lose.
 
 use super::{Code, Finding, Level, handshake};
-use crate::control::drops::Drop;
+use crate::control::drops::DropReason;
 use crate::control::units::percent;
 use crate::control::{Missing, PathPhase, PathState, PathStatus, Status};
 
@@ -182,7 +182,7 @@ fn shared_remote(status: &Status) -> Option<Finding> {
             "Give each path a port of its own at the peer, and name it in `remote`.",
         ));
     }
-    let crossed = status.recent.dropped(Drop::OtherPath) >= ENOUGH_CROSSED;
+    let crossed = status.recent.dropped(DropReason::OtherPath) >= ENOUGH_CROSSED;
     let lacking = paths.any(|path| path.state != PathState::Up)
         || status.paths.iter().any(|path| path.remote == "unknown");
     (crossed && lacking).then(|| {

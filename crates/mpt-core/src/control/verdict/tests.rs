@@ -1,5 +1,5 @@
 use super::*;
-use crate::control::drops::Drop;
+use crate::control::drops::DropReason;
 use crate::control::recent::{PathRecent, Recent};
 use crate::control::{
     Handshake, HandshakeState, Missing, PathPhase, PathState, PathStatus, ReorderMode,
@@ -98,7 +98,7 @@ fn a_healthy_tunnel_has_nothing_to_say() {
 fn counters_since_start_say_nothing_about_now() {
     assert_eq!(
         told(|status| {
-            for why in Drop::ALL {
+            for why in DropReason::ALL {
                 status.tunnel.drops.insert(why.name().into(), 500_000);
             }
             status.reorder.gaps_seen = 500_000;
@@ -351,11 +351,11 @@ fn needless_copies_are_told_from_a_twentieth_of_the_packets_on() {
 
 #[test]
 fn every_reason_for_a_drop_has_a_sentence() {
-    let each = Drop::ALL.iter().map(|why| {
+    let each = DropReason::ALL.iter().map(|why| {
         let with = |count| {
             told(|status| {
                 status.recent.drops.insert(why.name().into(), count);
-                if *why == Drop::Late {
+                if *why == DropReason::Late {
                     status.recent.late = count;
                 }
             })
@@ -495,7 +495,7 @@ fn absurd_numbers_are_survived() {
         status.recent.gaps_inferred_lost = u64::MAX;
         status.recent.gaps_overflowed = u64::MAX;
         status.recent.span_ms = u64::MAX;
-        for why in Drop::ALL {
+        for why in DropReason::ALL {
             status.recent.drops.insert(why.name().into(), u64::MAX);
         }
     });

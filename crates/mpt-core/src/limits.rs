@@ -1,0 +1,17 @@
+//! Every limit of a setting, once: for the core, which keeps to it, and for the daemon and `mpt-ctl`, which tell
+//! who goes beyond it.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Most paths that a tunnel may have.
+pub const MAX_PATHS: usize = 16;
+
+/// Weight of a path. Scheduling credits stay far inside 64 bits (16 paths × 2^20 × 64 KiB).
+pub const WEIGHTS: RangeInclusive<u32> = 1..=1_000_000;
+
+/// Largest reorder window, in sequence numbers; 0 turns reordering off.
+pub const MAX_WINDOW: u32 = 32_768;
+
+/// How long a packet may be held.
+pub const HOLDS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
