@@ -30,7 +30,6 @@ use std::time::Duration;
 
 pub use crate::control::PathState;
 pub use crate::limits::MAX_PATHS;
-use crate::receive::order::PathOrder;
 use crate::time::{Time, earliest};
 use crate::wire::probe::{Echo, Message};
 pub use answered::RoundTrip;
@@ -179,7 +178,6 @@ pub(crate) struct Path {
     pub(crate) control_rx_bytes: u64,
     pub(crate) tx_rate: Rate,
     pub(crate) rx_rate: Rate,
-    pub(crate) order: Box<PathOrder>,
 }
 
 impl Path {
@@ -218,7 +216,6 @@ impl Path {
             control_rx_bytes: 0,
             tx_rate: Rate::default(),
             rx_rate: Rate::default(),
-            order: Box::new(PathOrder::new()),
         }
     }
 
@@ -511,7 +508,6 @@ impl Path {
 
     /// A message of the peer's session arrived: it will be echoed.
     pub(crate) fn hear(&mut self, now: Time, message: &Message) {
-        self.order.hear(now, message.number, message.sent);
         self.newest = Some(Echo {
             number: message.number,
             session: message.session,
@@ -561,7 +557,6 @@ impl Path {
     /// Forgets what belonged to the peer's former session.
     pub(crate) fn forget_peer(&mut self) {
         self.place.forget_numbers();
-        self.order.forget_peer();
         self.newest = None;
         self.loss = Loss::default();
         self.one_way = SmoothedDelay::default();

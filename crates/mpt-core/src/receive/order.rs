@@ -26,6 +26,7 @@ use std::time::Duration;
 use crate::metrics::delay_variation::DelayVariation;
 use crate::metrics::unwrap::{SequenceBits, Unwrapper};
 use crate::metrics::{Measures, MeterConfig, OrderMeter, ReorderingMeter, RunMeter};
+use crate::path::{MAX_PATHS, PathId};
 use crate::seq::Seq;
 use crate::time::Time;
 
@@ -92,7 +93,7 @@ impl<M: Measures> Point<M> {
     }
 }
 
-/// Order over all paths.
+/// Order over all paths, and on each.
 pub(crate) struct Order {
     numbering: Numbering,
     now: Time,
@@ -102,6 +103,7 @@ pub(crate) struct Order {
     last_interval: Option<Duration>,
     arriving: Point<OrderMeter>,
     leaving: Point<OrderMeter>,
+    paths: [Option<Box<PathOrder>>; MAX_PATHS],
 }
 
 impl Order {
@@ -122,7 +124,17 @@ impl Order {
             last_interval: None,
             arriving: point(),
             leaving: point(),
+            paths: Default::default(),
         }
+    }
+
+    /// Measures a path from now on, and forgets one that went by the same index.
+    pub(crate) fn add_path(&mut self, path: PathId) {
+        self.paths[path.index()] = Some(Box::new(PathOrder::new()));
+    }
+
+    pub(crate) fn remove_path(&mut self, path: PathId) {
+        self.paths[path.index()] = None;
     }
 
     /// The number `seq` of the present numbering.
@@ -139,11 +151,28 @@ impl Order {
         self.numbering = self.numbering.following();
     }
 
-    /// A packet of `bytes` bytes arrives at the window.
+    /// A packet of `bytes` bytes arrives on the path, and at the window.
     #[inline]
-    pub(crate) fn arrive(&mut self, now: Time, number: Number, bytes: u16) {
-        self.now = now;
-        self.arriving.pass(now, number, bytes);
+    pub(crate) fn arrive(&mut self, now: Time, path: PathId, number: Number, bytes: u16) {
+        if let Some(path) = &mut self.paths[path.index()] {
+            self.now = now;
+            self.arriving.pass(now, number, bytes);
+            path.arriving.pass(now, number, bytes);
+        }
+    }
+
+    /// A message of the peer's arrives, its `number`th on this path, sent at `sent` by the peer's clock.
+    pub(crate) fn hear(&mut self, now: Time, path: PathId, number: u32, sent: Time) {
+        if let Some(path) = &mut self.paths[path.index()] {
+            path.hear(now, number, sent);
+        }
+    }
+
+    /// The peer of this path began anew, with another clock.
+    pub(crate) fn forget_peer(&mut self, path: PathId) {
+        if let Some(path) = &mut self.paths[path.index()] {
+            path.forget_peer();
+        }
     }
 
     /// A packet has left the window, at the time that was told last; one without a number never was
@@ -155,26 +184,28 @@ impl Order {
         }
     }
 
-    /// Tells the time. Returns whether an interval ends, and with it those of the paths.
-    pub(crate) fn tick(&mut self, now: Time) -> bool {
+    /// Tells the time: an interval may end.
+    pub(crate) fn tick(&mut self, now: Time) {
         self.now = now;
         if self.began.is_none() {
             (self.began, self.interval_began) = (Some(now), now);
         }
         let passed = now.since(self.interval_began);
         if passed < INTERVAL {
-            return false;
+            return;
         }
         self.interval_began = now;
         self.last_interval = Some(passed);
         self.arriving.meter.end_interval();
         self.leaving.meter.end_interval();
-        true
+        for path in self.paths.iter_mut().flatten() {
+            path.end_interval();
+        }
     }
 }
 
 /// Order and delay variation on one path.
-pub(crate) struct PathOrder {
+struct PathOrder {
     arriving: Point<ReorderingMeter>,
     delays: DelayVariation,
     probes: Unwrapper,
@@ -183,7 +214,7 @@ pub(crate) struct PathOrder {
 }
 
 impl PathOrder {
-    pub(crate) fn new() -> PathOrder {
+    fn new() -> PathOrder {
         PathOrder {
             arriving: Point::new(ReorderingMeter::new(&MeterConfig {
                 history: HISTORY_OF_A_PATH,
@@ -195,25 +226,17 @@ impl PathOrder {
         }
     }
 
-    /// A packet of `bytes` bytes arrives on the path.
-    #[inline]
-    pub(crate) fn arrive(&mut self, now: Time, number: Number, bytes: u16) {
-        self.arriving.pass(now, number, bytes);
-    }
-
-    /// A message of the peer's arrives, its `number`th on this path, sent at `sent` by the peer's clock.
-    pub(crate) fn hear(&mut self, now: Time, number: u32, sent: Time) {
+    fn hear(&mut self, now: Time, number: u32, sent: Time) {
         let number = self.probes.unwrap(number);
         self.delays.arrive(number, sent.as_nanos(), now.as_nanos());
     }
 
-    /// The peer began anew, with another clock.
-    pub(crate) fn forget_peer(&mut self) {
+    fn forget_peer(&mut self) {
         self.delays.restart();
         self.probes.restart();
     }
 
-    pub(crate) fn end_interval(&mut self) {
+    fn end_interval(&mut self) {
         self.arriving.meter.end_interval();
         self.delays.end_interval();
         self.has_interval = true;
@@ -228,22 +251,29 @@ mod tests {
         Time::from_nanos(ms * 1_000_000)
     }
 
+    /// A path, and what measures it.
+    fn measured() -> (Order, PathId) {
+        let (mut order, path) = (Order::new(), PathId::new(0).unwrap());
+        order.add_path(path);
+        (order, path)
+    }
+
     #[test]
     fn each_point_begins_anew_with_the_first_packet_of_a_new_numbering() {
-        let mut order = Order::new();
+        let (mut order, path) = measured();
         order.tick(at(0));
         let old: Vec<Number> = (90_000..90_010)
             .map(|n| order.number(Seq::new(n)))
             .collect();
-        old.iter().for_each(|&n| order.arrive(at(1), n, 100));
+        old.iter().for_each(|&n| order.arrive(at(1), path, n, 100));
         order.begin_numbering();
         let new: Vec<Number> = (0..10).map(|n| order.number(Seq::new(n))).collect();
-        new.iter().for_each(|&n| order.arrive(at(2), n, 100));
+        new.iter().for_each(|&n| order.arrive(at(2), path, n, 100));
         // The old ones leave after the new ones have begun to arrive.
         old.iter()
             .chain(&new)
             .for_each(|&n| order.leave(Some(n), 100));
-        let status = order.status(at(3));
+        let status = order.status(at(3), |_| None);
         for point in [status.arriving, status.leaving] {
             let reordering = point.since_start.reordering;
             assert_eq!((reordering.received, reordering.reordered), (20, 0));
@@ -253,15 +283,17 @@ mod tests {
 
     #[test]
     fn the_last_whole_interval_is_kept_until_the_next_has_ended() {
-        let mut order = Order::new();
-        assert!(!order.tick(at(500)));
+        let (mut order, path) = measured();
+        order.tick(at(500));
         let swapped = [0, 2, 1, 3].map(|n| order.number(Seq::new(n)));
-        swapped.iter().for_each(|&n| order.arrive(at(600), n, 100));
-        assert!(!order.tick(at(10_499)));
-        assert!(order.tick(at(10_700)));
+        let mut arrive = |n: &Number| order.arrive(at(600), path, *n, 100);
+        swapped.iter().for_each(&mut arrive);
+        order.tick(at(10_499));
+        let arriving = order.status(at(10_499), |_| None).arriving;
+        assert!(arriving.last_interval.is_none());
         for (now, reordered) in [(10_700, 1), (20_699, 1), (20_700, 0)] {
             order.tick(at(now));
-            let arriving = order.status(at(now)).arriving;
+            let arriving = order.status(at(now), |_| None).arriving;
             let last = arriving.last_interval.unwrap();
             assert_eq!(last.reordering.reordered, reordered, "at {now}");
             assert_eq!(arriving.since_start.reordering.reordered, 1);
@@ -270,12 +302,12 @@ mod tests {
 
     #[test]
     fn a_path_with_other_peers_numbers_between_its_own_is_in_order() {
-        let mut path = PathOrder::new();
-        let order = Order::new();
+        let (mut order, path) = measured();
         for n in [0, 1, 2, 50, 51, 90, 89, 91] {
-            path.arrive(at(1), order.number(Seq::new(n)), 100);
+            order.arrive(at(1), path, order.number(Seq::new(n)), 100);
         }
-        let status = path.status();
+        let named = order.status(at(2), |_| Some("lte".to_owned()));
+        let status = &named.paths["lte"];
         assert_eq!(status.since_start.reordering.reordered, 1);
         assert_eq!(status.since_start.reordering.extent.max, 1);
     }
@@ -301,13 +333,13 @@ mod tests {
             figures.reordering.n_reordered = vec![many; 100];
             status.last_interval = Some(figures.clone());
         };
-        let mut status = Order::new().status(at(0));
+        let mut status = Order::new().status(at(0), |_| None);
         full(&mut status.arriving);
         full(&mut status.leaving);
         let mut path = PathOrder::new().status();
         path.since_start.reordering.n_reordered = vec![many; 100];
         path.last_interval = Some(path.since_start.clone());
-        for n in 0..crate::path::MAX_PATHS {
+        for n in 0..MAX_PATHS {
             status.paths.insert(format!("{n:0>56}"), path.clone());
         }
         let line = serde_json::to_string(&status).unwrap();
@@ -321,7 +353,7 @@ mod tests {
 
     #[test]
     fn nothing_arrived_is_all_zeros_without_a_nan() {
-        let status = Order::new().status(at(0));
+        let status = Order::new().status(at(0), |_| None);
         let json = serde_json::to_string(&status).unwrap();
         assert!(!json.contains("null") && !json.contains("NaN"), "{json}");
         assert_eq!(status.arriving.since_start.reordering.ratio, 0.0);

@@ -270,6 +270,7 @@ impl Inbound {
                     new.keep_service(before);
                 }
                 *slot = Some(new);
+                self.order.add_path(path);
                 self.reporting.forget_path(path);
                 self.reorder.forget_path(path);
                 // It is to be measured at once.
@@ -282,6 +283,7 @@ impl Inbound {
     /// Takes a path away.
     pub fn remove_path(&mut self, now: Time, path: PathId) {
         self.paths[path.index()] = None;
+        self.order.remove_path(path);
         self.mtus.forget_path(path);
         self.reporting.forget_path(path);
         self.settle(now);
@@ -524,7 +526,8 @@ impl Inbound {
             verdict = self.reorder.insert(now, path, seq, packet, out);
         }
         if verdict != Verdict::Unbelievable {
-            self.measure_arrival(now, path, packet);
+            let number = self.order.number(seq);
+            self.order.arrive(now, path, number, packet.len);
         }
         self.note_arrival(now, path, seq, datagram_len, verdict, missing_before);
         let why = match verdict {

@@ -22,7 +22,6 @@ mod halves;
 mod inbound;
 mod look;
 mod messages;
-mod metering;
 mod outbound;
 mod path_mtu;
 mod probing;

@@ -64,6 +64,7 @@ impl Inbound {
         self.control_packets += 1;
         self.peer.heard(now);
         known.hear(now, message);
+        self.order.hear(now, path, message.number, message.sent);
         // What came without proof and matters has to be said again, with an echo of our answer.
         let doubtful = echo_sent.is_none() && known.is_news(now, message);
         if let Some(echo_sent) = echo_sent {
@@ -105,9 +106,12 @@ impl Inbound {
 
     pub(super) fn begin_session(&mut self, now: Time, session: u64, next_seq: Seq) {
         let restarted = self.peer.begin(now, session);
-        for path in self.paths.iter_mut().flatten() {
-            path.forget_peer();
-            path.meet_peer(now);
+        for id in (0..MAX_PATHS).filter_map(PathId::new) {
+            if let Some(path) = &mut self.paths[id.index()] {
+                path.forget_peer();
+                path.meet_peer(now);
+                self.order.forget_peer(id);
+            }
         }
         // The paths are to be measured, toward whoever is there now.
         self.touch(now);
@@ -187,7 +191,7 @@ impl Inbound {
         }
         self.keep_mappings(now);
         self.search_mtus(now);
-        self.end_order_interval(now);
+        self.order.tick(now);
     }
 
     /// Sends the peer a probe or the answer to one, and sets when the next probe is due.

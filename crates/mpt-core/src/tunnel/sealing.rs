@@ -329,6 +329,7 @@ impl Inbound {
             }
             Ruling::Bind => {
                 path.forget_peer();
+                self.order.forget_peer(id);
                 self.release_elsewhere(id, route.from);
                 self.move_peer(now, id, from);
             }
@@ -443,16 +444,12 @@ impl Inbound {
     /// A packet came again: that tells of this path as much as another packet would.
     fn note_copy(&mut self, now: Time, arrival: &Arrival, number: u64) {
         let (path, seq) = (arrival.path, Seq::new(number as u32));
-        let packet = Stored {
-            buffer: arrival.buffer,
-            start: arrival.place.start as u16,
-            len: arrival.place.len().saturating_sub(DATA_OVERHEAD) as u16,
-            number: Some(self.order.number(seq)),
-        };
         self.drops.count(DropReason::Duplicate, 1);
         let out = &mut |packet| self.ready.push_back(packet);
         if self.reorder.note_copy(now, path, seq, out) {
-            self.measure_arrival(now, path, packet);
+            let number = self.order.number(seq);
+            let len = arrival.place.len().saturating_sub(DATA_OVERHEAD) as u16;
+            self.order.arrive(now, path, number, len);
             self.note_copy_arrival(now, path, seq, arrival.place.len());
         }
     }

@@ -6,9 +6,11 @@ use hdrhistogram::Histogram;
 
 use super::sealing::Opening;
 use super::{Inbound, Outbound};
+use crate::control::order::OrderStatus;
 use crate::control::setting::Setting;
 use crate::control::{HoldTimes, PathStatus, Protection, ReorderMode, ReorderStatus, TunnelStatus};
 use crate::path::PathId;
+use crate::time::Time;
 
 /// Delay differences below this are noise, in nanoseconds.
 const NOISE_NS: u64 = 500_000;
@@ -113,6 +115,16 @@ impl Inbound {
             block_size: self.sizing.settings.block,
             order: None,
         }
+    }
+
+    /// Order as it was measured; a path goes by the name that `name_of` has for it.
+    pub fn report_order(
+        &mut self,
+        now: Time,
+        name_of: impl FnMut(PathId) -> Option<String>,
+    ) -> OrderStatus {
+        self.order.tick(now);
+        self.order.status(now, name_of)
     }
 
     /// Delay difference × rate over all paths / packet size, in packets: as many arrive on the

@@ -7,11 +7,16 @@ use crate::control::order::{
 use crate::metrics::delay_variation::DelayReport;
 use crate::metrics::rfc4737::ReorderingReport;
 use crate::metrics::{OrderMeter, OrderReport};
+use crate::path::{MAX_PATHS, PathId};
 use crate::time::Time;
 
 impl Order {
-    /// Both points; the paths are not in it yet.
-    pub(crate) fn status(&mut self, now: Time) -> OrderStatus {
+    /// Both points, and the paths, each by the name that `name_of` has for it.
+    pub(crate) fn status(
+        &mut self,
+        now: Time,
+        mut name_of: impl FnMut(PathId) -> Option<String>,
+    ) -> OrderStatus {
         let since_start = self
             .began
             .map_or(0.0, |began| now.since(began).as_secs_f64());
@@ -23,14 +28,20 @@ impl Order {
         OrderStatus {
             arriving: point(self.arriving.meter.settled()),
             leaving: point(self.leaving.meter.settled()),
-            paths: Default::default(),
+            paths: (0..MAX_PATHS)
+                .filter_map(PathId::new)
+                .filter_map(|id| {
+                    let path = self.paths[id.index()].as_mut()?;
+                    Some((name_of(id)?, path.status()))
+                })
+                .collect(),
         }
     }
 }
 
 impl PathOrder {
     /// Order and delay variation of the path.
-    pub(crate) fn status(&mut self) -> PathOrderStatus {
+    pub(super) fn status(&mut self) -> PathOrderStatus {
         let meter = self.arriving.meter.settled();
         PathOrderStatus {
             since_start: path_figures(meter.total(), self.delays.total()),
