@@ -15,17 +15,18 @@
 //! path may be down for sending while the reorder window still waits for what it brings.
 
 mod answered;
+mod echoes;
 mod estimate;
 #[cfg(test)]
 mod model;
 mod place;
+mod reason;
 mod renewal;
 mod rhythm;
 mod search;
 mod set;
 
-use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use crate::control::PathState;
@@ -34,17 +35,15 @@ use crate::time::{Time, earliest};
 use crate::wire::probe::{Echo, Message};
 pub use answered::RoundTrip;
 pub(crate) use answered::{Answered, ProbeBoard};
+use echoes::Echoes;
 pub(crate) use estimate::{CLOCK_JUMP, IdleDelay};
 use estimate::{Loss, Rate, Rtt, SmoothedDelay};
 pub(crate) use place::{Call, Place, Rank, Ruling};
+pub use reason::{DownReason, Unreachable};
 pub(crate) use renewal::Renewal;
 pub(crate) use rhythm::Rhythm;
 pub(crate) use search::{Bounds, MtuSearch};
 pub use set::{PathId, PathSet};
-
-/// How many of our own last messages per path are remembered, so that an echo can be checked
-/// against our record of when it was sent instead of believed.
-const REMEMBERED: usize = 256;
 
 /// A recovery this soon after an ICMP error shows that the error was false.
 const FALSE_ALARM_WITHIN: Duration = Duration::from_secs(1);
@@ -72,66 +71,6 @@ pub struct PathConfig {
     pub keeps_port: bool,
 }
 
-/// Why a path is down.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DownReason {
-    /// No probe was answered for this long.
-    NoAnswer(Duration),
-    /// The device that the path leaves by is down or gone.
-    LinkDown,
-    /// An ICMP error came back, or the kernel could not send.
-    Unreachable(Unreachable),
-    /// The peer's operator has taken it out of service.
-    OutOfServiceAtPeer,
-}
-
-/// What was unreachable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unreachable {
-    /// The peer's network.
-    Network,
-    /// The peer's host.
-    Host,
-    /// The peer's port: its host is there, its daemon is not.
-    Port,
-    /// The same, says somebody else on the way.
-    PortAt(IpAddr),
-    /// The same, where the peer is known only by having called from there.
-    Gone,
-    /// Filtered by an administrator on the way.
-    Prohibited,
-    /// Whoever is next on the link, a router or the peer: this host itself says so.
-    NextHop,
-}
-
-impl fmt::Display for DownReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DownReason::NoAnswer(span) => write!(f, "no probe was answered for {span:?}"),
-            DownReason::LinkDown => f.write_str("its network interface is down"),
-            DownReason::Unreachable(what) => match what {
-                Unreachable::Network => f.write_str("the peer's network is unreachable"),
-                Unreachable::Host => f.write_str("the peer's host is unreachable"),
-                Unreachable::Port => {
-                    f.write_str("the peer's host answers, but mpt-tund is not running there")
-                }
-                Unreachable::PortAt(who) => write!(
-                    f,
-                    "{who}, on the way to the peer, refuses it: nothing is forwarded from there"
-                ),
-                Unreachable::Gone => f.write_str(
-                    "where the peer called from, its host or its router refuses: nobody is there now",
-                ),
-                Unreachable::Prohibited => f.write_str("a firewall on the way refuses it"),
-                Unreachable::NextHop => {
-                    f.write_str("nobody answers on its link, neither a router nor the peer")
-                }
-            },
-            DownReason::OutOfServiceAtPeer => f.write_str("the peer has taken it out of service"),
-        }
-    }
-}
-
 /// One path as the line in sees it.
 pub(crate) struct Path {
     pub(crate) config: PathConfig,
@@ -157,13 +96,7 @@ pub(crate) struct Path {
     pub(crate) next_probe: Time,
     /// When anything was sent last but data.
     last_sent: Time,
-    /// Number of the last message sent, and when each of the last ones was.
-    number: u32,
-    sent_at: Box<[Time; REMEMBERED]>,
-    /// Highest of our numbers that has come back.
-    echoed: u32,
-    /// The newest message of the peer's session, to be echoed.
-    newest: Option<Echo>,
+    pub(crate) echoes: Echoes,
     pub(crate) rtt: Rtt,
     pub(crate) loss: Loss,
     pub(crate) loss_at_peer_ppm: u32,
@@ -200,10 +133,7 @@ impl Path {
             port_changed: None,
             next_probe: now,
             last_sent: now,
-            number: 0,
-            sent_at: Box::new([Time::ZERO; REMEMBERED]),
-            echoed: 0,
-            newest: None,
+            echoes: Echoes::default(),
             rtt: Rtt::default(),
             loss: Loss::default(),
             loss_at_peer_ppm: 0,
@@ -465,40 +395,8 @@ impl Path {
 
     /// The number for a message that is sent now.
     pub(crate) fn number_sent(&mut self, now: Time) -> u32 {
-        self.number = self.number.wrapping_add(1).max(1);
         self.sent(now);
-        self.sent_at[self.number as usize % REMEMBERED] = now;
-        self.number
-    }
-
-    pub(crate) fn newest(&self) -> Option<Echo> {
-        self.newest
-    }
-
-    /// When the message that `echo` speaks of was sent, if it is one of ours of late that has not
-    /// come back before.
-    pub(crate) fn fresh_echo(&self, session: u64, echo: Option<Echo>) -> Option<Time> {
-        let echo = echo.filter(|echo| echo.session == session)?;
-        let sent = echo.number != 0
-            && echo.number <= self.number
-            && echo.number > self.echoed
-            && self.number - echo.number < REMEMBERED as u32;
-        sent.then(|| self.sent_at[echo.number as usize % REMEMBERED])
-    }
-
-    /// Whether a message without a fresh echo may be heard: only when it continues those before it, so
-    /// that one with an absurd number cannot make all that follow look old. A sealed one (`is_sealed`)
-    /// has the peer's number, and need only be newer.
-    pub(crate) fn continues(&self, message: &Message, is_sealed: bool) -> bool {
-        let ahead = if is_sealed {
-            i32::MAX
-        } else {
-            REMEMBERED as i32
-        };
-        self.newest.is_none_or(|newest| {
-            let step = message.number.wrapping_sub(newest.number) as i32;
-            newest.session != message.session || (1..=ahead).contains(&step)
-        })
+        self.echoes.number_sent(now)
     }
 
     /// Whether the message, were it believed, would change more than figures.
@@ -508,18 +406,13 @@ impl Path {
 
     /// A message of the peer's session arrived: it will be echoed.
     pub(crate) fn hear(&mut self, now: Time, message: &Message) {
-        self.newest = Some(Echo {
-            number: message.number,
-            session: message.session,
-            sent: message.sent,
-            received: now,
-        });
+        self.echoes.hear(now, message);
     }
 
     /// Believes a message that echoes what we sent at `echo_sent`.
     pub(crate) fn learn(&mut self, now: Time, message: &Message, echo_sent: Time) {
         if let Some(echo) = message.echo {
-            self.echoed = echo.number;
+            self.echoes.came_back(echo);
             let peer_held = message.sent.since(echo.received);
             let longest_held = LONGEST_HELD.max(self.config.keepalive * 2);
             let is_precise = peer_held <= longest_held || self.rtt.smoothed().is_none();
@@ -557,7 +450,7 @@ impl Path {
     /// Forgets what belonged to the peer's former session.
     pub(crate) fn forget_peer(&mut self) {
         self.place.forget_numbers();
-        self.newest = None;
+        self.echoes.forget_peer();
         self.loss = Loss::default();
         self.one_way = SmoothedDelay::default();
         self.forward = None;
@@ -627,7 +520,7 @@ mod tests {
     fn answered(path: &mut Path, sent_ms: u64, heard_ms: u64) {
         let number = path.number_sent(at(sent_ms));
         let message = message(number, echo_of(number));
-        let echo_sent = path.fresh_echo(1, message.echo).unwrap();
+        let echo_sent = path.echoes.fresh(1, message.echo).unwrap();
         path.hear(at(heard_ms), &message);
         path.learn(at(heard_ms), &message, echo_sent);
     }
@@ -717,18 +610,18 @@ mod tests {
     #[test]
     fn an_echo_counts_once_and_only_of_what_was_sent() {
         let mut path = path();
-        assert_eq!(path.fresh_echo(1, echo_of(1)), None);
+        assert_eq!(path.echoes.fresh(1, echo_of(1)), None);
         answered(&mut path, 0, 30);
-        assert_eq!(path.fresh_echo(1, echo_of(1)), None);
+        assert_eq!(path.echoes.fresh(1, echo_of(1)), None);
         path.number_sent(at(100));
-        assert_eq!(path.fresh_echo(2, echo_of(2)), None);
-        assert_eq!(path.fresh_echo(1, echo_of(2)), Some(at(100)));
+        assert_eq!(path.echoes.fresh(2, echo_of(2)), None);
+        assert_eq!(path.echoes.fresh(1, echo_of(2)), Some(at(100)));
     }
 
     #[test]
     fn a_message_without_proof_must_continue_those_before_it() {
         let mut path = path();
-        assert!(path.continues(&message(1_000_000, None), false));
+        assert!(path.echoes.continues(&message(1_000_000, None), false));
         path.hear(at(0), &message(10, None));
         // A sealed one need only be newer.
         for (number, continues, if_sealed) in [
@@ -739,8 +632,12 @@ mod tests {
             (267, false, true),
         ] {
             let message = message(number, None);
-            assert_eq!(path.continues(&message, false), continues, "{number}");
-            assert_eq!(path.continues(&message, true), if_sealed, "{number}");
+            assert_eq!(
+                path.echoes.continues(&message, false),
+                continues,
+                "{number}"
+            );
+            assert_eq!(path.echoes.continues(&message, true), if_sealed, "{number}");
         }
     }
 }

@@ -182,7 +182,10 @@ impl Inbound {
         };
         let overtaking = Duration::from_nanos(path.idle.jitter() * OVERTAKING);
         let overtaking = overtaking.min(LONGEST_OVERTAKING);
-        let (rtt, echo) = (path.rtt.smoothed().unwrap_or_default(), path.newest());
+        let (rtt, echo) = (
+            path.rtt.smoothed().unwrap_or_default(),
+            path.echoes.newest(),
+        );
         let datagram_len = usize::from(size) + DATA_OVERHEAD;
         let number = self.send_message(now, id, echo, true, Extent::Padded(datagram_len));
         if let (Some(search), Some(number)) = (&mut self.mtus.searches[id.index()], number) {
@@ -196,7 +199,7 @@ impl Inbound {
     fn send_companion(&mut self, now: Time, id: PathId) {
         let echo = self.paths[id.index()]
             .as_ref()
-            .and_then(|path| path.newest());
+            .and_then(|path| path.echoes.newest());
         let number = self.send_message(now, id, echo, true, Extent::Plain);
         if let (Some(search), Some(number)) = (&mut self.mtus.searches[id.index()], number) {
             search.companion_sent(number);

@@ -34,7 +34,7 @@ impl Inbound {
         let Some(known) = &mut self.paths[path.index()] else {
             return;
         };
-        let echo_sent = known.fresh_echo(self.session, message.echo);
+        let echo_sent = known.echoes.fresh(self.session, message.echo);
         if self.opening.is_some() && self.peer.session() != Some(message.session) {
             // The handshake has said which session it is.
             return self.drops.count(DropReason::StaleControl, 1);
@@ -53,7 +53,7 @@ impl Inbound {
         let Some(known) = &mut self.paths[path.index()] else {
             return;
         };
-        if echo_sent.is_none() && !known.continues(message, self.opening.is_some()) {
+        if echo_sent.is_none() && !known.echoes.continues(message, self.opening.is_some()) {
             self.drops.count(DropReason::StaleControl, 1);
             // After a long outage the peer's numbers are far ahead, and it has no fresh echo of ours.
             if !known.is_answered(now) {
@@ -206,7 +206,7 @@ impl Inbound {
             path.rhythm.ask(now);
         }
         path.next_probe = now + path.interval(now, leads).mul_f64(jitter);
-        let (echo, home) = (path.newest(), path.home_to_call(now));
+        let (echo, home) = (path.echoes.newest(), path.home_to_call(now));
         self.send_message(now, id, echo, reply_wanted, Extent::Plain);
         if let Some(to) = home.filter(|_| self.opening.is_some()) {
             let extent = Extent::ToCaller {
