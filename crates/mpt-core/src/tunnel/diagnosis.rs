@@ -8,7 +8,8 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
 
-use super::inbound::{Event, Inbound};
+use super::event::Event;
+use super::inbound::Inbound;
 use super::sealing::{Arrival, Opening};
 use crate::control::{Handshake, HandshakeState};
 use crate::crypto::{PublicKey, Refused};
@@ -305,7 +306,7 @@ impl Inbound {
             situation.asks &= !path.is_refused();
         }
         if self.diagnosis.consider(now, situation) {
-            self.event(Event::NoHandshake);
+            self.events.push(Event::NoHandshake);
         }
     }
 }

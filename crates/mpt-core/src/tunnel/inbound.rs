@@ -7,19 +7,20 @@ use std::sync::Arc;
 
 use super::activity::Activity;
 use super::diagnosis::Diagnosis;
-use super::edging::Edging;
+use super::event::{Event, Events};
+use super::heard::HeardReports;
 use super::look::{Content, look_at};
+use super::outbox::{LONE_BYTE, Outbox};
 use super::path_mtu::Mtus;
-use super::probing::MAX_MESSAGES_QUEUED;
 use super::reporting::Reporting;
 use super::sealing::{Arrival, Opening};
 use super::session::{Jump, Peer, Where};
 use super::sizing::Sizing;
+use super::watermarks::Watermarks;
 use super::{Shared, TunnelConfig};
-use crate::control::Protection;
 use crate::control::drops::{DropReason, Drops};
-use crate::crypto::{CONTROL_OVERHEAD, DATA_OVERHEAD, Sessions};
-use crate::path::{DownReason, MAX_PATHS, Path, PathConfig, PathId, PathState, Unreachable};
+use crate::crypto::{DATA_OVERHEAD, Sessions};
+use crate::path::{MAX_PATHS, Path, PathConfig, PathId, Unreachable};
 use crate::receive::block_sort::sort_blocks;
 use crate::receive::buffer::{Buffer, Packer, Pool, Stored};
 use crate::receive::coalesce::{Accepts, Coalescer};
@@ -30,8 +31,6 @@ use crate::seq::Seq;
 use crate::time::Time;
 use crate::wire::gre::{Header, Protocol};
 use crate::wire::mss;
-use crate::wire::probe::MESSAGE_BYTES;
-use crate::wire::report::MAX_REPORT_BYTES;
 use crate::wire::vnet::VnetHeader;
 
 /// Buffers beyond a full window: a batch in the caller's hands and one on its way to the TUN.
@@ -49,10 +48,6 @@ const HEADER_ROOM: usize = if DATA_OVERHEAD > 16 {
 } else {
     16
 };
-/// Most events waiting to be taken.
-pub(super) const MAX_EVENTS_QUEUED: usize = 64;
-/// What keeps a mapping open and means nothing else: RFC 3948 §2.3.
-pub(super) const LONE_BYTE: [u8; 1] = [0xff];
 /// A datagram as it was received.
 #[derive(Debug)]
 pub struct Datagram {
@@ -70,63 +65,6 @@ pub struct Datagram {
     pub segment_size: Option<u16>,
     /// It was longer than the buffer.
     pub truncated: bool,
-}
-
-/// Something that an operator may want to know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
-    /// A path changed its state.
-    Path {
-        /// The path.
-        path: PathId,
-        /// Its new state.
-        state: PathState,
-        /// Why, when it is down.
-        reason: Option<DownReason>,
-    },
-    /// The peer's session has proved itself; `restarted` when there was another one before.
-    PeerSession {
-        /// The session.
-        session: u64,
-        /// Whether the peer was known under another session before.
-        restarted: bool,
-    },
-    /// The peer has stopped probing but still sends: it is treated as one that never did.
-    PeerStoppedProbing,
-    /// A sealed tunnel has other keys, or none.
-    Keys {
-        /// What is sealed with them.
-        protection: Protection,
-    },
-    /// The peer of a path is elsewhere now.
-    PeerAddress {
-        /// The path.
-        path: PathId,
-        /// Where it is.
-        address: SocketAddr,
-    },
-    /// Nothing is answered on a path for long, and nothing says why: it may work from another port, with
-    /// [`Inbound::open_path`] for the new socket; or from the one before, if this was said a little before.
-    NotAnswered {
-        /// The path.
-        path: PathId,
-    },
-    /// The same in a plain tunnel, whose ports are fixed: the path rests now and then.
-    PathRests {
-        /// The path.
-        path: PathId,
-    },
-    /// No path works, and why has been found out, or has changed: see [`Inbound::handshake`].
-    NoHandshake,
-    /// A path carries less, or more, than was assumed.
-    PathMtu {
-        /// The path.
-        path: PathId,
-        /// Largest inner packet now, in bytes.
-        mtu: u16,
-        /// It is less than before.
-        lowered: bool,
-    },
 }
 
 /// The receiving half of a tunnel, and the keeper of its paths.
@@ -153,15 +91,15 @@ pub struct Inbound {
     /// Packets in order for the TUN.
     pub(super) ready: VecDeque<Stored>,
     coalescer: Coalescer,
-    pub(super) messages: VecDeque<(PathId, ControlDatagram)>,
-    pub(super) leaving: Option<ControlDatagram>,
+    pub(super) outbox: Outbox,
     pub(super) reporting: Reporting,
-    pub(super) edging: Edging,
+    pub(super) heard: HeardReports,
+    pub(super) watermarks: Watermarks,
     pub(super) activity: Activity,
     pub(super) diagnosis: Diagnosis,
     /// No other port is tried before, on any path.
     pub(super) next_renewal: Time,
-    pub(super) events: VecDeque<Event>,
+    pub(super) events: Events,
     pub(super) drops: Drops,
     pub(super) rx_packets: u64,
     pub(super) rx_bytes: u64,
@@ -175,39 +113,6 @@ pub struct Inbound {
     pub(super) unsettled: bool,
     /// No path's state changes by time alone before this.
     pub(super) next_settle: Option<Time>,
-}
-
-#[derive(Clone, Copy)]
-pub(super) struct ControlDatagram {
-    pub(super) bytes: [u8; CONTROL_OVERHEAD + LONGEST_CONTROL],
-    pub(super) len: usize,
-    /// The message is to be followed by zeros up to this length, in bytes.
-    pub(super) padded_to: usize,
-    /// Where to; `None` for where the path's peer is.
-    pub(super) to: Option<SocketAddr>,
-    /// What the peer calls the path, if that is known and the path works.
-    pub(super) peer_path: Option<u8>,
-    /// It is [`LONE_BYTE`], and goes as it is.
-    pub(super) is_lone: bool,
-}
-
-const LONGEST_CONTROL: usize = if MAX_REPORT_BYTES > MESSAGE_BYTES {
-    MAX_REPORT_BYTES
-} else {
-    MESSAGE_BYTES
-};
-
-impl ControlDatagram {
-    pub(super) fn new(len: usize) -> ControlDatagram {
-        ControlDatagram {
-            bytes: [0; CONTROL_OVERHEAD + LONGEST_CONTROL],
-            len,
-            padded_to: 0,
-            to: None,
-            peer_path: None,
-            is_lone: false,
-        }
-    }
 }
 
 impl Inbound {
@@ -232,14 +137,14 @@ impl Inbound {
             order: Order::new(),
             ready: VecDeque::new(),
             coalescer: Coalescer::new(config.accepts),
-            messages: VecDeque::with_capacity(MAX_MESSAGES_QUEUED),
-            leaving: None,
+            outbox: Outbox::default(),
             reporting: Reporting::default(),
-            edging: Edging::default(),
+            heard: HeardReports::default(),
+            watermarks: Watermarks::default(),
             activity: Activity::default(),
             diagnosis: Diagnosis::default(),
             next_renewal: Time::ZERO,
-            events: VecDeque::with_capacity(MAX_EVENTS_QUEUED),
+            events: Events::default(),
             drops: Drops::default(),
             rx_packets: 0,
             rx_bytes: 0,
@@ -483,7 +388,7 @@ impl Inbound {
     fn notice_silence(&mut self, now: Time) {
         let expected_since = self.activity.expected_since();
         if self.opening.is_none() && self.peer.notice_silence(now, expected_since) {
-            self.event(Event::PeerStoppedProbing);
+            self.events.push(Event::PeerStoppedProbing);
             self.unsettled = true;
         }
     }
@@ -528,8 +433,11 @@ impl Inbound {
         if verdict != Verdict::Unbelievable {
             let number = self.order.number(seq);
             self.order.arrive(now, path, number, packet.len);
+            let is_copy = verdict == Verdict::Duplicate;
+            let (reporting, reorder) = (&mut self.reporting, &self.reorder);
+            let arrived = (seq, datagram_len);
+            reporting.note_arrival(now, path, arrived, is_copy, missing_before, reorder);
         }
-        self.note_arrival(now, path, seq, datagram_len, verdict, missing_before);
         let why = match verdict {
             Verdict::Taken => {
                 self.peer.fits(path);
@@ -584,7 +492,7 @@ impl Inbound {
 
     /// The next thing that an operator may want to know.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.events.pop()
     }
 
     /// Follows another policy, and sends lost packets again or does not: the peer is asked for the
@@ -649,12 +557,6 @@ impl Inbound {
             protocol: Protocol::Ipv4,
         }
         .buffer_len()
-    }
-
-    pub(super) fn event(&mut self, event: Event) {
-        if self.events.len() < MAX_EVENTS_QUEUED {
-            self.events.push_back(event);
-        }
     }
 
     /// What this half has dropped.

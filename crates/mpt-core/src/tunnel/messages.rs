@@ -1,13 +1,18 @@
-//! Control messages: what each kind is given to, and how one is left to be sent.
+//! Control messages: what each kind is given to, and what is made of it; and how one is left to be sent.
 
 use std::ops::Range;
+use std::time::Duration;
 
-use super::inbound::{ControlDatagram, Inbound};
-use super::probing::control_header;
+use super::heard::Standing;
+use super::inbound::Inbound;
+use super::outbox::{ControlDatagram, control_header};
+use super::reporting::Reader;
 use crate::control::drops::DropReason;
-use crate::path::{PathId, PathState};
+use crate::path::{MAX_PATHS, PathId, PathSet, PathState};
 use crate::time::Time;
 use crate::wire::control::Control;
+use crate::wire::edges::Edges;
+use crate::wire::report::Report;
 
 impl Inbound {
     /// Takes a control message of the path's peer, which stands at `place` in the buffer. Returns whether it
@@ -50,6 +55,174 @@ impl Inbound {
             .as_ref()
             .filter(|path| path.state == PathState::Up)
             .and_then(|path| path.place.peer_path());
-        self.messages.push_back((path, datagram));
+        self.outbox.push(path, datagram);
+    }
+
+    /// Takes a report of the path's peer, for [`Inbound::poll_report`]. It is believed when it is of
+    /// the peer's session, about ours, and newer than the last.
+    fn handle_report(&mut self, now: Time, path: PathId, report: Report) {
+        let is_the_peer_s =
+            self.peer.session() == Some(report.session) && report.about == self.session;
+        let standing = is_the_peer_s.then(|| self.heard.standing(now, path, report.number));
+        let Some(standing) = standing.filter(|standing| *standing != Standing::Refused) else {
+            self.drops.count(DropReason::StaleControl, 1);
+            return;
+        };
+        self.control_packets += 1;
+        self.notice_suspected(now);
+        if standing == Standing::Overtaken {
+            // Those that came over a quicker path meanwhile said more.
+            return;
+        }
+        if self.heard.push(now, report) {
+            self.control_packets -= 1;
+            self.drops.count(DropReason::StaleControl, 1);
+        }
+        self.tell_edges(now);
+    }
+
+    /// The next of the peer's reports on what this end sent, and when it came: for
+    /// [`super::Outbound::handle_report`]. A few wait; when they are not fetched, the oldest go.
+    pub fn poll_report(&mut self) -> Option<(Time, Report)> {
+        self.heard.pop()
+    }
+
+    /// Sends the report that is due.
+    pub(super) fn report_if_due(&mut self, now: Time) {
+        if !self.reporting.take_due(now, &self.reorder) {
+            return;
+        }
+        let (Some(session), Some(path)) = (self.peer.session(), self.way_back()) else {
+            return;
+        };
+        let mut up = PathSet::EMPTY;
+        self.up_paths().for_each(|path| up.insert(path));
+        let paths = (0..MAX_PATHS).filter_map(PathId::new);
+        let reader = Reader {
+            own_session: self.session,
+            session,
+            path,
+            up,
+            rtt: self.quickest_rtt(),
+            overhead: self.control_len(0),
+            room: if self.may_speak() {
+                self.outbox.room()
+            } else {
+                0
+            },
+            sent_bytes: paths.map(|path| self.shared.sent(path).1).sum(),
+        };
+        for (path, report) in &self.reporting.make(now, &reader, &self.reorder) {
+            self.queue_control(*path, report.buffer_len(), |out| report.emit(out));
+        }
+    }
+
+    /// The path that reports go over. The peer may know that its path is up before this end does, and send:
+    /// then the one that brought it will do, or the peer would take it for dead at once.
+    fn way_back(&self) -> Option<PathId> {
+        let newest_on = || {
+            let brought = self.reporting.newest_on()?;
+            let path = self.paths[brought.index()].as_ref()?;
+            let may_be_used = matches!(path.state, PathState::Probing | PathState::Down);
+            path.peer.filter(|_| may_be_used).map(|_| brought)
+        };
+        self.quickest_path().or_else(newest_on)
+    }
+
+    fn up_paths(&self) -> impl Iterator<Item = PathId> {
+        (0..MAX_PATHS).filter_map(PathId::new).filter(|id| {
+            let path = self.paths[id.index()].as_ref();
+            path.is_some_and(|path| path.is_up())
+        })
+    }
+
+    /// The path that is up and answers first, of those that neither end suspects if there are any.
+    pub(super) fn quickest_path(&self) -> Option<PathId> {
+        let (suspected, doubted) = (self.shared.suspected(), self.watermarks.wary_of());
+        self.up_paths().min_by_key(|&id| {
+            let path = self.paths[id.index()].as_ref();
+            let rtt = path.and_then(|path| path.rtt.smoothed());
+            let rtt = rtt.unwrap_or(Duration::MAX);
+            (suspected.contains(id), doubted.contains(id), rtt, id)
+        })
+    }
+
+    /// Its smoothed round-trip time.
+    pub(super) fn quickest_rtt(&self) -> Option<Duration> {
+        let quickest = self.paths[self.quickest_path()?.index()].as_ref()?;
+        quickest.rtt.smoothed()
+    }
+
+    /// A path that has come to be suspected is probed at once.
+    pub(super) fn notice_suspected(&mut self, now: Time) {
+        let (new, is_told) = self.watermarks.notice(self.shared.suspected());
+        for path in new.iter() {
+            if let Some(path) = &mut self.paths[path.index()] {
+                path.next_probe = path.next_probe.min(now);
+            }
+        }
+        if is_told {
+            self.tell_edges(now);
+        }
+    }
+
+    /// Tells the peer of paths that no number has gone over since it was told last.
+    fn tell_edges(&mut self, now: Time) {
+        if !self.watermarks.is_due(now, &self.shared) {
+            return;
+        }
+        let (Some(about), Some(quickest)) = (self.peer.session(), self.quickest_path()) else {
+            return;
+        };
+        let Some((next, paths)) = self.watermarks.take(now, &self.shared) else {
+            return;
+        };
+        if !self.may_speak() || self.outbox.room() == 0 {
+            return;
+        }
+        let edges = Edges {
+            next,
+            session: self.session,
+            about,
+            paths,
+        };
+        self.queue_control(quickest, edges.buffer_len(), |out| edges.emit(out));
+    }
+
+    /// Takes the peer's word for which paths bring nothing more, if it is the peer's.
+    fn handle_edges(&mut self, now: Time, edges: &Edges) {
+        if self.peer.session() != Some(edges.session) || edges.about != self.session {
+            self.drops.count(DropReason::StaleControl, 1);
+            return;
+        }
+        self.control_packets += 1;
+        let mut doubted = PathSet::EMPTY;
+        for edge in &edges.paths {
+            let Some(path) = self.reporting.path_of(edge.path) else {
+                continue;
+            };
+            if edge.suspected {
+                doubted.insert(path);
+            }
+            if edge
+                .last
+                .is_none_or(|last| self.reporting.has_reached(path, last))
+            {
+                let out = &mut |packet| self.ready.push_back(packet);
+                // What is unbelievable changes nothing.
+                let _ = self.reorder.announce(now, path, edges.next, out);
+            }
+        }
+        self.reporting.note_losses(now, &self.reorder);
+        if self.watermarks.doubt(now, edges.next, doubted) {
+            self.shared.tell_doubted(doubted);
+        }
+    }
+
+    /// Ends doubts of which the peer said nothing more.
+    pub(super) fn end_doubts(&mut self, now: Time) {
+        if self.watermarks.end_doubts(now) {
+            self.shared.tell_doubted(PathSet::EMPTY);
+        }
     }
 }

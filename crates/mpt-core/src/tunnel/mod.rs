@@ -17,27 +17,32 @@
 
 mod activity;
 mod diagnosis;
-mod edging;
+mod event;
 mod halves;
+mod heard;
 mod inbound;
 mod look;
 mod messages;
 mod outbound;
+mod outbox;
 mod path_mtu;
 mod probing;
 mod renewing;
+mod report_budget;
 mod reporting;
 mod sealing;
 mod session;
 mod sizing;
 mod status;
+mod watermarks;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+pub use event::Event;
 use halves::{Numbers, Suspicion, Wake};
-pub use inbound::{Datagram, Event, Inbound};
+pub use inbound::{Datagram, Inbound};
 pub use outbound::Outbound;
 pub use sealing::Change;
 pub use sizing::ReorderSettings;

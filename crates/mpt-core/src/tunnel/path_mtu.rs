@@ -11,7 +11,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::inbound::{Event, Inbound};
+use super::event::Event;
+use super::inbound::Inbound;
 use super::probing::Extent;
 use crate::crypto::{CONTROL_OVERHEAD, DATA_OVERHEAD};
 use crate::path::{Bounds, MAX_PATHS, MtuSearch, PathId, PathSet, PathState};
@@ -263,7 +264,7 @@ impl Inbound {
             if mtu != said && !self.is_searched(id) {
                 self.mtus.said[id.index()] = mtu;
                 let lowered = mtu < said;
-                self.event(Event::PathMtu {
+                self.events.push(Event::PathMtu {
                     path: id,
                     mtu,
                     lowered,

@@ -5,20 +5,19 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Transmit;
-use super::inbound::{ControlDatagram, Event, Inbound, LONE_BYTE, MAX_EVENTS_QUEUED};
+use super::event::Event;
+use super::inbound::Inbound;
+use super::outbox::{ControlDatagram, LONE_BYTE, control_header};
 use super::reporting::REPORT_INTERVAL;
-use super::sealing::{Opening, may_carry_handshakes};
+use super::sealing::{Opening, may_carry_handshakes, single};
 use super::session::Jump;
 use crate::control::drops::DropReason;
 use crate::path::{MAX_PATHS, PathId, PathSet, PathState};
 use crate::receive::reorder::{MAX_DISTANCE, Recovery};
 use crate::seq::Seq;
 use crate::time::{Time, earliest};
-use crate::wire::gre::{Header, Protocol};
 use crate::wire::probe::{Echo, MESSAGE_BYTES, Message};
 
-/// Most control messages waiting to be sent.
-pub(super) const MAX_MESSAGES_QUEUED: usize = 64;
 /// Least time between two answers on a path to a session that has not proved itself.
 const STRANGE_SESSION_INTERVAL: Duration = Duration::from_millis(20);
 /// A lost packet is waited for so many round trips: it is sent again, and once more when that is lost,
@@ -116,8 +115,9 @@ impl Inbound {
         // The paths are to be measured, toward whoever is there now.
         self.touch(now);
         self.reporting.begin_session(restarted);
+        self.heard.begin_session();
         self.begin_numbering(now, next_seq, restarted);
-        self.event(Event::PeerSession { session, restarted });
+        self.events.push(Event::PeerSession { session, restarted });
     }
 
     /// A session has proved itself and sends `next_seq` next. What came before that proof may have
@@ -146,7 +146,7 @@ impl Inbound {
             self.reorder.resync(now, watermark, out);
             self.order.begin_numbering();
         }
-        self.note_losses(now);
+        self.reporting.note_losses(now, &self.reorder);
     }
 
     /// When [`Inbound::handle_timeout`] is to be called at the latest.
@@ -160,7 +160,7 @@ impl Inbound {
         let probes = earliest(probes, self.activity.deadline());
         let probes = earliest(probes, self.next_lone_byte());
         let probes = earliest(probes, self.reporting.due());
-        let probes = earliest(probes, self.edging.deadline());
+        let probes = earliest(probes, self.watermarks.deadline());
         let sessions = self.opening.as_ref().and_then(Opening::poll_timeout);
         let probes = earliest(earliest(probes, sessions), self.next_mtu_probe());
         earliest(
@@ -176,7 +176,7 @@ impl Inbound {
         let out = &mut |packet| self.ready.push_back(packet);
         self.reorder.handle_timeout(now, out);
         self.settle(now);
-        self.note_losses(now);
+        self.reporting.note_losses(now, &self.reorder);
         self.notice_suspected(now);
         self.end_doubts(now);
         self.report_if_due(now);
@@ -246,14 +246,12 @@ impl Inbound {
             let Some(path) = &mut self.paths[id.index()] else {
                 continue;
             };
-            if path.next_byte().is_some_and(|at| at <= now)
-                && self.messages.len() < MAX_MESSAGES_QUEUED
-            {
+            if path.next_byte().is_some_and(|at| at <= now) && self.outbox.room() > 0 {
                 path.sent(now);
                 let mut datagram = ControlDatagram::new(LONE_BYTE.len());
                 datagram.bytes[..LONE_BYTE.len()].copy_from_slice(&LONE_BYTE);
                 datagram.is_lone = true;
-                self.messages.push_back((id, datagram));
+                self.outbox.push(id, datagram);
             }
         }
     }
@@ -281,7 +279,7 @@ impl Inbound {
             } => (0, Some((to, answer, peer_path))),
         };
         let to = caller.map(|(to, ..)| to).or(known.peer)?;
-        if self.messages.len() >= MAX_MESSAGES_QUEUED || !may_speak || !known.is_open() {
+        if self.outbox.room() == 0 || !may_speak || !known.is_open() {
             return None;
         }
         let proof = self.proof(now, id, to, caller.map(|(_, answer, _)| answer));
@@ -324,7 +322,7 @@ impl Inbound {
             Some((_, _, peer_path)) => peer_path,
             None => path.place.peer_path().filter(|_| path.is_answered(now)),
         };
-        self.messages.push_back((id, datagram));
+        self.outbox.push(id, datagram);
         Some(number)
     }
 
@@ -334,7 +332,7 @@ impl Inbound {
             return self.poll_sealed_transmit();
         }
         let (path, to, datagram) = loop {
-            let (path, datagram) = self.messages.pop_front()?;
+            let (path, datagram) = self.outbox.pop()?;
             if let Some(known) = &mut self.paths[path.index()]
                 && let Some(peer) = known.peer
             {
@@ -342,15 +340,7 @@ impl Inbound {
                 break (path, peer, datagram);
             }
         };
-        let datagram = self.leaving.insert(datagram);
-        Some(Transmit {
-            path,
-            to,
-            tos: 0,
-            segment_size: datagram.len,
-            datagrams: 1,
-            contents: &datagram.bytes[..datagram.len],
-        })
+        Some(single(path, to, self.outbox.leave(datagram)))
     }
 
     /// Works out every path's state, tells of changes, and lets the other half and the reorder
@@ -374,13 +364,11 @@ impl Inbound {
                     has_come_up = true;
                 }
                 (path.state, path.reason) = (state, reason);
-                if self.events.len() < MAX_EVENTS_QUEUED {
-                    self.events.push_back(Event::Path {
-                        path: id,
-                        state,
-                        reason,
-                    });
-                }
+                self.events.push(Event::Path {
+                    path: id,
+                    state,
+                    reason,
+                });
             }
             let may_work = state == PathState::Probing && may_be_silent && path.peer.is_some();
             let may_work = may_work && !is_hushed;
@@ -418,7 +406,7 @@ impl Inbound {
         let out = &mut |packet| self.ready.push_back(packet);
         self.reorder.wait_for(now, waited_for, out);
         self.size_window(now);
-        self.note_losses(now);
+        self.reporting.note_losses(now, &self.reorder);
         if self.mtus.left_out() != narrow {
             self.follow_mtus();
         }
@@ -482,13 +470,4 @@ pub(super) enum Extent {
         answer: u64,
         peer_path: Option<u8>,
     },
-}
-
-/// The header of a control message, which is not sealed.
-pub(super) fn control_header(key: Option<u32>) -> Header {
-    Header {
-        key,
-        sequence: None,
-        protocol: Protocol::Control,
-    }
 }

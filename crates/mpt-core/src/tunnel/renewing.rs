@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::inbound::{Event, Inbound};
+use super::event::Event;
+use super::inbound::Inbound;
 use crate::path::{MAX_PATHS, Path, PathId};
 use crate::time::Time;
 
@@ -36,7 +37,7 @@ impl Inbound {
             path.renewal.tried(now);
         }
         self.next_renewal = now + APART;
-        self.event(Event::NotAnswered { path: id });
+        self.events.push(Event::NotAnswered { path: id });
     }
 
     /// Until when nothing is to be sent on a path that rests. In a sealed tunnel none does: there one end may
@@ -60,7 +61,7 @@ impl Inbound {
             path.next_probe = until;
         }
         if is_news {
-            self.event(Event::PathRests { path: id });
+            self.events.push(Event::PathRests { path: id });
         }
         until.is_some()
     }

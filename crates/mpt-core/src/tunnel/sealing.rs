@@ -17,9 +17,11 @@
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use super::inbound::{ControlDatagram, Event, Inbound, is_same_peer};
+use super::event::Event;
+use super::inbound::{Inbound, is_same_peer};
 use super::look::look_into;
-use super::probing::{Extent, control_header};
+use super::outbox::{ControlDatagram, control_header};
+use super::probing::Extent;
 use super::{Shared, Transmit};
 use crate::control::Protection;
 use crate::control::drops::DropReason;
@@ -433,7 +435,7 @@ impl Inbound {
             path.move_peer(now, from);
             opening.moved.insert(id);
             self.mtus.begin_search(now, id);
-            self.event(Event::PeerAddress {
+            self.events.push(Event::PeerAddress {
                 path: id,
                 address: from,
             });
@@ -450,7 +452,10 @@ impl Inbound {
             let number = self.order.number(seq);
             let len = arrival.place.len().saturating_sub(DATA_OVERHEAD) as u16;
             self.order.arrive(now, path, number, len);
-            self.note_copy_arrival(now, path, seq, arrival.place.len());
+            let arrived = (seq, arrival.place.len());
+            let (reporting, reorder) = (&mut self.reporting, &self.reorder);
+            let missing = reorder.counters().gaps_seen;
+            reporting.note_arrival(now, path, arrived, true, missing, reorder);
         }
     }
 
@@ -485,12 +490,12 @@ impl Inbound {
                         let next_seq = Seq::new(peer_next_number as u32);
                         self.begin_session(now, peer_session, next_seq);
                     }
-                    self.event(Event::Keys {
+                    self.events.push(Event::Keys {
                         protection: cipher.protection(),
                     });
                     self.probe_after_handshake(now, initiated);
                 }
-                SessionEvent::Ended => self.event(Event::Keys {
+                SessionEvent::Ended => self.events.push(Event::Keys {
                     protection: Protection::Waiting,
                 }),
             }
@@ -564,7 +569,7 @@ impl Inbound {
             }
         }
         while next.is_none() {
-            let (path, message) = self.messages.pop_front()?;
+            let (path, message) = self.outbox.pop()?;
             if message.is_lone {
                 let known = self.paths[path.index()].as_ref();
                 next = known.and_then(|known| Some((path, known.peer?, message)));
@@ -601,8 +606,7 @@ impl Inbound {
         if let Some(known) = &mut self.paths[path.index()] {
             known.count_control_sent(to, datagram.len);
         }
-        let datagram = self.leaving.insert(datagram);
-        Some(single(path, to, &datagram.bytes[..datagram.len]))
+        Some(single(path, to, self.outbox.leave(datagram)))
     }
 }
 
@@ -619,7 +623,7 @@ fn rank(path: &Path, id: PathId, route: Route, from: SocketAddr) -> Rank {
 }
 
 /// One datagram by itself.
-fn single(path: PathId, to: SocketAddr, contents: &[u8]) -> Transmit<'_> {
+pub(super) fn single(path: PathId, to: SocketAddr, contents: &[u8]) -> Transmit<'_> {
     Transmit {
         path,
         to,

@@ -45,7 +45,7 @@ impl Inbound {
         status.session = format!("{:016x}", self.session);
         status.peer_session = self.peer.session().map(|session| format!("{session:016x}"));
         (status.rx_packets, status.rx_bytes) = (self.rx_packets, self.rx_bytes);
-        status.recovery.report_bytes = self.report_bytes();
+        status.recovery.report_bytes = self.reporting.sent_bytes();
         self.drops().add_to(&mut status.drops);
     }
 
