@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use net::{Namespace, Process, wait_for};
 use serde_json::Value;
 
-use crate::system::{System, Wire};
+use crate::system::{System, Wire, start_self};
 
 const TCP_PORT: u16 = 5201;
 const UDP_PORT: u16 = 5202;
@@ -211,12 +211,6 @@ fn ping(system: &System, time: Duration) -> Sample {
         value: quantile(0.5),
         second: quantile(0.99),
     }
-}
-
-pub(crate) fn start_self(host: &Namespace, words: &[&str]) -> Process {
-    let mut command = host.command(std::env::current_exe().expect("this program's own path"));
-    command.args(words);
-    Process::start(words[0], &command)
 }
 
 /// Waits until the process's namespace has a socket on this port, in this state.

@@ -211,7 +211,7 @@ fn start_relay(host: &Namespace, [own, peer]: [u8; 2]) -> Process {
     host.run(&format!("ip addr add 10.99.0.{own}/30 dev relay0"));
     host.run("ip link set relay0 mtu 1472 up");
     let (local, remote) = (format!("10.1.0.{own}:4755"), format!("10.1.0.{peer}:4755"));
-    crate::measure::start_self(host, &["relay", "relay0", &local, &remote])
+    start_self(host, &["relay", "relay0", &local, &remote])
 }
 
 fn start_daemons(kind: Kind, a: &Namespace, b: &Namespace) -> (Daemon, Daemon) {
@@ -242,4 +242,11 @@ fn start_daemons(kind: Kind, a: &Namespace, b: &Namespace) -> (Daemon, Daemon) {
         })
     };
     (start(a, Side::A, [1, 2]), start(b, Side::B, [2, 1]))
+}
+
+/// Starts this program once more on a host, with other words.
+pub(crate) fn start_self(host: &Namespace, words: &[&str]) -> Process {
+    let mut command = host.command(std::env::current_exe().expect("this program's own path"));
+    command.args(words);
+    Process::start(words[0], &command)
 }

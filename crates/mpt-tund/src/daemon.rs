@@ -22,6 +22,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::config::Config;
 use crate::downlink::Another;
 use crate::files::Store;
+use crate::host::Host;
 use crate::netlink::{LinkWatch, Netlink};
 use crate::privileges;
 use crate::routing::Routing;
@@ -99,14 +100,6 @@ struct News {
     found: mpsc::Receiver<Found>,
     interface_mtus: mpsc::Receiver<(String, u16)>,
     wanted_sockets: mpsc::Receiver<(String, PathId, Another)>,
-}
-
-/// What the daemon works on: its files, and the kernel's network configuration.
-pub(crate) struct Host {
-    pub(crate) files: Store,
-    pub(crate) netlink: Netlink,
-    pub(crate) links: LinkWatch,
-    pub(crate) routing: Routing,
 }
 
 impl Daemon {

@@ -6,6 +6,7 @@ mod control;
 mod daemon;
 mod downlink;
 mod files;
+mod host;
 #[cfg(test)]
 mod hostile;
 mod journal;

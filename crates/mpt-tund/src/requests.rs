@@ -11,7 +11,7 @@ use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::ReorderSettings;
 
 use crate::config::{self, Config};
-use crate::daemon::Host;
+use crate::host::Host;
 use crate::tunnel::Tunnel;
 
 /// Carries out what `mpt-ctl` asks.

@@ -8,8 +8,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::config::Config;
-use crate::daemon::Host;
 use crate::downlink::{Another, Sockets};
+use crate::host::Host;
 use crate::log::Log;
 use crate::netlink::{Change, Links};
 use crate::tunnel::{Ended, Ending, Finds, Found, Mtus, Tunnel};

@@ -30,7 +30,7 @@ use routes::Ways;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::config::{self, Changes, Config};
-use crate::daemon::Host;
+use crate::host::Host;
 use crate::log::Log;
 use crate::netlink::{Change, Netlink};
 use crate::{clock, downlink, sealing, udp, uplink};

@@ -1,4 +1,5 @@
 use super::*;
+use crate::wire::probe::Echo;
 
 fn path() -> Path {
     let config = PathConfig {

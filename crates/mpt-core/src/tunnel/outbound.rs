@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::sealing::{Change, Sealing};
 use super::{Shared, Transmit, TunnelConfig};
 use crate::control::drops::{DropReason, Drops};
+use crate::control::{PathStatus, TunnelStatus};
 use crate::path::{MAX_PATHS, PathConfig, PathId, PathSet};
 use crate::send::datagrams::Datagrams;
 use crate::send::scheduler::{Policy, Scheduler};
@@ -48,7 +49,7 @@ pub struct Outbound {
     /// The peer puts packets in order, by our own configuration.
     reordered: bool,
     scheduler: Scheduler,
-    pub(super) sender: Sender,
+    sender: Sender,
     out: Datagrams,
     remotes: [Remote; MAX_PATHS],
     icmp: VecDeque<Vec<u8>>,
@@ -505,6 +506,19 @@ impl Outbound {
     #[must_use]
     pub fn drops(&self) -> &Drops {
         &self.drops
+    }
+
+    /// Fills in what this half knows of the tunnel.
+    pub fn report(&self, status: &mut TunnelStatus) {
+        (status.tx_packets, status.tx_bytes) = self.sent();
+        self.drops().add_to(&mut status.drops);
+        status.unreported = self.is_unreported();
+        self.sender.report(status);
+    }
+
+    /// Fills in what this half knows of a path.
+    pub fn report_path(&self, id: PathId, status: &mut PathStatus) {
+        self.sender.report_path(id, status);
     }
 }
 

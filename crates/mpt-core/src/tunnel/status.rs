@@ -1,11 +1,11 @@
-//! The two halves as `mpt-ctl status` shows them.
+//! The line in as `mpt-ctl status` shows them.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use super::Inbound;
 use super::sealing::Opening;
-use super::{Inbound, Outbound};
 use crate::control::order::OrderStatus;
 use crate::control::setting::Setting;
 use crate::control::{HoldTimes, PathStatus, Protection, ReorderMode, ReorderStatus, TunnelStatus};
@@ -16,21 +16,6 @@ use crate::time::Time;
 const NOISE_NS: u64 = 500_000;
 /// Rates below this are no traffic worth sizing a window for, in bits a second.
 const NO_TRAFFIC_BPS: u64 = 100_000;
-
-impl Outbound {
-    /// Fills in what this half knows of the tunnel.
-    pub fn report(&self, status: &mut TunnelStatus) {
-        (status.tx_packets, status.tx_bytes) = self.sent();
-        self.drops().add_to(&mut status.drops);
-        status.unreported = self.is_unreported();
-        self.sender.report(status);
-    }
-
-    /// Fills in what this half knows of a path.
-    pub fn report_path(&self, id: PathId, status: &mut PathStatus) {
-        self.sender.report_path(id, status);
-    }
-}
 
 impl Inbound {
     /// Fills in what this half knows of the tunnel.

@@ -10,10 +10,11 @@ use std::time::Duration;
 use mpt_core::metrics::Form;
 
 use super::capture::CaptureError;
+use super::numbering::Numbering;
 use super::read::{self, Wanted};
 use super::report::Report;
 use super::session::{Ending, Patience, Received, Session};
-use super::stream::{Metrics, Numbering};
+use super::stream::Metrics;
 
 const METRICS: Metrics = Metrics {
     displacement_threshold: 20,

@@ -20,6 +20,7 @@ mod frame;
 #[cfg(test)]
 mod hostile;
 mod icmp;
+mod numbering;
 mod pace;
 mod plot;
 mod progress;

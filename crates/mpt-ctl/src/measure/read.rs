@@ -19,9 +19,10 @@ use super::capture::{Capture, CaptureError, Frame};
 use super::follow::{Follow, Held, Verdict};
 use super::frame::{self, Content, Datagram, Packet, Skip};
 use super::icmp::Half;
+use super::numbering::Numbering;
 use super::report::{Ignored, Report, Unread};
 use super::stamp::{Kind, NotOurs, Stamp};
-use super::stream::{Measured, Metrics, Numbering};
+use super::stream::{Measured, Metrics};
 
 /// Streams that are measured side by side; each takes about half a megabyte.
 const STREAMS: usize = 64;

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::channel::{Carrier, Channel, LARGEST_DATAGRAM};
 use super::clock::Clock;
+use super::numbering::Numbering;
 use super::progress::Progress;
 use super::report::Report;
 use super::session::{Ending, Patience, Session};
-use super::stream::{Metrics, Numbering};
+use super::stream::Metrics;
 
 /// Receives one run, until it ends or `stop` is set, and reports on it.
 pub(crate) fn receive(

@@ -6,7 +6,7 @@ use mpt_core::metrics::OrderReport;
 use mpt_core::metrics::delay_variation::DelayReport;
 use serde::Serialize;
 
-use super::stream::Numbering;
+use super::numbering::Numbering;
 
 /// A measurement's result. Nothing in it is ever NaN: what has no value is absent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]

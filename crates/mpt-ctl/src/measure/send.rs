@@ -10,12 +10,13 @@ use rustix::thread::set_current_timer_slack;
 
 use super::channel::{Channel, ChannelError, LARGEST_DATAGRAM};
 use super::clock::Clock;
+use super::numbering::Numbering;
 use super::pace::{Pacer, Turn};
 use super::progress::Progress;
 use super::report::Report;
 use super::session::{Ending, Patience, Session};
 use super::stamp::{self, Kind, Plan, Stamp};
-use super::stream::{Metrics, Numbering};
+use super::stream::Metrics;
 
 /// End markers, in case some are lost.
 const END_MARKERS: u32 = 5;

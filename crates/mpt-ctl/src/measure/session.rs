@@ -9,9 +9,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::numbering::Numbering;
 use super::report::{Ignored, OtherStream, Report};
 use super::stamp::{Kind, NotOurs, Stamp};
-use super::stream::{Measured, Metrics, Numbering};
+use super::stream::{Measured, Metrics};
 
 /// How long the last packets may be behind the end marker, in nanoseconds.
 const LINGER_NS: u64 = 1_000_000_000;

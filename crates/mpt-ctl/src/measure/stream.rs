@@ -3,44 +3,11 @@
 use std::net::IpAddr;
 
 use mpt_core::metrics::delay_variation::DelayVariation;
-use mpt_core::metrics::{Form, MeterConfig, OrderMeter, SequenceBits};
-use serde::Serialize;
+use mpt_core::metrics::{Form, MeterConfig, OrderMeter};
 
+use super::numbering::Numbering;
 use super::report::{PlanReport, StreamReport};
 use super::stamp::{Plan, Stamp};
-
-/// What numbers a stream's packets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Numbering {
-    /// A measurement over UDP: 32 bits, from 0.
-    Udp,
-    /// A measurement's echo requests: the 16 bits of ICMP, from 0.
-    IcmpRequest,
-    /// The replies to them.
-    IcmpReply,
-    /// The sequence number of GRE: 32 bits, from anywhere.
-    Gre,
-}
-
-impl Numbering {
-    /// For people.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Numbering::Udp => "UDP, 32-bit numbers",
-            Numbering::IcmpRequest => "ICMP echo requests, 16-bit numbers",
-            Numbering::IcmpReply => "ICMP echo replies, 16-bit numbers",
-            Numbering::Gre => "GRE-in-UDP, GRE's 32-bit numbers",
-        }
-    }
-
-    fn bits(self) -> SequenceBits {
-        match self {
-            Numbering::Udp | Numbering::Gre => SequenceBits::ThirtyTwo,
-            Numbering::IcmpRequest | Numbering::IcmpReply => SequenceBits::Sixteen,
-        }
-    }
-}
 
 /// How order is measured: the thresholds of RFC 5236 and the form of its algorithms.
 #[derive(Debug, Clone, Copy)]

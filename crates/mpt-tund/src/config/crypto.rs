@@ -10,8 +10,9 @@ use std::path::{Path as FilePath, PathBuf};
 
 use mpt_core::crypto::{KeyError, PresharedKey, PrivateKey, PublicKey};
 
-use super::document::{Mistake, Section, Source};
+use super::document::{Mistake, Source};
 use super::entry::Entry;
+use super::section::Section;
 
 /// Most that is read of a key's file, in bytes.
 const MAX_KEY_FILE_BYTES: u64 = 4096;

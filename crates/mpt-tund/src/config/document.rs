@@ -2,7 +2,7 @@
 //!
 //! A derived deserialiser says what it expected; a person who wrote the file wants to know what to
 //! write instead. So the text is parsed into a tree that keeps the byte range of each key and value
-//! ([`toml::de::DeTable`]), and [`Section`] and [`Entry`] walk it: a section refuses keys that it
+//! ([`toml::de::DeTable`]), and [`Section`](super::section::Section) and [`Entry`](super::entry::Entry) walk it: a section refuses keys that it
 //! does not know before anything else is looked at, an entry turns its value into a type or into a
 //! [`Mistake`].
 
@@ -14,13 +14,7 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::DeTable;
 
-use super::entry::Entry;
 use super::files::Files;
-
-/// The one key that stands above all sections.
-pub(super) const USER: &str = "user";
-/// How alike a misspelt key must be to a known one to be asked "did you mean"; 0 to 1.
-const ALIKE: f64 = 0.8;
 
 /// Where something stands in a file; both count from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,138 +116,4 @@ impl<'a> Source<'a> {
 /// break the two lines, or steer the terminal.
 fn on_one_line(text: String) -> String {
     text.replace(char::is_control, "\u{fffd}")
-}
-
-/// What a section may contain, and what is named when it contains something else.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Schema {
-    /// As a person calls the section: `[tunnel]`; empty for the file itself.
-    pub(super) title: &'static str,
-    /// Keys that have a meaning here.
-    pub(super) keys: &'static [&'static str],
-}
-
-/// One table of the file, all of whose keys are known.
-#[derive(Debug)]
-pub(super) struct Section<'a> {
-    source: Source<'a>,
-    schema: Schema,
-    table: &'a DeTable<'a>,
-    span: Range<usize>,
-}
-
-impl<'a> Section<'a> {
-    /// Looks at a table as the section that `schema` describes; `elsewhere` are the other sections,
-    /// for a key that stands in the wrong one.
-    ///
-    /// # Errors
-    /// The first key, in the order of the file, that does not belong here.
-    pub(super) fn open(
-        source: Source<'a>,
-        schema: Schema,
-        table: &'a DeTable<'a>,
-        span: Range<usize>,
-        elsewhere: &[Schema],
-    ) -> Result<Self, Mistake> {
-        let stray = table
-            .keys()
-            .filter(|key| !schema.keys.contains(&key.get_ref().as_ref()))
-            .min_by_key(|key| key.span().start);
-        if let Some(key) = stray {
-            return Err(stray_key(
-                source,
-                schema,
-                key.get_ref(),
-                &key.span(),
-                elsewhere,
-            ));
-        }
-        Ok(Section {
-            source,
-            schema,
-            table,
-            span,
-        })
-    }
-
-    /// The value of a key, when the section has it.
-    pub(super) fn get(&self, key: &'static str) -> Option<Entry<'a>> {
-        debug_assert!(
-            self.schema.keys.contains(&key),
-            "{key} is missing in the schema"
-        );
-        let value = self.table.get(key)?;
-        Some(Entry {
-            source: self.source,
-            key,
-            element: false,
-            value,
-        })
-    }
-
-    /// The value of a key that must be given.
-    ///
-    /// # Errors
-    /// The key is absent; `remedy` says what to add.
-    pub(super) fn required(&self, key: &'static str, remedy: &str) -> Result<Entry<'a>, Mistake> {
-        self.get(key)
-            .ok_or_else(|| self.mistake(format!("{} has no `{key}`", self.schema.title), remedy))
-    }
-
-    /// A mistake at one of the section's values, or at its head when that one is a default.
-    pub(super) fn mistake_at(
-        &self,
-        entry: Option<Entry<'_>>,
-        what: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> Mistake {
-        match entry {
-            Some(entry) => entry.mistake(what, remedy),
-            None => self.mistake(what, remedy),
-        }
-    }
-
-    /// A mistake of the section as a whole, told at its head.
-    pub(super) fn mistake(&self, what: impl Into<String>, remedy: impl Into<String>) -> Mistake {
-        self.source.mistake(&self.span, what, remedy)
-    }
-}
-
-/// The mistake of a key that a section does not have, and the best guess at what was meant.
-fn stray_key(
-    source: Source<'_>,
-    schema: Schema,
-    key: &str,
-    span: &Range<usize>,
-    elsewhere: &[Schema],
-) -> Mistake {
-    let top = schema.title.is_empty();
-    let what = if top {
-        format!("unknown section or key `{key}`")
-    } else {
-        format!("unknown key `{key}` in {}", schema.title)
-    };
-    if let Some(meant) = most_alike(key, schema.keys) {
-        return source.mistake(span, what, format!("did you mean `{meant}`?"));
-    }
-    let home = elsewhere.iter().find(|other| other.keys.contains(&key));
-    if let Some(home) = home.filter(|home| !home.title.is_empty()) {
-        return source.mistake(span, what, format!("`{key}` belongs in {}", home.title));
-    }
-    let kind = if top { "sections" } else { "keys" };
-    let is_of_kind = |key: &&&str| !top || **key != USER;
-    let known: Vec<&str> = schema.keys.iter().filter(is_of_kind).copied().collect();
-    let remedy = format!("the {kind} here are {}", known.join(", "));
-    source.mistake(span, what, remedy)
-}
-
-/// The known word that a misspelt one most likely stands for.
-fn most_alike(word: &str, known: &[&'static str]) -> Option<&'static str> {
-    let likeness = |candidate: &str| strsim::jaro_winkler(&word.to_lowercase(), candidate);
-    known
-        .iter()
-        .map(|candidate| (likeness(candidate), *candidate))
-        .filter(|(alike, _)| *alike >= ALIKE)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate)
 }

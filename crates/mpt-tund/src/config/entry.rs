@@ -4,9 +4,9 @@ use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
 use toml::Spanned;
-use toml::de::DeValue;
+use toml::de::{DeTable, DeValue};
 
-use super::document::{Mistake, Place, Schema, Section, Source};
+use super::document::{Mistake, Place, Source};
 
 /// The value of one key, or one element of a list that stands there.
 #[derive(Debug, Clone, Copy)]
@@ -176,21 +176,16 @@ impl<'a> Entry<'a> {
         Ok(list.iter().map(entry).collect())
     }
 
-    /// The value as a section of the file; `elsewhere` as in [`Section::open`].
+    /// The value as a table, which `title` calls a section.
     ///
     /// # Errors
-    /// It is no table, or has keys that the schema does not.
-    pub(super) fn section(
-        &self,
-        schema: Schema,
-        elsewhere: &[Schema],
-    ) -> Result<Section<'a>, Mistake> {
+    /// It is no table.
+    pub(super) fn table(&self, title: &str) -> Result<&'a DeTable<'a>, Mistake> {
         let value: &'a DeValue<'a> = self.value.get_ref();
-        let Some(table) = value.as_table() else {
-            let remedy = format!("write {} on a line, its keys below", schema.title);
-            return Err(self.wrong_type("a section", remedy));
-        };
-        Section::open(self.source, schema, table, self.span(), elsewhere)
+        value.as_table().ok_or_else(|| {
+            let remedy = format!("write {title} on a line, its keys below");
+            self.wrong_type("a section", remedy)
+        })
     }
 }
 

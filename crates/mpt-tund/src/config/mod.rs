@@ -24,6 +24,7 @@ mod regular;
 mod remote;
 mod reorder;
 mod save;
+mod section;
 mod validate;
 mod values;
 

@@ -10,10 +10,12 @@ use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::ReorderSettings;
 
 use super::crypto::crypto;
-use super::document::{Mistake, Place, Schema, Section, Source, USER};
+use super::document::{Mistake, Place, Source};
 use super::entry::Entry;
 use super::files::Files;
 use super::reorder::reorder;
+use super::section::{Schema, Section, USER};
+use super::validate::Places;
 use super::values::{self, End, PrefixKind};
 use super::{
     Config, Control, DEFAULT_PORT, DEFAULT_SOCKET_MODE, DEFAULT_WEIGHT, Local, MAX_FILE_BYTES,
@@ -81,19 +83,6 @@ const PATHS: Schema = Schema {
 };
 const ALL: [Schema; 7] = [FILE, TUNNEL, REORDER, RECOVERY, CRYPTO, CONTROL, PATHS];
 
-/// Where a file says what other files must not say too.
-#[derive(Debug, Clone)]
-pub(super) struct Places {
-    /// The daemon's user, where it is given.
-    pub(super) user: Option<Place>,
-    /// The tunnel's name.
-    pub(super) name: Place,
-    /// The control socket; the tunnel's name where it is not given.
-    pub(super) socket: Place,
-    /// The local end of each path: its `local`, or else its `interface`.
-    pub(super) locals: Vec<Place>,
-}
-
 /// Reads and checks one file.
 pub(super) fn file(file: &FilePath, files: &Files) -> Result<(Config, Places), Mistake> {
     let text = read(file, files)?;
@@ -148,18 +137,18 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
             "add [tunnel] with name = \"mpt0\"",
         )
     })?;
-    let head = head.section(TUNNEL, &ALL)?;
+    let head = Section::of(head, TUNNEL, &ALL)?;
     let (mut tunnel, name) = tunnel(&head)?;
     let reorder = match root.get("reorder") {
-        Some(section) => reorder(&section.section(REORDER, &ALL)?)?,
+        Some(section) => reorder(&Section::of(section, REORDER, &ALL)?)?,
         None => ReorderSettings::default(),
     };
     let crypto = match root.get("crypto") {
-        Some(section) => Some(crypto(&section.section(CRYPTO, &ALL)?, source)?),
+        Some(section) => Some(crypto(&Section::of(section, CRYPTO, &ALL)?, source)?),
         None => None,
     };
     let recovery = match root.get("recovery") {
-        Some(section) => recovery(&section.section(RECOVERY, &ALL)?)?,
+        Some(section) => recovery(&Section::of(section, RECOVERY, &ALL)?)?,
         None => Recovery::default(),
     };
     let mut control = Control {
@@ -169,7 +158,7 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
     };
     let mut socket = name;
     if let Some(section) = root.get("control") {
-        let section = section.section(CONTROL, &ALL)?;
+        let section = Section::of(section, CONTROL, &ALL)?;
         if let Some(entry) = section.get("socket") {
             control.socket = values::socket_path(entry)?;
             socket = entry.place();
@@ -214,9 +203,11 @@ fn tunnel(section: &Section<'_>) -> Result<(Tunnel, Place), Mistake> {
         name: values::name(name, values::MAX_INTERFACE_BYTES, "mpt0")?.to_owned(),
         addresses: prefixes(section.get("addresses"), PrefixKind::Address)?,
         routes: prefixes(section.get("routes"), PrefixKind::Route)?,
-        mtu: number(section, "mtu", MTU_RANGE, "bytes")?,
-        port: number(section, "port", 1..=u64::from(u16::MAX), "")?.unwrap_or(DEFAULT_PORT),
-        key: number(section, "key", 0..=u64::from(u32::MAX), "")?,
+        mtu: section.number("mtu", MTU_RANGE, "bytes")?,
+        port: section
+            .number("port", 1..=u64::from(u16::MAX), "")?
+            .unwrap_or(DEFAULT_PORT),
+        key: section.number("key", 0..=u64::from(u32::MAX), "")?,
         scheduler: Policy::Adaptive,
         offload: section
             .get("offload")
@@ -229,23 +220,6 @@ fn tunnel(section: &Section<'_>) -> Result<(Tunnel, Place), Mistake> {
             .map_or(Ok(Routing::default()), routing)?,
     };
     Ok((tunnel, name.place()))
-}
-
-/// An optional integer; `range` must fit the type that is asked for.
-pub(super) fn number<T: TryFrom<u64>>(
-    section: &Section<'_>,
-    key: &'static str,
-    range: RangeInclusive<u64>,
-    unit: &str,
-) -> Result<Option<T>, Mistake> {
-    debug_assert!(
-        T::try_from(*range.end()).is_ok(),
-        "the range of {key} is too large"
-    );
-    let Some(entry) = section.get(key) else {
-        return Ok(None);
-    };
-    Ok(T::try_from(entry.integer(range, unit)?).ok())
 }
 
 fn prefixes(
@@ -353,7 +327,7 @@ fn path_sections<'a>(root: &Section<'a>) -> Result<Vec<Section<'a>>, Mistake> {
     }
     elements
         .iter()
-        .map(|element| element.section(PATHS, &ALL))
+        .map(|element| Section::of(*element, PATHS, &ALL))
         .collect()
 }
 
@@ -427,7 +401,8 @@ fn path(
         local: local_end,
         remote: peer,
         interface: interface.map(str::to_owned),
-        weight: number(section, "weight", 1..=u64::from(*WEIGHTS.end()), "")?
+        weight: section
+            .number("weight", 1..=u64::from(*WEIGHTS.end()), "")?
             .unwrap_or(DEFAULT_WEIGHT),
         keepalive: duration("keepalive", KEEPALIVE_RANGE, Duration::from_millis(200))?,
         dead_after: duration("dead_after", DEAD_AFTER_RANGE, Duration::from_secs(1))?,

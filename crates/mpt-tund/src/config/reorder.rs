@@ -10,8 +10,8 @@ use mpt_core::limits::{HOLDS, MAX_WINDOW};
 use mpt_core::receive::block_sort::{BLOCKS, DEFAULT_BLOCK};
 use mpt_core::tunnel::ReorderSettings;
 
-use super::document::{Mistake, Section};
-use super::parse::number;
+use super::document::Mistake;
+use super::section::Section;
 
 /// Reads the section.
 pub(super) fn reorder(section: &Section<'_>) -> Result<ReorderSettings, Mistake> {
@@ -43,7 +43,7 @@ fn window(section: &Section<'_>) -> Result<ReorderSettings, Mistake> {
         ..mistake
     };
     if fixed("window").is_some() {
-        let window = number(section, "window", 0..=u64::from(MAX_WINDOW), "packets");
+        let window = section.number("window", 0..=u64::from(MAX_WINDOW), "packets");
         let window = window.map_err(or_auto)?;
         reorder.window = window.map_or(Setting::Auto, Setting::Fixed);
     }
@@ -73,7 +73,7 @@ fn block(section: &Section<'_>) -> Result<ReorderSettings, Mistake> {
         }
     }
     let range = u64::from(*BLOCKS.start())..=u64::from(*BLOCKS.end());
-    let block = number(section, "block_size", range, "packets")?;
+    let block = section.number("block_size", range, "packets")?;
     Ok(ReorderSettings {
         block: Some(block.unwrap_or(DEFAULT_BLOCK)),
         ..ReorderSettings::default()

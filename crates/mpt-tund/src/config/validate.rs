@@ -6,10 +6,23 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use mpt_core::limits::WEIGHTS;
 
-use super::document::{Mistake, Place, Section};
+use super::document::{Mistake, Place};
 use super::entry::{Entry, grouped, in_one_unit};
-use super::parse::Places;
+use super::section::Section;
 use super::{Config, DEFAULT_PORT, Family, Path, Remote};
+
+/// Where a file says what other files must not say too.
+#[derive(Debug, Clone)]
+pub(super) struct Places {
+    /// The daemon's user, where it is given.
+    pub(super) user: Option<Place>,
+    /// The tunnel's name.
+    pub(super) name: Place,
+    /// The control socket; the tunnel's name where it is not given.
+    pub(super) socket: Place,
+    /// The local end of each path: its `local`, or else its `interface`.
+    pub(super) locals: Vec<Place>,
+}
 
 /// Least MTU of a link that carries IPv6 (RFC 8200 §5), in bytes.
 const IPV6_MIN_MTU: u16 = 1280;

@@ -21,11 +21,8 @@ use std::ops::Range;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-use super::host::{Host, Rule};
+use super::host::{Host, PROTOCOL, Rule};
 
-/// Who made a rule or a route, in the kernel's books (`rtm_protocol`): GRE's number in IP, which no
-/// routing daemon uses (`/etc/iproute2/rt_protos`).
-pub(super) const PROTOCOL: u8 = 47;
 /// Tunnels on a host that can have routing of their own. The priorities have room for no more.
 pub(super) const BLOCKS: u32 = 64;
 /// Every tunnel's mark has these bits under [`MARK_MASK`]: none that Kubernetes (0x4000, 0x8000),

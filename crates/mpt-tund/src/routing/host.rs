@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::block::PROTOCOL;
-
+/// Who made a rule or a route, in the kernel's books (`rtm_protocol`): GRE's number in IP, which no
+/// routing daemon uses (`/etc/iproute2/rt_protos`).
+pub(super) const PROTOCOL: u8 = 47;
 /// The table of all ordinary routes (`RT_TABLE_MAIN`).
 pub(super) const MAIN: u32 = 254;
 /// The table of the host's own addresses (`RT_TABLE_LOCAL`).

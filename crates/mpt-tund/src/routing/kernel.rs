@@ -20,7 +20,7 @@ use rtnetlink::packet_route::rule::{
 use rtnetlink::packet_route::{AddressFamily, IpProtocol};
 use rtnetlink::{Handle, IpVersion};
 
-use super::block::PROTOCOL;
+use super::host::PROTOCOL;
 use super::host::{Host, MAIN, Prefix, Route, Rule};
 use super::plan::Action;
 

@@ -134,7 +134,7 @@ fn over(device: u32, table: u32, destination: Prefix) -> Route {
         onlink: false,
         source: None,
         metric: 0,
-        protocol: super::block::PROTOCOL,
+        protocol: super::host::PROTOCOL,
     }
 }
 
@@ -238,7 +238,7 @@ pub(super) fn way_by(
     let mut others: Vec<u32> = host
         .routes
         .iter()
-        .filter(|route| route.device == device && route.protocol != super::block::PROTOCOL)
+        .filter(|route| route.device == device && route.protocol != super::host::PROTOCOL)
         .map(|route| route.table)
         .filter(|table| ![MAIN, LOCAL].contains(table))
         .collect();
@@ -317,7 +317,7 @@ pub(super) fn difference(plan: &Plan, host: &Host, block: Block) -> Vec<Action> 
     let routes: Vec<&Route> = host
         .routes
         .iter()
-        .filter(|route| route.protocol == super::block::PROTOCOL && tables.contains(&route.table))
+        .filter(|route| route.protocol == super::host::PROTOCOL && tables.contains(&route.table))
         .collect();
     let rules: Vec<&Rule> = host.rules.iter().filter(|rule| block.owns(rule)).collect();
     let mut actions = Vec::new();

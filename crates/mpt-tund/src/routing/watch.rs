@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use rtnetlink::sys::protocols::NETLINK_ROUTE;
 use rtnetlink::sys::{AsyncSocket as _, SocketAddr, TokioSocket};
 
-use super::block::PROTOCOL;
+use super::host::PROTOCOL;
 use super::host::contains;
 
 /// `RTNLGRP_IPV6_RULE` has no constant of the older kind.

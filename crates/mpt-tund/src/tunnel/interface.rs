@@ -9,7 +9,7 @@ use mpt_core::time::Time;
 
 use crate::clock;
 use crate::config::{self, Config};
-use crate::daemon::Host;
+use crate::host::Host;
 use crate::log::Log;
 use crate::netlink::{Change, Links, Netlink, NetlinkError, Prefix, network};
 use crate::tun::Tun;

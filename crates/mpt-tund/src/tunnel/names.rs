@@ -17,7 +17,6 @@ use mpt_core::time::Time;
 use tokio::sync::mpsc;
 
 use super::Tunnel;
-use super::paths::RunningPath;
 use crate::clock;
 use crate::config::{self, Family, Remote};
 use crate::netlink::Links;
@@ -179,17 +178,24 @@ impl Tunnel {
     /// Begins to look up the names of peers whose paths are not up.
     pub(crate) async fn look_up(&mut self, finds: &Finds) -> anyhow::Result<()> {
         let now = clock::now();
-        let is_due = |path: &RunningPath| {
-            let lookup = path.lookup.as_ref().filter(|lookup| lookup.is_due(now));
-            // Without a way to anywhere an address that is known will do.
-            lookup.is_some_and(|lookup| lookup.address.is_none() || !path.waits_for_the_host())
+        // Without a way to anywhere an address that is known will do.
+        let is_due = |lookup: Option<&Lookup>, waits: bool| {
+            let lookup = lookup.filter(|lookup| lookup.is_due(now));
+            lookup.is_some_and(|lookup| lookup.address.is_none() || !waits)
         };
-        if !self.paths.iter().any(is_due) {
+        if !self
+            .paths
+            .iter()
+            .any(|path| is_due(path.lookup.as_ref(), path.waits_for_the_host()))
+        {
             return Ok(());
         }
         let status = self.report().await?;
         let mark = self.routing.mark();
-        for path in self.paths.iter_mut().filter(|path| is_due(path)) {
+        for path in self.paths.iter_mut() {
+            if !is_due(path.lookup.as_ref(), path.waits_for_the_host()) {
+                continue;
+            }
             let source = path.binding().map(|bound| bound.local.ip());
             let configured = self.config.path(&path.name);
             let usual = Way {

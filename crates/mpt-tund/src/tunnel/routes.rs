@@ -7,7 +7,7 @@ use mpt_core::control::PathStatus;
 use super::Tunnel;
 use super::paths::RunningPath;
 use crate::config::{self, Config, Remote};
-use crate::daemon::Host;
+use crate::host::Host;
 use crate::netlink::Links;
 use crate::resolver;
 use crate::routing::{Need, PathNeed, Prefix, TunnelRouting, Why};

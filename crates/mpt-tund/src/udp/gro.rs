@@ -13,7 +13,7 @@ use std::os::fd::BorrowedFd;
 
 use libc::c_int;
 
-use super::socket::set_option;
+use super::option::set_option;
 
 /// Asks for whole trains. Returns whether the kernel has them.
 pub(super) fn switch_on(socket: BorrowedFd<'_>) -> bool {

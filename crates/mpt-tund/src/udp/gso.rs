@@ -23,8 +23,9 @@ use std::time::Duration;
 use mpt_core::send::train::MAX_DATAGRAMS;
 use mpt_core::time::Time;
 
+use super::option::set_option;
 use super::send::{Envelope, Sent};
-use super::socket::{PathSocket, set_option};
+use super::socket::PathSocket;
 use crate::clock;
 
 /// Most bytes of a train. UDP would allow 65,507, but a packet of 64 KiB or more with all its headers

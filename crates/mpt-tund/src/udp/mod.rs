@@ -29,6 +29,7 @@ mod error;
 pub(crate) mod errqueue;
 mod gro;
 mod gso;
+mod option;
 mod receive;
 mod send;
 mod socket;

@@ -18,6 +18,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::error::SocketError;
 use super::gso::Segmentation;
+use super::option::set_option;
 use super::{gro, gso};
 use crate::config::Offload;
 
@@ -217,30 +218,6 @@ fn enlarge_buffers(socket: &Socket) -> BufferSizes {
     BufferSizes {
         receive: socket.recv_buffer_size().unwrap_or(0) / 2,
         send: socket.send_buffer_size().unwrap_or(0) / 2,
-    }
-}
-
-/// Sets a socket option that is an `int`.
-pub(super) fn set_option(
-    fd: BorrowedFd<'_>,
-    level: c_int,
-    option: c_int,
-    value: c_int,
-) -> io::Result<()> {
-    // SAFETY: the kernel reads `size_of::<c_int>()` bytes from `value`, which lives through the call.
-    let result = unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            level,
-            option,
-            (&raw const value).cast(),
-            size_of::<c_int>() as libc::socklen_t,
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Why the two ends do not come to speak.
 
-use super::{Code, Finding, paths};
-use crate::control::{HandshakeState, Status};
+use super::{Code, Finding};
+use crate::control::{HandshakeState, PathState, Status};
 
 /// What was found, while no path is up.
 pub(super) fn finding(status: &Status) -> Option<Finding> {
@@ -15,7 +15,7 @@ pub(super) fn finding(status: &Status) -> Option<Finding> {
         HandshakeState::PeerIsSealed => Code::PeerIsSealed,
         HandshakeState::PeerClockBehind => Code::PeerClockBehind,
     };
-    if paths::up(&status.paths).next().is_some() {
+    if status.paths.iter().any(|path| path.state == PathState::Up) {
         return None;
     }
     Some(Finding::down(code, &handshake.text, &handshake.remedy))
