@@ -115,7 +115,16 @@ pub(crate) struct Path {
     pub(crate) rx_rate: Rate,
 }
 
+/// A tunnel's paths, by their index.
+pub(crate) type Paths = [Option<Path>; MAX_PATHS];
+
 impl Path {
+    /// Those that there are.
+    pub(crate) fn each(paths: &Paths) -> impl Iterator<Item = (PathId, &Path)> {
+        let ids = (0..MAX_PATHS).filter_map(PathId::new);
+        ids.filter_map(|id| Some((id, paths[id.index()].as_ref()?)))
+    }
+
     pub(crate) fn new(config: PathConfig, now: Time) -> Path {
         Path {
             peer: config.remote,

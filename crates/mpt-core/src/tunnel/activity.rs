@@ -7,9 +7,8 @@
 
 use std::time::Duration;
 
-use super::inbound::Inbound;
 use crate::crypto::Calm;
-use crate::path::{MAX_PATHS, Path, PathId, PathSet, PathState};
+use crate::path::{Path, PathSet, Paths};
 use crate::time::Time;
 
 /// After so long without a packet the tunnel is idle. A conversation pauses for less.
@@ -46,93 +45,64 @@ impl Activity {
     pub(super) fn hear(&mut self) {
         self.missed = None;
     }
-}
 
-impl Inbound {
-    /// The line out has packets again after a pause ([`super::Outbound::poll_wake`]). Afterwards poll
-    /// everything.
-    pub fn wake(&mut self, now: Time) {
-        self.follow_carried(now);
-        self.handle_timeout(now);
+    /// The tunnel carries something. Returns whether it was idle before.
+    pub(super) fn touch(&mut self, now: Time) -> bool {
+        self.busy_until = now + BUSY_FOR;
+        if !self.is_idle() {
+            return false;
+        }
+        self.quick_since = Some(now);
+        self.missed = None;
+        true
     }
 
-    /// The tunnel carries something.
-    pub(super) fn touch(&mut self, now: Time) {
-        self.activity.busy_until = now + BUSY_FOR;
-        if !self.activity.is_idle() {
-            return;
-        }
-        self.activity.quick_since = Some(now);
-        self.activity.missed = None;
-        self.shared.wake.stay();
-        for path in self.paths.iter_mut().flatten() {
-            path.set_quick(Some(now));
-        }
-        if let Some(opening) = &mut self.opening {
-            opening.hurry(now);
-        }
-        self.unsettled = true;
+    /// The line out's count is this. Returns whether it has carried anything since.
+    pub(super) fn note_carried(&mut self, carried: u32) -> bool {
+        std::mem::replace(&mut self.carried, carried) != carried
     }
 
-    fn follow_carried(&mut self, now: Time) {
-        let carried = self.shared.wake.carried();
-        if std::mem::replace(&mut self.activity.carried, carried) != carried {
-            self.touch(now);
+    /// Returns whether the tunnel has just become idle.
+    pub(super) fn rest(&mut self, now: Time) -> bool {
+        let rests = !self.is_idle() && now >= self.busy_until;
+        if rests {
+            self.quick_since = None;
         }
+        rests
     }
 
-    /// Notes what the line out has carried, and when the tunnel has become idle.
-    pub(super) fn follow_activity(&mut self, now: Time) {
-        self.follow_carried(now);
-        if self.activity.is_idle() || now < self.activity.busy_until {
-            return;
+    /// What the sessions may make of silence, and how much handshakes matter: for [`Sessions::set_calm`].
+    ///
+    /// [`Sessions::set_calm`]: crate::crypto::Sessions::set_calm
+    pub(super) fn calm(&mut self, now: Time, paths: &Paths) -> (Option<Time>, Option<Calm>) {
+        if let Some(quick) = self.quick_since {
+            return (Some(quick), None);
         }
-        self.activity.quick_since = None;
-        for path in self.paths.iter_mut().flatten() {
-            path.set_quick(None);
-        }
-        self.shared.wake.sleep();
-        // What was carried in this moment woke nobody.
-        self.follow_carried(now);
-        self.unsettled = true;
-    }
-
-    /// Lets the sessions know what they may make of silence, and how much handshakes matter.
-    pub(super) fn tell_sessions(&mut self, now: Time) {
-        let Some(opening) = &mut self.opening else {
-            return;
-        };
-        if let Some(quick) = self.activity.quick_since {
-            return opening.set_calm(Some(quick), None);
-        }
-        if self.activity.missed.is_none() {
+        let each = || paths.iter().flatten();
+        if self.missed.is_none() {
             // The probes that follow the first are the occasion to notice.
-            let paths = self.paths.iter().flatten();
-            let missed = paths.filter_map(|path| path.missed());
-            self.activity.missed = missed.filter(|&at| at <= now).min();
+            let missed = each().filter_map(Path::missed);
+            self.missed = missed.filter(|&at| at <= now).min();
         }
-        let paths = || self.paths.iter().flatten();
-        let is_up = |path: &&Path| path.state == PathState::Up;
-        let (path, patience) = calm_path(&self.paths);
+        let (path, patience) = calm_path(paths);
+        let are_up = each().any(Path::is_up);
+        let mut chosen = each().filter(|path| !are_up || path.is_up());
+        let metered = chosen.all(|path| path.config.metered);
         let calm = Calm {
             path,
             patience,
-            metered: match paths().any(|path| is_up(&path)) {
-                true => paths().filter(is_up).all(|path| path.config.metered),
-                false => paths().all(|path| path.config.metered),
-            },
+            metered,
         };
-        opening.set_calm(self.activity.missed, Some(calm));
+        (self.missed, Some(calm))
     }
 }
 
 /// The path that a handshake may take alone while nothing is carried: of those that are up the one that
 /// costs least, then the one that answers first. And how long an answer takes on it.
-fn calm_path(paths: &[Option<Path>; MAX_PATHS]) -> (PathSet, Duration) {
-    let candidates = (0..MAX_PATHS).filter_map(PathId::new).filter_map(|id| {
-        let path = paths[id.index()].as_ref()?;
+fn calm_path(paths: &Paths) -> (PathSet, Duration) {
+    let candidates = Path::each(paths).filter_map(|(id, path)| {
         let rtt = path.rtt.smoothed().unwrap_or(Duration::MAX);
-        (path.state == PathState::Up).then_some((path.config.metered, rtt, id))
+        path.is_up().then_some((path.config.metered, rtt, id))
     });
     let chosen = candidates.min();
     chosen.map_or((PathSet::EMPTY, Duration::ZERO), |(_, rtt, id)| {

@@ -4,16 +4,11 @@
 //! while no path works, only of datagrams from the host where the peer is configured to be, if it is, and of
 //! more than one; and it is forgotten when no more come.
 
-use std::net::SocketAddr;
-use std::ops::Range;
 use std::time::Duration;
 
-use super::event::Event;
-use super::inbound::Inbound;
-use super::sealing::{Arrival, Opening};
 use crate::control::{Handshake, HandshakeState};
 use crate::crypto::{PublicKey, Refused};
-use crate::path::{PathId, PathSet};
+use crate::path::Paths;
 use crate::time::Time;
 use crate::wire::gre::{CONTROL_ETHERTYPE, SEALED_ETHERTYPE};
 use crate::wire::kind::Kind;
@@ -82,15 +77,55 @@ struct Seen {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Situation {
     /// A path is up.
-    pub(super) works: bool,
+    works: bool,
     /// Handshakes go somewhere, and no error comes back.
-    pub(super) asks: bool,
+    asks: bool,
+}
+
+impl Situation {
+    /// As the paths are. `asks`: handshakes may go over some of them.
+    pub(super) fn of(now: Time, paths: &Paths, asks: bool) -> Situation {
+        let mut situation = Situation { works: false, asks };
+        for path in paths.iter().flatten() {
+            let heard = path.rhythm.heard();
+            situation.works |= path.is_up() || heard.is_some_and(|at| now.since(at) < HEARD);
+            situation.asks &= !path.is_refused();
+        }
+        situation
+    }
 }
 
 impl Diagnosis {
     /// A packet of the peer has opened.
     pub(super) fn hear(&mut self, now: Time) {
         self.heard = Some(now);
+    }
+
+    /// What became of a handshake message of the peer's host.
+    pub(super) fn note_handshake(&mut self, now: Time, kind: Kind, outcome: Result<(), Refused>) {
+        let sign = match outcome {
+            Ok(()) if kind == Kind::Initiation => Sign::Answered,
+            Err(Refused::BadMac) => Sign::OtherKey,
+            Err(Refused::Stranger) => Sign::Stranger,
+            Err(Refused::Replayed) => Sign::Older,
+            Err(Refused::NotOpened) if kind == Kind::Response => Sign::AnswerNotOpened,
+            Ok(()) | Err(_) => return,
+        };
+        self.note(now, sign);
+    }
+
+    /// A datagram of the peer's host came to a sealed tunnel and is not sealed.
+    pub(super) fn note_unsealed(&mut self, now: Time, datagram: &[u8]) {
+        if is_plain(datagram) {
+            self.note(now, Sign::Plain);
+        }
+    }
+
+    /// A datagram of the peer's host came to a plain tunnel and is no packet of it.
+    pub(super) fn note_strange(&mut self, now: Time, datagram: &[u8]) {
+        if is_sealed(datagram) {
+            self.note(now, Sign::Sealed);
+        }
     }
 
     fn note(&mut self, now: Time, sign: Sign) {
@@ -151,7 +186,7 @@ impl Diagnosis {
 
     /// As `mpt-ctl status` shows it; nothing of a plain tunnel that has no trouble. `keys`: this end's public
     /// key, and that of somebody who called with another one than the peer's.
-    fn report(&self, keys: Option<(PublicKey, Option<PublicKey>)>) -> Option<Handshake> {
+    pub(super) fn report(&self, keys: Option<(PublicKey, Option<PublicKey>)>) -> Option<Handshake> {
         let Some(found) = self.found else {
             let state = match self.works {
                 true => HandshakeState::Agreed,
@@ -229,85 +264,6 @@ fn explain(trouble: Trouble) -> (HandshakeState, &'static str, &'static str) {
              key of this end, or has another one than peer_public_key, does not answer either: its status says \
              so, and `mpt-ctl pubkey < FILE` shows each end's.",
         ),
-    }
-}
-
-impl Inbound {
-    /// Whether the two ends have come to speak, and if not, why.
-    #[must_use]
-    pub fn handshake(&self) -> Option<Handshake> {
-        self.diagnosis
-            .report(self.opening.as_ref().map(Opening::public_keys))
-    }
-
-    /// Whether what came from there may be taken for a sign of the peer.
-    fn may_be_of_peer(&self, id: PathId, from: SocketAddr) -> bool {
-        let path = self.paths[id.index()].as_ref();
-        path.is_some_and(|path| {
-            let home = path.config.remote;
-            home.is_none_or(|home| home.ip() == from.ip())
-        })
-    }
-
-    /// What became of a handshake message.
-    pub(super) fn note_handshake(
-        &mut self,
-        now: Time,
-        id: PathId,
-        from: SocketAddr,
-        kind: Kind,
-        outcome: Result<(), Refused>,
-    ) {
-        let sign = match outcome {
-            Ok(()) if kind == Kind::Initiation => Sign::Answered,
-            Err(Refused::BadMac) => Sign::OtherKey,
-            Err(Refused::Stranger) => Sign::Stranger,
-            Err(Refused::Replayed) => Sign::Older,
-            Err(Refused::NotOpened) if kind == Kind::Response => Sign::AnswerNotOpened,
-            Ok(()) | Err(_) => return,
-        };
-        if self.may_be_of_peer(id, from) {
-            self.diagnosis.note(now, sign);
-        }
-    }
-
-    /// A datagram of a sealed tunnel that is not sealed.
-    pub(super) fn note_unsealed(&mut self, now: Time, arrival: &Arrival) {
-        let datagram = &self.pool.bytes_mut(arrival.buffer)[arrival.place.clone()];
-        if is_plain(datagram) && self.may_be_of_peer(arrival.path, arrival.from) {
-            self.diagnosis.note(now, Sign::Plain);
-        }
-    }
-
-    /// A datagram of a plain tunnel that is no packet of it, wherever it came from.
-    pub(super) fn note_strange(
-        &mut self,
-        now: Time,
-        id: PathId,
-        from: SocketAddr,
-        buffer: u32,
-        place: Range<usize>,
-    ) {
-        let is_sealed = is_sealed(&self.pool.bytes_mut(buffer)[place]);
-        if is_sealed && self.may_be_of_peer(id, from) {
-            self.diagnosis.note(now, Sign::Sealed);
-        }
-    }
-
-    /// Works out what keeps the two ends apart, if anything does. Handshakes may go over `reachable`.
-    pub(super) fn diagnose(&mut self, now: Time, reachable: PathSet) {
-        let mut situation = Situation {
-            works: false,
-            asks: self.opening.is_some() && !reachable.is_empty(),
-        };
-        for path in self.paths.iter().flatten() {
-            let heard = path.rhythm.heard();
-            situation.works |= path.is_up() || heard.is_some_and(|at| now.since(at) < HEARD);
-            situation.asks &= !path.is_refused();
-        }
-        if self.diagnosis.consider(now, situation) {
-            self.events.push(Event::NoHandshake);
-        }
     }
 }
 

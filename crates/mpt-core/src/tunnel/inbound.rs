@@ -1,4 +1,17 @@
 //! The line in: datagram → GRE → path → reorder window → super-packet for the TUN.
+//!
+//! What it keeps is private to its owners; each file of this room says when they are asked, and does what they
+//! return.
+
+mod activity;
+mod diagnosis;
+mod messages;
+mod mtus;
+mod opening;
+mod probing;
+mod renewing;
+mod status;
+mod window;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -10,8 +23,8 @@ use super::diagnosis::Diagnosis;
 use super::event::{Event, Events};
 use super::heard::HeardReports;
 use super::look::{Content, look_at};
+use super::mtus::Mtus;
 use super::outbox::{LONE_BYTE, Outbox};
-use super::path_mtu::Mtus;
 use super::reporting::Reporting;
 use super::sealing::{Arrival, Opening};
 use super::session::{Jump, Peer, Where};
@@ -20,7 +33,7 @@ use super::watermarks::Watermarks;
 use super::{Shared, TunnelConfig};
 use crate::control::drops::{DropReason, Drops};
 use crate::crypto::{DATA_OVERHEAD, Sessions};
-use crate::path::{MAX_PATHS, Path, PathConfig, PathId, Unreachable};
+use crate::path::{MAX_PATHS, Path, PathConfig, PathId, Paths, Unreachable};
 use crate::receive::block_sort::sort_blocks;
 use crate::receive::buffer::{Buffer, Packer, Pool, Stored};
 use crate::receive::coalesce::{Accepts, Coalescer};
@@ -42,12 +55,6 @@ const SPARE_TRAINS: usize = 128;
 const SHORT_OF_BUFFERS: usize = 64;
 /// A buffer that takes any train.
 const TRAIN_BYTES: usize = 65_536;
-/// Room in a buffer beyond the MTU: the GRE header with everything that is accepted, or what sealing adds.
-const HEADER_ROOM: usize = if DATA_OVERHEAD > 16 {
-    DATA_OVERHEAD
-} else {
-    16
-};
 /// A datagram as it was received.
 #[derive(Debug)]
 pub struct Datagram {
@@ -69,50 +76,49 @@ pub struct Datagram {
 
 /// The receiving half of a tunnel, and the keeper of its paths.
 pub struct Inbound {
-    pub(super) shared: Arc<Shared>,
-    pub(super) session: u64,
-    pub(super) key: Option<u32>,
+    shared: Arc<Shared>,
+    session: u64,
+    key: Option<u32>,
     clamps_mss: bool,
     /// In a sealed tunnel.
-    pub(super) opening: Option<Opening>,
+    opening: Option<Opening>,
     /// What the other half of this end does with what arrives at the peer.
-    pub(super) reports_wanted: bool,
-    pub(super) resends: bool,
-    pub(super) config_mtu: u16,
-    pub(super) receives_trains: bool,
-    pub(super) paths: [Option<Path>; MAX_PATHS],
-    pub(super) mtus: Mtus,
-    pub(super) next_strange_answer: [Time; MAX_PATHS],
-    pub(super) peer: Peer,
-    pub(super) pool: Pool,
-    pub(super) reorder: Reorder<Stored>,
-    pub(super) sizing: Sizing,
-    pub(super) order: Order,
+    reports_wanted: bool,
+    resends: bool,
+    receives_trains: bool,
+    paths: Paths,
+    mtus: Mtus,
+    next_strange_answer: [Time; MAX_PATHS],
+    peer: Peer,
+    pool: Pool,
+    reorder: Reorder<Stored>,
+    sizing: Sizing,
+    order: Order,
     /// Packets in order for the TUN.
-    pub(super) ready: VecDeque<Stored>,
+    ready: VecDeque<Stored>,
     coalescer: Coalescer,
-    pub(super) outbox: Outbox,
-    pub(super) reporting: Reporting,
-    pub(super) heard: HeardReports,
-    pub(super) watermarks: Watermarks,
-    pub(super) activity: Activity,
-    pub(super) diagnosis: Diagnosis,
+    outbox: Outbox,
+    reporting: Reporting,
+    heard: HeardReports,
+    watermarks: Watermarks,
+    activity: Activity,
+    diagnosis: Diagnosis,
     /// No other port is tried before, on any path.
-    pub(super) next_renewal: Time,
-    pub(super) events: Events,
-    pub(super) drops: Drops,
-    pub(super) rx_packets: u64,
-    pub(super) rx_bytes: u64,
-    pub(super) control_packets: u64,
+    next_renewal: Time,
+    events: Events,
+    drops: Drops,
+    rx_packets: u64,
+    rx_bytes: u64,
+    control_packets: u64,
     /// Handshake messages that were taken.
-    pub(super) handshakes: u64,
+    handshakes: u64,
     /// Single bytes that keep mappings open.
-    pub(super) lone_bytes: u64,
-    pub(super) jitter: u64,
+    lone_bytes: u64,
+    jitter: u64,
     /// Something happened that may change a path's state.
-    pub(super) unsettled: bool,
+    unsettled: bool,
     /// No path's state changes by time alone before this.
-    pub(super) next_settle: Option<Time>,
+    next_settle: Option<Time>,
 }
 
 impl Inbound {
@@ -125,7 +131,6 @@ impl Inbound {
             opening: None,
             reports_wanted: config.policy == Policy::Adaptive || config.recovery,
             resends: config.recovery,
-            config_mtu: config.mtu,
             receives_trains: config.receives_trains,
             paths: Default::default(),
             mtus: Mtus::new(config.mtu),
@@ -505,9 +510,9 @@ impl Inbound {
     /// Changes the largest inner packet. Buffers that the caller holds keep their size: put them
     /// back and take others.
     pub fn set_mtu(&mut self, now: Time, mtu: u16) {
-        self.config_mtu = mtu;
+        self.mtus.configure(mtu);
         self.set_reorder(now, self.sizing.settings);
-        self.search_mtus_anew(now);
+        self.search_mtus(now);
     }
 
     /// From now on the TUN takes these super-packets.
@@ -523,27 +528,6 @@ impl Inbound {
     /// Uses another GRE key from now on.
     pub fn set_key(&mut self, key: Option<u32>) {
         self.key = key;
-    }
-
-    /// Buffers for a full window, what is in hand, and what waits to be packed together.
-    pub(super) fn resize_pool(&mut self) {
-        let packet_bytes = self.packet_bytes();
-        let config = self.reorder.config();
-        let held = config.grows_to.unwrap_or(config.window) as usize;
-        // A block is gathered in buffers as a window is held in them.
-        let block = self.sizing.settings.block.map_or(0, usize::from);
-        let window = held.max(block);
-        if self.receives_trains {
-            let packed = (window * packet_bytes).div_ceil(TRAIN_BYTES);
-            self.pool.resize(TRAIN_BYTES, 2 * packed + SPARE_TRAINS);
-        } else {
-            self.pool.resize(packet_bytes, window + SPARE_BUFFERS);
-        }
-    }
-
-    /// What a packet takes up at most.
-    pub(super) fn packet_bytes(&self) -> usize {
-        (usize::from(self.config_mtu) + HEADER_ROOM).next_multiple_of(512)
     }
 
     /// What GRE, and sealing, add to a packet, in bytes.

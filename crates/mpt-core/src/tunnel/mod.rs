@@ -22,18 +22,14 @@ mod halves;
 mod heard;
 mod inbound;
 mod look;
-mod messages;
+mod mtus;
 mod outbound;
 mod outbox;
-mod path_mtu;
-mod probing;
-mod renewing;
 mod report_budget;
 mod reporting;
 mod sealing;
 mod session;
 mod sizing;
-mod status;
 mod watermarks;
 
 use std::net::SocketAddr;
@@ -89,6 +85,20 @@ pub struct Transmit<'a> {
     pub datagrams: usize,
     /// The datagrams, one behind the other.
     pub contents: &'a [u8],
+}
+
+impl Transmit<'_> {
+    /// One datagram by itself.
+    fn single(path: PathId, to: SocketAddr, contents: &[u8]) -> Transmit<'_> {
+        Transmit {
+            path,
+            to,
+            tos: 0,
+            segment_size: contents.len(),
+            datagrams: 1,
+            contents,
+        }
+    }
 }
 
 /// Makes the two halves of a tunnel without paths; add those to both.

@@ -15,12 +15,11 @@
 
 use std::time::Duration;
 
-use super::inbound::Inbound;
 use crate::control::LatePolicy;
 use crate::control::setting::Setting;
-use crate::path::{Path, PathId};
+use crate::path::{Path, Paths};
 use crate::peak::Peak;
-use crate::receive::reorder::{MAX_WINDOW, ReorderConfig};
+use crate::receive::reorder::{MAX_WINDOW, Reorder, ReorderConfig};
 use crate::time::Time;
 
 /// Memory for packets that an automatic window may ask for, in bytes.
@@ -140,6 +139,68 @@ impl Sizing {
         }
     }
 
+    /// The widest window that memory allows, of packets that take so many bytes; trains may take twice the
+    /// room of their packets.
+    pub(super) fn widest(packet_bytes: usize, in_trains: bool) -> u32 {
+        let copies = if in_trains { 2 } else { 1 };
+        let packets = MEMORY_BYTES / (copies * packet_bytes);
+        u32::try_from(packets).unwrap_or(u32::MAX).min(MAX_WINDOW)
+    }
+
+    /// The settings are others. What the window is to do now; what is automatic goes on from where it is.
+    pub(super) fn configure(
+        &mut self,
+        settings: ReorderSettings,
+        mut config: ReorderConfig,
+        widest: u32,
+    ) -> ReorderConfig {
+        self.settings = settings;
+        let settings = settings.in_force();
+        config.late = settings.late;
+        config.max_buffer_delay = settings
+            .max_buffer_delay
+            .fixed()
+            .unwrap_or(config.max_buffer_delay);
+        (config.window, config.grows_to) = match settings.window {
+            Setting::Fixed(window) => (window, None),
+            Setting::Auto => (config.window.max(LEAST_WINDOW).min(widest), Some(widest)),
+        };
+        config
+    }
+
+    /// What the window is to do by what is measured, where the settings leave that to the tunnel. `recovery`:
+    /// how long the peer's resends take, if it sends any.
+    pub(super) fn follow<T: Copy + Default>(
+        &mut self,
+        now: Time,
+        paths: &Paths,
+        reorder: &mut Reorder<T>,
+        recovery: Option<Duration>,
+    ) -> ReorderConfig {
+        let packets = paths.iter().flatten().map(|path| path.rx_packets);
+        self.count(now, packets.sum());
+        self.ahead.note(now, reorder.take_widest());
+        let waited_for = || {
+            let ids = reorder.waited_for().iter();
+            ids.filter_map(|id| Some((id, paths[id.index()].as_ref()?)))
+        };
+        self.difference = delay_difference(waited_for().map(|(_, path)| path));
+        let mut config = reorder.config();
+        if let Some(widest) = config.grows_to {
+            config.window = self.window(config.window, widest);
+        }
+        if self.settings.max_buffer_delay == Setting::Auto {
+            let displacement = waited_for().map(|(id, _)| reorder.displacement(id));
+            let until_probed = waited_for().map(|(_, path)| path.longest_until_probed());
+            let needed = self.difference
+                + displacement.max().unwrap_or_default()
+                + until_probed.max().unwrap_or_default()
+                + recovery.unwrap_or_default();
+            config.max_buffer_delay = needed.clamp(SHORTEST_HOLD, LONGEST_HOLD);
+        }
+        config
+    }
+
     /// The window to have, from the one that there is.
     fn window(&self, window: u32, widest: u32) -> u32 {
         let wanted = self.overtaking().saturating_mul(2);
@@ -154,98 +215,13 @@ impl Sizing {
     }
 }
 
-impl Inbound {
-    /// Changes how packets are put in order.
-    pub fn set_reorder(&mut self, now: Time, settings: ReorderSettings) {
-        self.sizing.settings = settings;
-        let settings = settings.in_force();
-        // What is automatic goes on from where it is.
-        let mut config = self.reorder.config();
-        config.late = settings.late;
-        config.max_buffer_delay = settings
-            .max_buffer_delay
-            .fixed()
-            .unwrap_or(config.max_buffer_delay);
-        (config.window, config.grows_to) = match settings.window {
-            Setting::Fixed(window) => (window, None),
-            Setting::Auto => {
-                let widest = self.widest_window();
-                (config.window.max(LEAST_WINDOW).min(widest), Some(widest))
-            }
-        };
-        let out = &mut |packet| self.ready.push_back(packet);
-        self.reorder.reconfigure(now, config, out);
-        // A window that holds nothing waits for no recovery either.
-        let recovery = self.recovery();
-        self.reorder.set_recovery(now, recovery);
-        self.resize_pool();
-        self.size_window(now);
-    }
-
-    /// The widest window that memory allows: trains may take twice the room of their packets.
-    pub(super) fn widest_window(&self) -> u32 {
-        let copies = if self.receives_trains { 2 } else { 1 };
-        let packets = MEMORY_BYTES / (copies * self.packet_bytes());
-        u32::try_from(packets).unwrap_or(u32::MAX).min(MAX_WINDOW)
-    }
-
-    /// Follows what is measured, where the settings leave that to the tunnel.
-    pub(super) fn size_window(&mut self, now: Time) {
-        self.follow_clock();
-        let packets = self.paths.iter().flatten().map(|path| path.rx_packets);
-        self.sizing.count(now, packets.sum());
-        self.sizing.ahead.note(now, self.reorder.take_widest());
-        self.sizing.difference = self.delay_difference();
-        let mut config = self.reorder.config();
-        if let Some(widest) = config.grows_to {
-            config.window = self.sizing.window(config.window, widest);
-        }
-        if self.sizing.settings.max_buffer_delay == Setting::Auto {
-            config.max_buffer_delay = self.hold_needed().clamp(SHORTEST_HOLD, LONGEST_HOLD);
-        }
-        if config != self.reorder.config() {
-            let out = &mut |packet| self.ready.push_back(packet);
-            self.reorder.reconfigure(now, config, out);
-        }
-    }
-
-    /// When the peer's clock was set, the first message to show it corrects the delays of all paths.
-    fn follow_clock(&mut self) {
-        let mut paths = self.paths.iter_mut().flatten();
-        if let Some(set) = paths.find_map(|path| path.one_way.take_clock_step()) {
-            for path in self.paths.iter_mut().flatten() {
-                path.one_way.follow_clock_step(set);
-            }
-        }
-    }
-
-    /// From the earliest that packets come to the latest, over the paths that are waited for.
-    fn delay_difference(&self) -> Duration {
-        let delays = || {
-            self.waited_for()
-                .filter_map(|(_, path)| path.one_way.range())
-        };
-        let earliest = delays().map(|range| *range.start()).min();
-        let latest = delays().map(|range| *range.end()).max();
-        let difference = earliest.zip(latest).map(|(from, to)| to.abs_diff(from));
-        Duration::from_nanos(difference.unwrap_or_default())
-    }
-
-    fn hold_needed(&self) -> Duration {
-        let waited_for = || self.waited_for();
-        let displacement = waited_for().map(|(id, _)| self.reorder.displacement(id));
-        let until_probed = waited_for().map(|(_, path)| path.longest_until_probed());
-        let recovery = self.recovery().map(|recovery| recovery.hold);
-        self.sizing.difference
-            + displacement.max().unwrap_or_default()
-            + until_probed.max().unwrap_or_default()
-            + recovery.unwrap_or_default()
-    }
-
-    fn waited_for(&self) -> impl Iterator<Item = (PathId, &Path)> {
-        let paths = self.reorder.waited_for().iter();
-        paths.filter_map(|id| Some((id, self.paths[id.index()].as_ref()?)))
-    }
+/// From the earliest that packets come to the latest, over these paths.
+fn delay_difference<'a>(paths: impl Iterator<Item = &'a Path>) -> Duration {
+    let range = paths
+        .filter_map(|path| path.one_way.range())
+        .map(|range| (*range.start(), *range.end()))
+        .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    Duration::from_nanos(range.map_or(0, |(from, to)| to.abs_diff(from)))
 }
 
 #[cfg(test)]

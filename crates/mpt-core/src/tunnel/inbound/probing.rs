@@ -4,18 +4,18 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::Transmit;
-use super::event::Event;
-use super::inbound::Inbound;
-use super::outbox::{ControlDatagram, LONE_BYTE, control_header};
-use super::reporting::REPORT_INTERVAL;
-use super::sealing::{Opening, may_carry_handshakes, single};
-use super::session::Jump;
+use super::Inbound;
 use crate::control::drops::DropReason;
 use crate::path::{MAX_PATHS, PathId, PathSet, PathState};
 use crate::receive::reorder::{MAX_DISTANCE, Recovery};
 use crate::seq::Seq;
 use crate::time::{Time, earliest};
+use crate::tunnel::Transmit;
+use crate::tunnel::event::Event;
+use crate::tunnel::outbox::{ControlDatagram, LONE_BYTE, control_header};
+use crate::tunnel::reporting::REPORT_INTERVAL;
+use crate::tunnel::sealing::{Opening, may_carry_handshakes};
+use crate::tunnel::session::Jump;
 use crate::wire::probe::{Echo, MESSAGE_BYTES, Message};
 
 /// Least time between two answers on a path to a session that has not proved itself.
@@ -162,7 +162,10 @@ impl Inbound {
         let probes = earliest(probes, self.reporting.due());
         let probes = earliest(probes, self.watermarks.deadline());
         let sessions = self.opening.as_ref().and_then(Opening::poll_timeout);
-        let probes = earliest(earliest(probes, sessions), self.next_mtu_probe());
+        let probes = earliest(
+            earliest(probes, sessions),
+            self.mtus.deadline(&self.paths, self.activity.is_idle()),
+        );
         earliest(
             earliest(probes, self.next_settle),
             self.reorder.poll_timeout(),
@@ -340,7 +343,7 @@ impl Inbound {
                 break (path, peer, datagram);
             }
         };
-        Some(single(path, to, self.outbox.leave(datagram)))
+        Some(Transmit::single(path, to, self.outbox.leave(datagram)))
     }
 
     /// Works out every path's state, tells of changes, and lets the other half and the reorder
@@ -383,7 +386,7 @@ impl Inbound {
             }
             next = earliest(next, path.state_deadline(now));
         }
-        let narrow = self.narrow_paths();
+        let narrow = self.mtus.narrow(&self.paths);
         for id in narrow.iter() {
             usable.remove(id);
         }

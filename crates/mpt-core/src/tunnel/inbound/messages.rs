@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::heard::Standing;
-use super::inbound::Inbound;
-use super::outbox::{ControlDatagram, control_header};
-use super::reporting::Reader;
+use super::Inbound;
 use crate::control::drops::DropReason;
 use crate::path::{MAX_PATHS, PathId, PathSet, PathState};
 use crate::time::Time;
+use crate::tunnel::heard::Standing;
+use crate::tunnel::outbox::{ControlDatagram, control_header};
+use crate::tunnel::reporting::Reader;
 use crate::wire::control::Control;
 use crate::wire::edges::Edges;
 use crate::wire::report::Report;
@@ -82,7 +82,7 @@ impl Inbound {
     }
 
     /// The next of the peer's reports on what this end sent, and when it came: for
-    /// [`super::Outbound::handle_report`]. A few wait; when they are not fetched, the oldest go.
+    /// [`crate::tunnel::Outbound::handle_report`]. A few wait; when they are not fetched, the oldest go.
     pub fn poll_report(&mut self) -> Option<(Time, Report)> {
         self.heard.pop()
     }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use super::Inbound;
-use super::sealing::Opening;
 use crate::control::order::OrderStatus;
 use crate::control::setting::Setting;
 use crate::control::{HoldTimes, PathStatus, Protection, ReorderMode, ReorderStatus, TunnelStatus};
 use crate::path::PathId;
 use crate::time::Time;
+use crate::tunnel::sealing::Opening;
 
 /// Delay differences below this are noise, in nanoseconds.
 const NOISE_NS: u64 = 500_000;

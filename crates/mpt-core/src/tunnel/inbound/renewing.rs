@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::event::Event;
-use super::inbound::Inbound;
+use super::Inbound;
 use crate::path::{MAX_PATHS, Path, PathId};
 use crate::time::Time;
+use crate::tunnel::event::Event;
 
 /// Least time between two attempts at another port, of all paths.
 const APART: Duration = Duration::from_secs(10);

@@ -1,0 +1,57 @@
+//! Whether the tunnel carries anything: what follows from that.
+
+use super::Inbound;
+use crate::time::Time;
+
+impl Inbound {
+    /// The line out has packets again after a pause ([`crate::tunnel::Outbound::poll_wake`]). Afterwards poll
+    /// everything.
+    pub fn wake(&mut self, now: Time) {
+        self.follow_carried(now);
+        self.handle_timeout(now);
+    }
+
+    /// The tunnel carries something.
+    pub(super) fn touch(&mut self, now: Time) {
+        if !self.activity.touch(now) {
+            return;
+        }
+        self.shared.wake.stay();
+        for path in self.paths.iter_mut().flatten() {
+            path.set_quick(Some(now));
+        }
+        if let Some(opening) = &mut self.opening {
+            opening.hurry(now);
+        }
+        self.unsettled = true;
+    }
+
+    fn follow_carried(&mut self, now: Time) {
+        if self.activity.note_carried(self.shared.wake.carried()) {
+            self.touch(now);
+        }
+    }
+
+    /// Notes what the line out has carried, and when the tunnel has become idle.
+    pub(super) fn follow_activity(&mut self, now: Time) {
+        self.follow_carried(now);
+        if !self.activity.rest(now) {
+            return;
+        }
+        for path in self.paths.iter_mut().flatten() {
+            path.set_quick(None);
+        }
+        self.shared.wake.sleep();
+        // What was carried in this moment woke nobody.
+        self.follow_carried(now);
+        self.unsettled = true;
+    }
+
+    /// Lets the sessions know what they may make of silence, and how much handshakes matter.
+    pub(super) fn tell_sessions(&mut self, now: Time) {
+        if let Some(opening) = &mut self.opening {
+            let (owed_since, calm) = self.activity.calm(now, &self.paths);
+            opening.set_calm(owed_since, calm);
+        }
+    }
+}

@@ -1,0 +1,509 @@
+//! What arrives in a sealed tunnel: a handshake message, or what opens, or nothing that changes anything.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use super::probing::Extent;
+use super::{Inbound, is_same_peer};
+use crate::control::Protection;
+use crate::control::drops::DropReason;
+use crate::crypto::{
+    CONTROL_OVERHEAD, DATA_OVERHEAD, OpenError, Opened, Refused, Route, Sender, SessionEvent,
+    claimed_route,
+};
+use crate::path::{Call, Path, PathId, PathState, Rank, Ruling};
+use crate::receive::buffer::Stored;
+use crate::seq::Seq;
+use crate::time::Time;
+use crate::tunnel::Transmit;
+use crate::tunnel::event::Event;
+use crate::tunnel::look::look_into;
+use crate::tunnel::outbox::{ControlDatagram, control_header};
+use crate::tunnel::sealing::{Arrival, Change, HANDSHAKE_GRE, Opening};
+use crate::wire::gre::Protocol;
+use crate::wire::ip::Version;
+use crate::wire::kind::Kind;
+use crate::wire::probe::{Echo, MESSAGE_BYTES, Message, PROOF_BYTES, Proof};
+
+impl Inbound {
+    /// The host has slept: time has passed that `now` does not count. Keys may be older than they seem, so the
+    /// sessions of a sealed tunnel end, and a handshake begins. Afterwards poll everything.
+    pub fn handle_resume(&mut self, now: Time) {
+        let Some(opening) = &mut self.opening else {
+            return;
+        };
+        opening.catch_up(&self.shared);
+        opening.end_sessions(now);
+        self.follow_sessions(now);
+        self.handle_timeout(now);
+    }
+
+    /// Takes one datagram of a sealed tunnel, whoever sent it.
+    pub(super) fn handle_sealed(&mut self, now: Time, arrival: Arrival) {
+        let id = arrival.path;
+        let datagram = &self.pool.bytes_mut(arrival.buffer)[arrival.place.clone()];
+        if let Some(route) = claimed_route(datagram)
+            && !self.may_be_for(now, id, route, arrival.from)
+        {
+            return self.drops.count(DropReason::OtherPath, 1);
+        }
+        let (Some(opening), Some(path)) = (&mut self.opening, &mut self.paths[id.index()]) else {
+            return;
+        };
+        let datagram = &mut self.pool.bytes_mut(arrival.buffer)[arrival.place.clone()];
+        let message = datagram.strip_prefix(&HANDSHAKE_GRE);
+        if let Some(message) = message
+            && let Ok(kind) = Kind::of(message)
+            && kind.is_handshake()
+        {
+            opening.catch_up(&self.shared);
+            let sender = Sender {
+                path: id,
+                address: arrival.from,
+                known: path
+                    .peer
+                    .is_some_and(|peer| is_same_peer(peer, arrival.from)),
+            };
+            let outcome = opening.sessions.handle_message(now, sender, message);
+            match outcome {
+                Ok(()) => {
+                    path.count_control(arrival.from, arrival.place.len());
+                    self.handshakes += 1;
+                }
+                Err(why) => self.drops.count(drop_for_refusal(why), 1),
+            }
+            self.note_handshake(now, &arrival, kind, outcome);
+            return self.follow_sessions(now);
+        }
+        match opening.sessions.open(now, datagram) {
+            Ok(opened) => {
+                path.rx_packets += 1;
+                path.rx_bytes += arrival.place.len() as u64;
+                if matches!(opened, Opened::Control { .. }) {
+                    path.count_control(arrival.from, arrival.place.len());
+                }
+                self.activity.hear();
+                if !matches!(opened, Opened::Copy { .. }) {
+                    self.diagnosis.hear(now);
+                }
+                self.follow_sessions(now);
+                self.handle_opened(now, &arrival, opened);
+            }
+            Err(why) => {
+                self.drops.count(drop_for(why), 1);
+                if why == OpenError::Malformed {
+                    self.note_unsealed(now, &arrival);
+                }
+            }
+        }
+    }
+
+    /// Takes what a datagram carried.
+    fn handle_opened(&mut self, now: Time, arrival: &Arrival, opened: Opened) {
+        let present = self.peer.session();
+        let start = arrival.place.start;
+        match opened {
+            Opened::Data { session, .. } | Opened::Copy { session, .. }
+                if Some(session) != present =>
+            {
+                self.drops.count(DropReason::Stale, 1);
+            }
+            Opened::Control { session, .. } if Some(session) != present => {
+                self.drops.count(DropReason::StaleControl, 1);
+            }
+            Opened::Data {
+                number,
+                protocol,
+                packet,
+                ..
+            } => {
+                let place = start + packet.start..start + packet.end;
+                self.handle_opened_packet(now, arrival, number, protocol, place);
+            }
+            Opened::Copy { number, .. } => self.note_copy(now, arrival, number),
+            Opened::Control {
+                message,
+                route,
+                number,
+                ..
+            } => {
+                let place = start + message.start..start + message.end;
+                if self.place_control(now, arrival, route, number, place.clone()) {
+                    self.handle_control(now, arrival.path, arrival.buffer, place);
+                }
+            }
+        }
+    }
+
+    /// Whether a control message that says so of itself may have been made for this path.
+    fn may_be_for(&mut self, now: Time, id: PathId, route: Route, from: SocketAddr) -> bool {
+        let is_here = route.to.is_none_or(|to| usize::from(to) == id.index());
+        let Some(path) = self.paths[id.index()].as_ref().filter(|_| is_here) else {
+            return false;
+        };
+        if path.place.is_bound_to(route.from) {
+            return true;
+        }
+        let rank = rank(path, id, route, from);
+        let keeps = |path: &Path| path.is_answered(now) && path.place.withstands(rank);
+        let mut paths = self.paths.iter().flatten();
+        let elsewhere = paths.any(|path| path.place.is_bound_to(route.from) && keeps(path));
+        let too_early = rank < Rank::Configured && path.awaits_home(now);
+        !keeps(path) && !elsewhere && !too_early
+    }
+
+    /// Finds out from a control message where the peer is. Returns whether it is one of this path.
+    fn place_control(
+        &mut self,
+        now: Time,
+        arrival: &Arrival,
+        route: Route,
+        number: u64,
+        place: Range<usize>,
+    ) -> bool {
+        let (id, from) = (arrival.path, arrival.from);
+        let message = &self.pool.bytes_mut(arrival.buffer)[place];
+        let called = Proof::parse(message).zip(Message::parse(message).ok());
+        let (Some(opening), Some(path)) = (&self.opening, &mut self.paths[id.index()]) else {
+            return false;
+        };
+        let Some((proof, message)) = called else {
+            // Nothing but a probe says where a path leads.
+            let bound = path.place.is_bound_to(route.from);
+            self.drops.count(DropReason::OtherPath, u64::from(!bound));
+            return bound;
+        };
+        if message.path != route.from {
+            self.drops.count(DropReason::BadControl, 1);
+            return false;
+        }
+        let call = Call {
+            from,
+            peer_path: route.from,
+            number,
+            rank: rank(path, id, route, from),
+            code: proof.code,
+            answers: opening.sessions.is_code(now, id, from, proof.answer),
+        };
+        let ruling = path.place.judge(path.peer, &call);
+        match ruling {
+            Ruling::Take => {}
+            Ruling::TakeAndAsk => self.ask(now, id, &call, &message),
+            Ruling::Ask => {
+                self.control_packets += 1;
+                self.ask(now, id, &call, &message);
+            }
+            Ruling::Bind => {
+                path.forget_peer();
+                self.order.forget_peer(id);
+                self.release_elsewhere(id, route.from);
+                self.move_peer(now, id, from);
+            }
+            Ruling::Move => self.move_peer(now, id, from),
+        }
+        ruling != Ruling::Ask
+    }
+
+    /// Asks who is there to show that he hears, as briefly as he spoke.
+    fn ask(&mut self, now: Time, id: PathId, call: &Call, message: &Message) {
+        let echo = Echo {
+            number: message.number,
+            session: message.session,
+            sent: message.sent,
+            received: now,
+        };
+        let extent = Extent::ToCaller {
+            to: call.from,
+            answer: call.code,
+            peer_path: Some(call.peer_path),
+        };
+        self.send_message(now, id, Some(echo), true, extent);
+    }
+
+    /// One of the peer's paths leads to one of ours.
+    fn release_elsewhere(&mut self, here: PathId, peer_path: u8) {
+        for (index, path) in self.paths.iter_mut().enumerate() {
+            if let Some(path) = path
+                && index != here.index()
+                && path.place.is_bound_to(peer_path)
+            {
+                path.place.release();
+            }
+        }
+    }
+
+    /// What shows whoever is at `to` that this end hears, and asks the same of him. `answer`: what he asked
+    /// for, if he is not the peer.
+    pub(super) fn proof(
+        &self,
+        now: Time,
+        id: PathId,
+        to: SocketAddr,
+        answer: Option<u64>,
+    ) -> Option<Proof> {
+        let (opening, path) = (self.opening.as_ref()?, self.paths[id.index()].as_ref()?);
+        Some(Proof {
+            code: opening.sessions.code(now, id, to),
+            answer: answer.unwrap_or(path.place.answer()),
+        })
+    }
+
+    /// Length of a message of kind 1, in bytes.
+    pub(super) fn message_len(&self) -> usize {
+        match &self.opening {
+            Some(_) => MESSAGE_BYTES + PROOF_BYTES,
+            None => MESSAGE_BYTES,
+        }
+    }
+
+    /// Takes an inner packet, which stands at `place` in the buffer.
+    fn handle_opened_packet(
+        &mut self,
+        now: Time,
+        arrival: &Arrival,
+        number: Option<u64>,
+        protocol: Protocol,
+        place: Range<usize>,
+    ) {
+        let start = place.start;
+        let payload = &mut self.pool.bytes_mut(arrival.buffer)[place];
+        let looked = match protocol {
+            Protocol::Ipv4 => look_into(payload, Version::V4, arrival.tos),
+            Protocol::Ipv6 => look_into(payload, Version::V6, arrival.tos),
+            Protocol::Control | Protocol::Sealed => Err(DropReason::BadInner),
+        };
+        match looked {
+            Ok(len) => {
+                self.hear_data(now, arrival.path);
+                let sequence = number.map(|number| Seq::new(number as u32));
+                let packet = Stored {
+                    buffer: arrival.buffer,
+                    start: start as u16,
+                    len: len as u16,
+                    number: sequence.map(|seq| self.order.number(seq)),
+                };
+                self.handle_packet(now, arrival.path, sequence, packet, arrival.place.len());
+            }
+            Err(why) => self.drops.count(why, 1),
+        }
+    }
+
+    /// The peer of a path has shown that it is there.
+    fn move_peer(&mut self, now: Time, id: PathId, from: SocketAddr) {
+        let Some(path) = &mut self.paths[id.index()] else {
+            return;
+        };
+        if let Some(opening) = &mut self.opening
+            && path.peer != Some(from)
+        {
+            path.move_peer(now, from);
+            opening.moved.insert(id);
+            self.mtus.begin_search(now, id);
+            self.events.push(Event::PeerAddress {
+                path: id,
+                address: from,
+            });
+            self.unsettled = true;
+        }
+    }
+
+    /// A packet came again: that tells of this path as much as another packet would.
+    fn note_copy(&mut self, now: Time, arrival: &Arrival, number: u64) {
+        let (path, seq) = (arrival.path, Seq::new(number as u32));
+        self.drops.count(DropReason::Duplicate, 1);
+        let out = &mut |packet| self.ready.push_back(packet);
+        if self.reorder.note_copy(now, path, seq, out) {
+            let number = self.order.number(seq);
+            let len = arrival.place.len().saturating_sub(DATA_OVERHEAD) as u16;
+            self.order.arrive(now, path, number, len);
+            let arrived = (seq, arrival.place.len());
+            let (reporting, reorder) = (&mut self.reporting, &self.reorder);
+            let missing = reorder.counters().gaps_seen;
+            reporting.note_arrival(now, path, arrived, true, missing, reorder);
+        }
+    }
+
+    /// Does what the sessions have due.
+    pub(super) fn handle_session_timeout(&mut self, now: Time) {
+        let Some(opening) = &mut self.opening else {
+            return;
+        };
+        if opening.poll_timeout().is_some_and(|at| at <= now) {
+            opening.catch_up(&self.shared);
+            opening.sessions.handle_timeout(now);
+            self.follow_sessions(now);
+        }
+    }
+
+    /// Follows what the sessions have come to.
+    fn follow_sessions(&mut self, now: Time) {
+        while let Some(event) = self
+            .opening
+            .as_mut()
+            .and_then(|opening| opening.sessions.poll_event())
+        {
+            match event {
+                SessionEvent::Established {
+                    cipher,
+                    initiated,
+                    peer_session,
+                    peer_next_number,
+                    ..
+                } => {
+                    if self.peer.session() != Some(peer_session) {
+                        let next_seq = Seq::new(peer_next_number as u32);
+                        self.begin_session(now, peer_session, next_seq);
+                    }
+                    self.events.push(Event::Keys {
+                        protection: cipher.protection(),
+                    });
+                    self.probe_after_handshake(now, initiated);
+                }
+                SessionEvent::Ended => self.events.push(Event::Keys {
+                    protection: Protection::Waiting,
+                }),
+            }
+            self.unsettled = true;
+        }
+    }
+
+    /// The peer may use a session that this end began when it has something that opens in it. While the
+    /// tunnel is idle one probe does.
+    fn probe_after_handshake(&mut self, now: Time, initiated: bool) {
+        let only = self.activity.is_idle().then(|| self.quickest_path());
+        for (index, path) in self.paths.iter_mut().enumerate() {
+            let is_chosen = match only {
+                None | Some(None) => true,
+                Some(Some(only)) => initiated && only.index() == index,
+            };
+            if let Some(path) = path
+                && is_chosen
+            {
+                path.next_probe = now;
+            }
+        }
+    }
+
+    /// What the line out has to know: for [`crate::tunnel::Outbound::follow`]. What is not fetched waits, and
+    /// newer replaces older.
+    pub fn poll_change(&mut self) -> Option<Change> {
+        let opening = self.opening.as_mut()?;
+        while let Some(id) = opening.moved.iter().next() {
+            opening.moved.remove(id);
+            let path = self.paths[id.index()].as_ref();
+            if let Some(peer) = path.and_then(|path| path.peer) {
+                return Some(Change::Peer(id, peer));
+            }
+        }
+        opening.sessions.poll_keys().map(Change::Keys)
+    }
+
+    /// Whether a control message could be sent.
+    pub(super) fn may_speak(&self) -> bool {
+        self.opening.as_ref().is_none_or(Opening::has_keys)
+    }
+
+    /// Length of the datagram that a control message of `len` bytes travels in.
+    pub(super) fn control_len(&self, len: usize) -> usize {
+        match &self.opening {
+            Some(_) => CONTROL_OVERHEAD + len,
+            None => control_header(self.key).buffer_len() + len,
+        }
+    }
+
+    /// The next handshake message, or control message, sealed.
+    pub(super) fn poll_sealed_transmit(&mut self) -> Option<Transmit<'_>> {
+        let opening = self.opening.as_mut()?;
+        let mut next = opening.home.take();
+        while next.is_none()
+            && let Some(message) = opening.sessions.poll_transmit()
+        {
+            let known = self.paths[message.path.index()].as_ref();
+            let to = known.and_then(|known| message.to.or(known.peer));
+            let mut datagram = ControlDatagram::new(message.contents.len());
+            datagram.bytes[..datagram.len].copy_from_slice(message.contents);
+            next = to.map(|to| (message.path, to, datagram));
+            if let (Some(known), Some(to)) = (known, to)
+                && message.to.is_none()
+                && known.state != PathState::Up
+            {
+                // The peer may be where it was at first.
+                let home = known.config.remote.filter(|&home| home != to);
+                opening.home = home.map(|home| (message.path, home, datagram));
+            }
+        }
+        while next.is_none() {
+            let (path, message) = self.outbox.pop()?;
+            if message.is_lone {
+                let known = self.paths[path.index()].as_ref();
+                next = known.and_then(|known| Some((path, known.peer?, message)));
+                continue;
+            }
+            let plain = &message.bytes[HANDSHAKE_GRE.len()..message.len];
+            let peer_path = message.peer_path;
+            let peer = self.paths[path.index()].as_ref().and_then(|path| path.peer);
+            if message.padded_to > 0 {
+                let (plain, sealed) = self.mtus.pad(plain, message.padded_to);
+                if let Some(to) = peer
+                    && let Some(len) = opening
+                        .sessions
+                        .seal_control(path, peer_path, plain, sealed)
+                {
+                    if let Some(known) = &mut self.paths[path.index()] {
+                        known.count_control_sent(to, len);
+                    }
+                    let contents = self.mtus.padded(len);
+                    return Some(Transmit::single(path, to, contents));
+                }
+                continue;
+            }
+            let mut datagram = ControlDatagram::new(0);
+            let out = &mut datagram.bytes;
+            if let Some(to) = message.to.or(peer)
+                && let Some(len) = opening.sessions.seal_control(path, peer_path, plain, out)
+            {
+                datagram.len = len;
+                next = Some((path, to, datagram));
+            }
+        }
+        let (path, to, datagram) = next?;
+        if let Some(known) = &mut self.paths[path.index()] {
+            known.count_control_sent(to, datagram.len);
+        }
+        Some(Transmit::single(path, to, self.outbox.leave(datagram)))
+    }
+}
+
+/// What speaks for somebody who calls from there.
+fn rank(path: &Path, id: PathId, route: Route, from: SocketAddr) -> Rank {
+    let home = path.config.remote;
+    let is_home = home.is_some_and(|home| is_same_peer(home, from));
+    match (is_home, usize::from(route.from) == id.index()) {
+        (true, true) => Rank::ConfiguredWithSameIndex,
+        (true, false) => Rank::Configured,
+        (false, true) => Rank::SameIndex,
+        (false, false) => Rank::Caller,
+    }
+}
+
+fn drop_for(error: OpenError) -> DropReason {
+    match error {
+        OpenError::Malformed => DropReason::NotSealed,
+        OpenError::UnknownSession => DropReason::UnknownSession,
+        OpenError::Replayed => DropReason::Replayed,
+        OpenError::Forged => DropReason::Forged,
+        OpenError::Protocol => DropReason::BadInner,
+    }
+}
+
+fn drop_for_refusal(refused: Refused) -> DropReason {
+    match refused {
+        Refused::Malformed
+        | Refused::BadMac
+        | Refused::NotOpened
+        | Refused::Stranger
+        | Refused::Unexpected => DropReason::BadHandshake,
+        Refused::Unproven | Refused::RateLimited => DropReason::HandshakeLimit,
+        Refused::Replayed => DropReason::Replayed,
+    }
+}

@@ -1,0 +1,78 @@
+//! The reorder window and the buffers, as large as is configured and measured.
+
+use super::{Inbound, SPARE_BUFFERS, SPARE_TRAINS, TRAIN_BYTES};
+use crate::crypto::DATA_OVERHEAD;
+use crate::path::Paths;
+use crate::time::Time;
+use crate::tunnel::sizing::{ReorderSettings, Sizing};
+
+/// Room in a buffer beyond the MTU: the GRE header with everything that is accepted, or what sealing adds.
+const HEADER_ROOM: usize = if DATA_OVERHEAD > 16 {
+    DATA_OVERHEAD
+} else {
+    16
+};
+
+impl Inbound {
+    /// Changes how packets are put in order.
+    pub fn set_reorder(&mut self, now: Time, settings: ReorderSettings) {
+        let widest = self.widest_window();
+        let config = self.reorder.config();
+        let config = self.sizing.configure(settings, config, widest);
+        let out = &mut |packet| self.ready.push_back(packet);
+        self.reorder.reconfigure(now, config, out);
+        // A window that holds nothing waits for no recovery either.
+        let recovery = self.recovery();
+        self.reorder.set_recovery(now, recovery);
+        self.resize_pool();
+        self.size_window(now);
+    }
+
+    /// The widest window that memory allows.
+    pub(super) fn widest_window(&self) -> u32 {
+        Sizing::widest(self.packet_bytes(), self.receives_trains)
+    }
+
+    /// Follows what is measured, where the settings leave that to the tunnel.
+    pub(super) fn size_window(&mut self, now: Time) {
+        follow_clock(&mut self.paths);
+        let recovery = self.recovery().map(|recovery| recovery.hold);
+        let (sizing, reorder) = (&mut self.sizing, &mut self.reorder);
+        let config = sizing.follow(now, &self.paths, reorder, recovery);
+        if config != self.reorder.config() {
+            let out = &mut |packet| self.ready.push_back(packet);
+            self.reorder.reconfigure(now, config, out);
+        }
+    }
+
+    /// Buffers for a full window, what is in hand, and what waits to be packed together.
+    pub(super) fn resize_pool(&mut self) {
+        let packet_bytes = self.packet_bytes();
+        let config = self.reorder.config();
+        let held = config.grows_to.unwrap_or(config.window) as usize;
+        // A block is gathered in buffers as a window is held in them.
+        let block = self.sizing.settings.block.map_or(0, usize::from);
+        let window = held.max(block);
+        if self.receives_trains {
+            let packed = (window * packet_bytes).div_ceil(TRAIN_BYTES);
+            self.pool.resize(TRAIN_BYTES, 2 * packed + SPARE_TRAINS);
+        } else {
+            self.pool.resize(packet_bytes, window + SPARE_BUFFERS);
+        }
+    }
+
+    /// What a packet takes up at most.
+    pub(super) fn packet_bytes(&self) -> usize {
+        (usize::from(self.mtus.config()) + HEADER_ROOM).next_multiple_of(512)
+    }
+}
+
+/// When the peer's clock was set, the first message to show it corrects the delays of all paths.
+fn follow_clock(paths: &mut Paths) {
+    let mut all = paths.iter_mut().flatten();
+    if let Some(set) = all.find_map(|path| path.one_way.take_clock_step()) {
+        for path in paths.iter_mut().flatten() {
+            path.one_way.follow_clock_step(set);
+        }
+    }
+}
