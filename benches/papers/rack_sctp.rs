@@ -12,7 +12,7 @@
 //!
 //! The same with the tunnel's own code: rack_tunnel.rs.
 //!
-//! Run `cargo bench -p mpt-sim --bench paper_rack_sctp [-- DIR]`; results go to `target/papers/rack_sctp`.
+//! Run `cargo bench -p papers --bench paper_rack_sctp [-- DIR]`; results go to `target/papers/rack_sctp`.
 
 mod plot;
 mod report;

@@ -11,7 +11,7 @@
 //! *Tail*: the last 100 of 2000 packets, one a millisecond, are lost; the bottleneck's queue holds ten.
 //! Burst limits other than the tunnel's are modelled (tail_model.rs), the tunnel has no knob for them.
 //!
-//! Run `cargo bench -p mpt-sim --bench paper_rack_tunnel [-- DIR]`; results go to `target/papers/rack_sctp`.
+//! Run `cargo bench -p papers --bench paper_rack_tunnel [-- DIR]`; results go to `target/papers/rack_sctp`.
 
 mod plot;
 mod report;

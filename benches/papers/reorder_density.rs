@@ -2,7 +2,7 @@
 //! 2020), in simulation: mean displacement and entropy against jitter, 62 jitters for each delay
 //! distribution, and RD and RBD histograms at the paper's 1.2475 ms.
 //!
-//! Run `cargo bench -p mpt-sim --bench paper_reorder_density [-- DIR]`. It writes tables and charts to
+//! Run `cargo bench -p papers --bench paper_reorder_density [-- DIR]`. It writes tables and charts to
 //! `target/papers/reorder_density` (or DIR) and fails when a value lies outside the tolerances of
 //! `tests/vectors/jitter-golden.json`.
 

@@ -6,7 +6,7 @@
 //! and 32, beside the reference values of `tests/vectors/link-models.json`. Last, sorting against the
 //! tunnel's reorder window, which waits.
 //!
-//! Run `cargo bench -p mpt-sim --bench paper_srpic [-- DIR]`; results go to `target/papers/srpic`.
+//! Run `cargo bench -p papers --bench paper_srpic [-- DIR]`; results go to `target/papers/srpic`.
 
 mod plot;
 mod report;

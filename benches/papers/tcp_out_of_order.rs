@@ -5,7 +5,7 @@
 //! The table counts reordering discontinuities as RFC 4737 §4.5.3 defines them, at most one a switch;
 //! the reference counts more than one a switch by a rule it does not state, and is not compared.
 //!
-//! Run `cargo bench -p mpt-sim --bench paper_tcp_out_of_order [-- DIR]`. It writes a table beside the
+//! Run `cargo bench -p papers --bench paper_tcp_out_of_order [-- DIR]`. It writes a table beside the
 //! reference values of `tests/vectors/link-models.json` and a chart to `target/papers/tcp_out_of_order`.
 
 mod plot;
