@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use net::{Namespace, Process, wait_for};
+use net::{Process, wait_for};
 use serde_json::Value;
 
 use crate::system::{System, Wire, start_self};

@@ -6,7 +6,7 @@ mod sealed;
 mod tunnel;
 
 /// The parts of `mpt-ctl measure` that take in bytes.
-#[path = "../../crates/mpt-ctl/src/measure"]
+#[path = "../../crates/mpt-measure/src"]
 mod measure {
     #![allow(dead_code, reason = "what reads and writes files is left out")]
 
@@ -15,6 +15,7 @@ mod measure {
     mod frame;
     pub(crate) mod hostile;
     mod icmp;
+    mod numbering;
     mod read;
     mod report;
     mod session;

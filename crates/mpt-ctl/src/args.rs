@@ -16,8 +16,8 @@ use mpt_core::limits::{HOLDS, MAX_WINDOW, WEIGHTS};
 
 use crate::client::USAGE;
 use crate::keys::KeyCommand;
-use crate::measure::{self, MeasureCommand};
 use crate::new::NewCommand;
+use mpt_measure::{self as measure, MeasureCommand};
 
 /// Seconds between refreshes where `--watch` names none.
 const DEFAULT_WATCH: &str = "2";

@@ -4,16 +4,13 @@
 //! daemon and asks, [`render`] shows the answer to people, with the daemon's verdict on
 //! what is wrong. `--json` prints the answer as it came.
 //!
-//! [`mod@measure`] is a tool of its own, which asks no daemon; neither do [`keys`] and [`mod@new`].
+//! [`mpt_measure`] is a tool of its own, which asks no daemon; neither do [`keys`] and [`mod@new`].
 
 mod args;
 mod client;
 mod keys;
-mod measure;
 mod new;
-mod order;
 mod render;
-mod table;
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
@@ -24,6 +21,8 @@ use std::time::{Duration, Instant};
 
 use mpt_core::control::verdict::Level;
 use mpt_core::control::{Answer, Request};
+use mpt_measure::table::Look;
+use mpt_measure::{MeasureCommand, MeasureError};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -31,9 +30,7 @@ use signal_hook::iterator::Signals;
 use args::{Cli, Task};
 use client::{ClientError, NO_ANSWER};
 use keys::KeyFailure;
-use measure::{MeasureCommand, MeasureError};
 use new::{NewCommand, NewError};
-use table::Look;
 
 /// Moves the cursor home and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[2J";
@@ -145,7 +142,7 @@ fn exit_code(answer: &Answer) -> u8 {
 
 /// Measures and shows the report; `false` when nothing was measured.
 fn measure(cli: &Cli, command: &MeasureCommand) -> Result<bool, Failure> {
-    let outcome = measure::run(command, cli.json, look()).map_err(Failure::Measure)?;
+    let outcome = mpt_measure::run(command, cli.json, look()).map_err(Failure::Measure)?;
     print(&outcome.text)?;
     Ok(outcome.found)
 }

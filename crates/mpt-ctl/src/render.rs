@@ -12,8 +12,8 @@ mod status;
 
 use mpt_core::control::{Answer, PathState, PathStatus};
 
-use crate::table::{Cell, Look, Tone, WIDTH, truncated};
 use mpt_core::control::units::{percent, time_us};
+use mpt_measure::table::{Cell, Look, Tone, WIDTH, truncated};
 
 /// Stands where nothing has been measured yet.
 const UNKNOWN: &str = "–";

@@ -10,7 +10,7 @@ use mpt_core::limits;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::ReorderSettings;
 
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::host::Host;
 use crate::tunnel::Tunnel;
 

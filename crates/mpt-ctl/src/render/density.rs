@@ -5,8 +5,8 @@
 
 use mpt_core::metrics::density::DensityReport;
 
-use crate::table::{Look, Side, Table, Tone};
 use mpt_core::control::units::percent;
+use mpt_measure::table::{Look, Side, Table, Tone};
 
 /// Displacements are shown up to here; no threshold is larger.
 const FARTHEST: i32 = 1 << 16;

@@ -4,8 +4,8 @@ use mpt_core::control::ReorderStatus;
 use mpt_core::control::order::{OrderFigures, OrderStatus, PathOrderStatus, PointStatus};
 
 use super::{UNKNOWN, density};
-use crate::table::{Cell, Look, Side, Table, Tone};
 use mpt_core::control::units::{percent, time_us};
+use mpt_measure::table::{Cell, Look, Side, Table, Tone};
 
 /// What order was like and what would have been enough, in sentences.
 pub(super) fn verdict(reorder: &ReorderStatus, order: &OrderStatus, look: Look) -> String {
@@ -204,7 +204,7 @@ mod tests {
 
     use super::*;
     use crate::render::tests::PLAIN;
-    use crate::table::WIDTH;
+    use mpt_measure::table::WIDTH;
 
     fn figures(seconds: f64, numbers: impl IntoIterator<Item = u32>) -> OrderFigures {
         let mut meter = OrderMeter::new(MeterConfig::default());

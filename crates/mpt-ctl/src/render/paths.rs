@@ -3,8 +3,8 @@
 use mpt_core::control::{PathPhase, PathStatus};
 
 use super::{endpoints, loss, measured, state};
-use crate::table::{Cell, Look, Side, Table, Tone, WIDTH, truncated};
 use mpt_core::control::units::{bits_per_second, bytes, percent, time_us};
+use mpt_measure::table::{Cell, Look, Side, Table, Tone, WIDTH, truncated};
 
 /// Each path in full.
 pub(super) fn show(paths: &[PathStatus], look: Look) -> String {

@@ -4,8 +4,8 @@
 use mpt_core::control::{HoldTimes, LatePolicy, ReorderMode, ReorderStatus};
 
 use super::{UNKNOWN, order};
-use crate::table::{Look, Side, Table, Tone};
 use mpt_core::control::units::{percent, time_us};
+use mpt_measure::table::{Look, Side, Table, Tone};
 
 /// The reorder window and what became of gaps.
 pub(super) fn show(reorder: &ReorderStatus, look: Look) -> String {

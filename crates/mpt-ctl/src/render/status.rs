@@ -5,8 +5,8 @@ use mpt_core::control::verdict::Level;
 use mpt_core::control::{PathState, PathStatus, Protection, RecoveryStatus, Status, TunnelStatus};
 
 use super::{endpoints, loss, measured, reorder, state};
-use crate::table::{Cell, Look, Side, Table, Tone};
 use mpt_core::control::units::{bits_per_second, bytes, long_time_s};
+use mpt_measure::table::{Cell, Look, Side, Table, Tone};
 
 /// The tunnel as a whole.
 pub(super) fn show(status: &Status, look: Look) -> String {

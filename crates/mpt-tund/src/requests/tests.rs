@@ -3,6 +3,7 @@ use std::path::Path as FilePath;
 use proptest::prelude::*;
 
 use super::*;
+use crate::config;
 
 #[test]
 fn a_window_can_be_set_where_there_is_one() {

@@ -5,7 +5,7 @@
 //! which would break any column.
 
 /// The width that everything fits, in columns.
-pub(crate) const WIDTH: usize = 80;
+pub const WIDTH: usize = 80;
 /// Blanks between two columns.
 const GAP: usize = 2;
 /// The least that is left of the first column.
@@ -13,27 +13,35 @@ const LEAST_NAME: usize = 6;
 
 /// How the output is shown.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Look {
+pub struct Look {
     /// Colours; they never carry a meaning that the text does not.
-    pub(crate) colour: bool,
+    pub colour: bool,
     /// Break sentences at [`WIDTH`]; left to the reader's pager otherwise, so that they can be
     /// searched.
-    pub(crate) wrap: bool,
+    pub wrap: bool,
 }
 
 /// What a text is worth to the eye.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tone {
+pub enum Tone {
+    /// As everything else.
     Plain,
+    /// Stands above others.
     Heading,
+    /// Says little.
     Faint,
+    /// As it should be.
     Good,
+    /// Perhaps not as it should be.
     Doubtful,
+    /// Not as it should be.
     Bad,
 }
 
 impl Look {
-    pub(crate) fn paint(self, tone: Tone, text: &str) -> String {
+    /// The text in this tone.
+    #[must_use]
+    pub fn paint(self, tone: Tone, text: &str) -> String {
         let code = match tone {
             Tone::Heading => "1",
             Tone::Faint => "2",
@@ -50,7 +58,8 @@ impl Look {
     }
 
     /// A sentence on as many lines as it takes, the later ones indented under the first.
-    pub(crate) fn sentence(self, tone: Tone, mark: &str, text: &str) -> String {
+    #[must_use]
+    pub fn sentence(self, tone: Tone, mark: &str, text: &str) -> String {
         let indent = mark.chars().count();
         let room = if self.wrap {
             WIDTH - indent
@@ -89,20 +98,23 @@ fn broken(text: &str, room: usize) -> Vec<String> {
 
 /// On which side of its column a cell stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
+pub enum Side {
+    /// Texts.
     Left,
+    /// Numbers.
     Right,
 }
 
 /// One cell.
 #[derive(Debug)]
-pub(crate) struct Cell {
+pub struct Cell {
     text: String,
     tone: Tone,
 }
 
 impl Cell {
-    pub(crate) fn toned(tone: Tone, text: impl ToString) -> Self {
+    /// A cell in this tone.
+    pub fn toned(tone: Tone, text: impl ToString) -> Self {
         Self {
             text: text.to_string(),
             tone,
@@ -118,14 +130,16 @@ impl<T: ToString> From<T> for Cell {
 
 /// Rows under a heading.
 #[derive(Debug)]
-pub(crate) struct Table<const COLUMNS: usize> {
+pub struct Table<const COLUMNS: usize> {
     sides: [Side; COLUMNS],
     heading: [&'static str; COLUMNS],
     rows: Vec<([Cell; COLUMNS], Vec<String>)>,
 }
 
 impl<const COLUMNS: usize> Table<COLUMNS> {
-    pub(crate) fn new(columns: [(&'static str, Side); COLUMNS]) -> Self {
+    /// A table without rows, its columns with their titles.
+    #[must_use]
+    pub fn new(columns: [(&'static str, Side); COLUMNS]) -> Self {
         Self {
             heading: columns.map(|(title, _)| title),
             sides: columns.map(|(_, side)| side),
@@ -133,18 +147,21 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         }
     }
 
-    pub(crate) fn row(&mut self, cells: [Cell; COLUMNS]) {
+    /// Adds a row.
+    pub fn row(&mut self, cells: [Cell; COLUMNS]) {
         self.rows.push((cells, Vec::new()));
     }
 
     /// Puts a line of its own below the last row.
-    pub(crate) fn below(&mut self, line: String) {
+    pub fn below(&mut self, line: String) {
         if let Some((_, lines)) = self.rows.last_mut() {
             lines.push(line);
         }
     }
 
-    pub(crate) fn show(&self, look: Look) -> String {
+    /// The table as text.
+    #[must_use]
+    pub fn show(&self, look: Look) -> String {
         let widths = self.widths();
         let heading = self.heading.map(|title| Cell::toned(Tone::Heading, title));
         let mut text = self.line(&heading, &widths, look);
@@ -194,7 +211,8 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
 }
 
 /// The text in at most `width` columns, ended by "…" where something was cut off.
-pub(crate) fn truncated(text: &str, width: usize) -> String {
+#[must_use]
+pub fn truncated(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.into();
     }

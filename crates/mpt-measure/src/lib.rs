@@ -1,4 +1,4 @@
-//! `mpt-ctl measure`: how far a path is from order.
+//! How far a path is from order: the tool behind `mpt-ctl measure`.
 //!
 //! The method is that of the Reorder Density paper (Torres-Jr and Ribeiro, 2020): packets of one
 //! size, numbered, sent at one rate, and at the far end the metrics of RFC 4737 and RFC 5236. It
@@ -21,6 +21,7 @@ mod frame;
 mod hostile;
 mod icmp;
 mod numbering;
+mod order;
 mod pace;
 mod plot;
 mod progress;
@@ -31,6 +32,7 @@ mod send;
 mod session;
 mod stamp;
 mod stream;
+pub mod table;
 mod text;
 
 use std::fs::File;
@@ -45,8 +47,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::table::Look;
-pub(crate) use args::{AFTER_HELP, MeasureCommand};
-use args::{OutputArgs, ReadArgs, ReceiveArgs, SendArgs};
+use args::OutputArgs;
+pub use args::{AFTER_HELP, MeasureCommand, ReadArgs, ReceiveArgs, SendArgs};
 use capture::CaptureError;
 use channel::{Carrier, Channel, ChannelError};
 use read::Wanted;
@@ -60,7 +62,11 @@ const INTERRUPTED: i32 = 130;
 
 /// Why a measurement came to nothing.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum MeasureError {
+#[error(transparent)]
+pub struct MeasureError(#[from] Failure);
+
+#[derive(Debug, thiserror::Error)]
+enum Failure {
     #[error(transparent)]
     Channel(#[from] ChannelError),
     #[error(transparent)]
@@ -76,19 +82,18 @@ pub(crate) enum MeasureError {
 }
 
 /// What a measurement has to show.
-pub(crate) struct Outcome {
+pub struct Outcome {
     /// For the standard output.
-    pub(crate) text: String,
+    pub text: String,
     /// Whether anything was measured, or sent.
-    pub(crate) found: bool,
+    pub found: bool,
 }
 
 /// Measures, and gives the report as text or, with `json`, as JSON.
-pub(crate) fn run(
-    command: &MeasureCommand,
-    json: bool,
-    look: Look,
-) -> Result<Outcome, MeasureError> {
+///
+/// # Errors
+/// A file or a socket cannot be had, or nothing can be sent.
+pub fn run(command: &MeasureCommand, json: bool, look: Look) -> Result<Outcome, MeasureError> {
     let files = Files::create(command.output())?;
     let report = match command {
         MeasureCommand::Send(args) => match send(args, json)? {
@@ -114,7 +119,7 @@ enum Sendings {
     Report(Box<Report>),
 }
 
-fn send(args: &SendArgs, json: bool) -> Result<Sendings, MeasureError> {
+fn send(args: &SendArgs, json: bool) -> Result<Sendings, Failure> {
     let stop = stop_flag()?;
     let carrier = carrier(args.icmp);
     let channel = Channel::to(args.target, carrier, args.from)?;
@@ -154,7 +159,7 @@ fn send(args: &SendArgs, json: bool) -> Result<Sendings, MeasureError> {
     Ok(Sendings::Done(sentences.join("\n") + "\n"))
 }
 
-fn receive(args: &ReceiveArgs) -> Result<Report, MeasureError> {
+fn receive(args: &ReceiveArgs) -> Result<Report, Failure> {
     let stop = stop_flag()?;
     let carrier = carrier(args.icmp);
     let channel = match (args.on, carrier) {
@@ -171,16 +176,16 @@ fn receive(args: &ReceiveArgs) -> Result<Report, MeasureError> {
         first: args.wait,
     };
     let metrics = args.output.metrics();
-    receive::receive(&channel, carrier, metrics, patience, &stop).map_err(MeasureError::Receive)
+    receive::receive(&channel, carrier, metrics, patience, &stop).map_err(Failure::Receive)
 }
 
-fn read(args: &ReadArgs) -> Result<Report, MeasureError> {
+fn read(args: &ReadArgs) -> Result<Report, Failure> {
     let wanted = Wanted {
         ports: args.ports.clone(),
         from: args.from.iter().map(IpAddr::to_canonical).collect(),
         metrics: args.output.metrics(),
     };
-    let named = |source| MeasureError::Capture {
+    let named = |source| Failure::Capture {
         path: args.file.clone(),
         source,
     };
@@ -199,7 +204,7 @@ struct Files<'a> {
 }
 
 impl<'a> Files<'a> {
-    fn create(output: &'a OutputArgs) -> Result<Self, MeasureError> {
+    fn create(output: &'a OutputArgs) -> Result<Self, Failure> {
         let create = |path: &'a Option<PathBuf>| {
             let made = path.as_deref().map(|path| match File::create(path) {
                 Ok(file) => Ok((path, file)),
@@ -213,7 +218,7 @@ impl<'a> Files<'a> {
         })
     }
 
-    fn write(self, report: &Report) -> Result<(), MeasureError> {
+    fn write(self, report: &Report) -> Result<(), Failure> {
         let write = |(path, mut file): (&Path, File), text: String| {
             let written = file.write_all(text.as_bytes());
             written.map_err(|source| in_file(path, source))
@@ -234,8 +239,8 @@ fn today() -> String {
     format!("{} {} UTC", &text[..10], &text[11..16])
 }
 
-fn in_file(path: &Path, source: io::Error) -> MeasureError {
-    MeasureError::File {
+fn in_file(path: &Path, source: io::Error) -> Failure {
+    Failure::File {
         path: path.into(),
         source,
     }
@@ -246,22 +251,22 @@ fn carrier(icmp: bool) -> Carrier {
 }
 
 /// Set by Ctrl-C or SIGTERM, so that the report so far is shown; a second one ends the program.
-fn stop_flag() -> Result<Arc<AtomicBool>, MeasureError> {
+fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&stop))
             .and_then(|_| flag::register(signal, Arc::clone(&stop)))
-            .map_err(MeasureError::SetUp)?;
+            .map_err(Failure::SetUp)?;
     }
     Ok(stop)
 }
 
 /// A number that no other run has.
-fn random() -> Result<u64, MeasureError> {
+fn random() -> Result<u64, Failure> {
     let mut bytes = [0; 8];
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     match filled {
         Ok(_) => Ok(u64::from_ne_bytes(bytes)),
-        Err(error) => Err(MeasureError::SetUp(error.into())),
+        Err(error) => Err(Failure::SetUp(error.into())),
     }
 }

@@ -15,7 +15,8 @@ pub(crate) const PORT: u16 = 5236;
 /// The longest time that can be asked for, a day.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
-pub(crate) const AFTER_HELP: &str = "\
+/// What follows the help.
+pub const AFTER_HELP: &str = "\
 Order across a path, with or without a tunnel on it. On host B, then on host A:
   mpt-ctl measure receive
   mpt-ctl measure send 10.99.0.2
@@ -31,7 +32,7 @@ docs/measuring.md explains the method, docs/reordering.md the metrics.";
 
 /// What `measure` does.
 #[derive(Debug, Clone, Subcommand)]
-pub(crate) enum MeasureCommand {
+pub enum MeasureCommand {
     /// Send numbered packets of one size at one rate
     Send(SendArgs),
     /// Receive what `send` sends, and report on its order
@@ -47,7 +48,7 @@ pub(crate) enum MeasureCommand {
 #[command(mut_arg("literal", |arg| arg.requires("replies")))]
 #[command(mut_arg("csv", |arg| arg.requires("replies")))]
 #[command(mut_arg("plot", |arg| arg.requires("replies")))]
-pub(crate) struct SendArgs {
+pub struct SendArgs {
     /// Where to: an address or name, with a port after a colon if it is not 5236
     #[arg(value_name = "HOST[:PORT]", value_parser = target)]
     pub(crate) target: SocketAddr,
@@ -84,7 +85,7 @@ pub(crate) struct SendArgs {
 
 /// `measure receive`.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct ReceiveArgs {
+pub struct ReceiveArgs {
     /// Address to listen on [default: all; of IPv4 with --icmp, :: for ICMPv6]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) on: Option<IpAddr>,
@@ -112,7 +113,7 @@ pub(crate) struct ReceiveArgs {
 
 /// `measure read`.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct ReadArgs {
+pub struct ReadArgs {
     /// A pcap or pcapng file; - reads the standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
@@ -180,7 +181,10 @@ impl MeasureCommand {
     }
 
     /// What clap cannot check by itself.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// What is wrong with the arguments.
+    pub fn check(&self) -> Result<(), String> {
         match self {
             MeasureCommand::Send(send) => {
                 let ipv6 = send.target.is_ipv6();
