@@ -14,15 +14,16 @@
 //! All count on [`seq`], numbers with modular order, [`time`], and the [`limits`] of settings.
 #![forbid(unsafe_code)]
 
+mod bucket;
 pub mod control;
 pub mod crypto;
 pub mod limits;
 pub mod metrics;
 pub mod path;
-mod peak;
 pub mod receive;
 pub mod send;
 pub mod seq;
 pub mod time;
 pub mod tunnel;
+mod windowed;
 pub mod wire;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::answered::RoundTrip;
 use crate::time::Time;
+use crate::windowed::Windowed;
 
 /// The least round-trip time is the least of the present and the former span of this length.
 const MINIMUM_SPAN: Duration = Duration::from_secs(30);
@@ -15,13 +16,21 @@ const CLOCK_NOISE_NS: u64 = 1_000_000;
 
 /// Round-trip time: smoothed with variation as RFC 6298 §2 does, and the least of the last half to
 /// whole minute.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Rtt {
     smoothed: Option<Duration>,
     variation: Duration,
-    minimum: Option<Duration>,
-    minimum_before: Option<Duration>,
-    span_began: Time,
+    minimum: Windowed<Duration>,
+}
+
+impl Default for Rtt {
+    fn default() -> Rtt {
+        Rtt {
+            smoothed: None,
+            variation: Duration::ZERO,
+            minimum: Windowed::least(MINIMUM_SPAN),
+        }
+    }
 }
 
 impl Rtt {
@@ -35,11 +44,7 @@ impl Rtt {
         };
         self.smoothed = Some(smoothed);
         self.variation = variation;
-        if now.since(self.span_began) >= MINIMUM_SPAN {
-            self.minimum_before = self.minimum.take();
-            self.span_began = now;
-        }
-        self.minimum = Some(self.minimum.map_or(rtt, |least| least.min(rtt)));
+        self.minimum.note(now, rtt);
     }
 
     pub(crate) fn smoothed(&self) -> Option<Duration> {
@@ -55,10 +60,7 @@ impl Rtt {
     }
 
     pub(crate) fn minimum(&self) -> Option<Duration> {
-        match (self.minimum, self.minimum_before) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (one, other) => one.or(other),
-        }
+        self.minimum.get()
     }
 }
 

@@ -35,6 +35,7 @@ use std::time::Duration;
 use burst::BurstLimit;
 use kept::{Kept, KeptPackets};
 
+use crate::bucket::ShareBucket;
 use crate::path::{MAX_PATHS, PathId};
 use crate::send::sent::SentLog;
 use crate::send::silence::REPORTED_WITHIN;
@@ -129,8 +130,8 @@ pub(crate) struct Recovery {
     /// What was under way on paths that are suspected, the oldest first.
     stranded: VecDeque<Seq>,
     burst: BurstLimit,
-    /// Bytes that may be sent again, times [`EARNED`].
-    earned: u64,
+    /// What may be sent again.
+    allowance: ShareBucket,
     resent: VecDeque<(Seq, PathId)>,
     /// What the last report called missing, and one past the highest number that had arrived.
     missing: ArrayVec<Missing, MAX_MISSING>,
@@ -160,7 +161,7 @@ impl Recovery {
             due: VecDeque::new(),
             stranded: VecDeque::new(),
             burst: BurstLimit::default(),
-            earned: SAVED_BYTES * EARNED,
+            allowance: ShareBucket::full(EARNED, SAVED_BYTES),
             resent: VecDeque::with_capacity(REMEMBERED),
             missing: ArrayVec::new(),
             high: Seq::FIRST,
@@ -251,7 +252,7 @@ impl Recovery {
         if !self.kept.push(now, seq, path, tos, packet) {
             return self.forget();
         }
-        self.earned = (self.earned + packet.len() as u64).min(SAVED_BYTES * EARNED);
+        self.allowance.earn(packet.len() as u64, 1);
         self.burst.note_sent();
         self.last_sent = now;
         self.probes = 0;
@@ -497,17 +498,17 @@ impl Recovery {
                 self.due.pop_front();
                 continue;
             };
-            let cost = u64::from(kept.len) * EARNED;
-            if !self.burst.allows() || self.earned < cost {
+            let len = u64::from(kept.len);
+            if !self.burst.allows() || !self.allowance.affords(len) {
                 return None;
             }
             let edge = self.paths[kept.path.index()].edge;
             let goes_on =
                 edge.is_some_and(|(edge, sent, _)| sent > kept.sent || edge.is_after(seq));
-            let is_twofold = kept.tries > 0 && self.earned >= cost * 2;
+            let is_twofold = kept.tries > 0 && self.allowance.affords(len * 2);
             self.due.pop_front();
             self.burst.take();
-            self.earned -= if is_twofold { cost * 2 } else { cost };
+            self.allowance.spend(if is_twofold { len * 2 } else { len });
             return Some(Resend {
                 seq,
                 tos: kept.tos,

@@ -4,6 +4,8 @@
 //! is for the acknowledgements of a large flow, which are few bytes and yet must not be lost. What is saved up
 //! suffices for a burst; the last quarter is kept for news of losses.
 
+use crate::bucket::ShareBucket;
+
 /// A thousand of this is a byte of reports; a byte that arrives earns eight, and one that is sent two.
 const COST: u64 = 1000;
 const ARRIVED_EARNS: u64 = 8;
@@ -36,8 +38,7 @@ impl Occasion {
 /// How many bytes of reports may be sent.
 #[derive(Debug)]
 pub(super) struct Budget {
-    /// In [`COST`]ths of a byte.
-    saved: u64,
+    bucket: ShareBucket,
     /// Bytes sent that have earned.
     sent: u64,
 }
@@ -45,7 +46,7 @@ pub(super) struct Budget {
 impl Default for Budget {
     fn default() -> Self {
         Budget {
-            saved: BURST_BYTES * COST,
+            bucket: ShareBucket::full(COST, BURST_BYTES),
             sent: 0,
         }
     }
@@ -54,26 +55,26 @@ impl Default for Budget {
 impl Budget {
     /// So many bytes arrived.
     pub(super) fn earn(&mut self, bytes: u64) {
-        self.saved = (self.saved + bytes * ARRIVED_EARNS).min(BURST_BYTES * COST);
+        self.bucket.earn(bytes, ARRIVED_EARNS);
     }
 
     /// So many bytes were sent until now, in all.
     pub(super) fn earn_sent(&mut self, sent: u64) {
         let bytes = sent.saturating_sub(self.sent);
         self.sent = sent;
-        self.saved = (self.saved + bytes * SENT_EARNS).min(BURST_BYTES * COST);
+        self.bucket.earn(bytes, SENT_EARNS);
     }
 
     /// Whether it can pay for a report without what is kept for better occasions.
     pub(super) fn affords(&self, bytes: usize, occasion: Occasion) -> bool {
-        self.saved >= (bytes as u64 + occasion.reserve()) * COST
+        self.bucket.affords(bytes as u64 + occasion.reserve())
     }
 
     /// Pays for a report, if it can.
     pub(super) fn pay(&mut self, bytes: usize, occasion: Occasion) -> bool {
         let affordable = self.affords(bytes, occasion);
         if affordable {
-            self.saved -= bytes as u64 * COST;
+            self.bucket.spend(bytes as u64);
         }
         affordable
     }

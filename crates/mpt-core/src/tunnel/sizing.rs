@@ -18,9 +18,9 @@ use std::time::Duration;
 use crate::control::LatePolicy;
 use crate::control::setting::Setting;
 use crate::path::{Path, Paths};
-use crate::peak::Peak;
 use crate::receive::reorder::{MAX_WINDOW, Reorder, ReorderConfig};
 use crate::time::Time;
+use crate::windowed::Windowed;
 
 /// Memory for packets that an automatic window may ask for, in bytes.
 const MEMORY_BYTES: usize = 32 << 20;
@@ -98,9 +98,9 @@ pub(super) struct Sizing {
     pub(super) settings: ReorderSettings,
     /// Packets that had come by then.
     counted: Option<(Time, u64)>,
-    packets_per_s: Peak<u64>,
+    packets_per_s: Windowed<u64>,
     /// How far ahead packets were.
-    ahead: Peak<u32>,
+    ahead: Windowed<u32>,
     pub(super) difference: Duration,
 }
 
@@ -109,15 +109,15 @@ impl Sizing {
         Sizing {
             settings,
             counted: None,
-            packets_per_s: Peak::over(MEMORY_SPAN),
-            ahead: Peak::over(MEMORY_SPAN),
+            packets_per_s: Windowed::greatest(MEMORY_SPAN),
+            ahead: Windowed::greatest(MEMORY_SPAN),
             difference: Duration::ZERO,
         }
     }
 
     /// Most packets that came in a second of late.
     pub(super) fn packets_per_s(&self) -> u64 {
-        self.packets_per_s.get()
+        self.packets_per_s.get().unwrap_or(0)
     }
 
     /// Packets that come during the difference of delays.
@@ -206,7 +206,7 @@ impl Sizing {
         let wanted = self.overtaking().saturating_mul(2);
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX).max(LEAST_WINDOW);
         let wanted = wanted.min(MAX_WINDOW).next_power_of_two().min(widest);
-        let used = self.ahead.get().saturating_mul(4);
+        let used = self.ahead.get().unwrap_or(0).saturating_mul(4);
         if wanted < window && used >= window {
             window.min(widest)
         } else {

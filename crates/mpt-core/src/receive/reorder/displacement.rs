@@ -17,8 +17,8 @@
 use std::time::Duration;
 
 use crate::path::RoundTrip;
-use crate::peak::Peak;
 use crate::time::Time;
+use crate::windowed::Windowed;
 
 /// Rounds without a mistake after which the window starts again.
 const CLEAN_ROUNDS: u32 = 16;
@@ -36,7 +36,7 @@ pub(super) struct Displacement {
     /// The window, in quarters of the least round trip.
     quarters: u32,
     /// How long after the edge the latest packet came.
-    longest: Peak<Duration>,
+    longest: Windowed<Duration>,
     last_sign: Time,
     round_began: Time,
     /// Something came in this round that had been given up.
@@ -55,7 +55,7 @@ impl Default for Displacement {
                 variation: Duration::ZERO,
             },
             quarters: 0,
-            longest: Peak::over(LONGEST_SPAN),
+            longest: Windowed::greatest(LONGEST_SPAN),
             last_sign: Time::ZERO,
             round_began: Time::ZERO,
             mistaken: false,
@@ -72,7 +72,7 @@ impl Displacement {
 
     /// How long inference waits on this path.
     pub(super) fn window(&self) -> Duration {
-        let longest = self.longest.get();
+        let longest = self.longest.get().unwrap_or_default();
         let guessed = (self.rtt.minimum * self.quarters / 4).min(self.rtt.smoothed);
         guessed.max((longest + longest / 8).min(self.rtt.longest()))
     }
