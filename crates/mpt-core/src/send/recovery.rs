@@ -27,12 +27,14 @@
 //! trip it would be of no use, and is left empty.
 
 mod burst;
+mod detection;
 mod kept;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use burst::BurstLimit;
+use detection::{PathRecovery, REPORT_DELAY, Reported};
 use kept::{Kept, KeptPackets};
 
 use crate::bucket::ShareBucket;
@@ -58,42 +60,14 @@ const EARNED: u64 = 8;
 const SAVED_BYTES: u64 = 256 << 10;
 /// Numbers sent again of late, to know a needless one when its original arrives.
 const REMEMBERED: usize = 256;
-/// RFC 8985 §6.2: for so many recoveries a widened window stays wide.
-const PERSISTENCE: u32 = 16;
 /// Of a range that was missing, so many packets are looked at to tell whether they come after all.
 const LOOKED_AT: usize = 16;
-/// Reports may come so late after what they tell of.
-const REPORT_DELAY: Duration = Duration::from_millis(15);
 /// A path that lost something so long ago may lose more.
 const LATELY: Duration = Duration::from_secs(2);
 /// Beyond what a report may take, so long is waited before the tail is probed.
 const TAIL_MARGIN: Duration = Duration::from_millis(25);
 /// Probes of the tail in a row.
 const MAX_PROBES: u32 = 2;
-
-/// What is known of a path.
-#[derive(Debug, Clone, Copy, Default)]
-struct PathRecovery {
-    /// The newest number that arrived, when it was sent, and how long its report took to come.
-    edge: Option<(Seq, Time, Duration)>,
-    /// When that became known.
-    progress: Time,
-    rtt: Duration,
-    /// Its queue is filled by others: its losses are for the inner flows to see.
-    contended: bool,
-    /// Quarters of the round-trip time in the reordering window.
-    quarters: u32,
-    widened: Time,
-    /// When the last recovery began, and how many there were since one was needless.
-    episode: Time,
-    clean: u32,
-}
-
-impl PathRecovery {
-    fn window(&self) -> Duration {
-        (self.rtt * self.quarters / 4).min(self.rtt)
-    }
-}
 
 /// What was done, in packets since start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -312,14 +286,7 @@ impl Recovery {
             let Some(sent) = log.find(path, entry.edge) else {
                 continue;
             };
-            let known = &mut self.paths[path.index()];
-            if known
-                .edge
-                .is_none_or(|(edge, ..)| entry.edge.is_after(edge))
-            {
-                known.edge = Some((entry.edge, sent.time, now.since(sent.time)));
-                known.progress = now;
-            }
+            self.paths[path.index()].arrived(now, entry.edge, sent.time);
         }
         self.note_needless(now, report);
         self.missing.clone_from(&report.missing);
@@ -353,11 +320,7 @@ impl Recovery {
                 if let Some(path) = path
                     && !is_missing(&report.missing, report.high, seq)
                 {
-                    let path = &mut self.paths[path.index()];
-                    let passed = path.edge.is_some_and(|(edge, ..)| edge.is_after(seq));
-                    if passed && path.quarters == 0 {
-                        (path.quarters, path.widened) = (1, now);
-                    }
+                    self.paths[path.index()].overtaken(now, seq);
                 }
             }
         }
@@ -380,7 +343,7 @@ impl Recovery {
                 continue;
             };
             let path = &self.paths[kept.path.index()];
-            if is_missing(&self.missing, self.high, seq) && path.widened != now {
+            if is_missing(&self.missing, self.high, seq) && !path.widened_at(now) {
                 self.due.push_back(seq);
             } else {
                 kept.due = false;
@@ -398,12 +361,7 @@ impl Recovery {
                 continue;
             };
             self.counters.spurious += 1;
-            let path = &mut self.paths[path.index()];
-            path.clean = 0;
-            if now.since(path.widened) >= path.rtt {
-                path.quarters = (path.quarters + 1).min(4);
-                path.widened = now;
-            }
+            self.paths[path.index()].needless(now);
         }
     }
 
@@ -433,24 +391,11 @@ impl Recovery {
         if kept.due || kept.bound || kept.stranded || kept.tries >= most_tries || path.contended {
             return;
         }
-        let overtaken = path.edge.filter(|&(edge, sent, _)| {
-            sent > kept.sent || (kept.tries == 0 && sent == kept.sent && edge.is_after(seq))
-        });
-        // Where packets overtake, the newest to arrive was a quick one.
-        let took = path.edge.map_or(Duration::ZERO, |(.., took)| took);
-        let reported = kept.sent + took.max(path.rtt) + path.window();
-        let lost_at = match overtaken {
-            Some(_) if path.quarters > 0 => self.told_by(reported, path.rtt),
-            Some(_) => now,
-            // All paths have passed it, says the receiver, which has waited for its own window.
-            None if kept.tries == 0 && self.arrived.is_some_and(|edge| seq.is_after(edge)) => now,
-            None if kept.tries > 0 => self.told_by(reported + REPORT_DELAY, Duration::ZERO),
-            // Nothing that was sent later came. If nothing does, it is not the packet, but the path.
-            None => {
-                let usual = kept.sent + took.max(path.rtt);
-                usual.max(path.progress) + path.window().max(path.rtt / 4) + REPORT_DELAY * 2
-            }
+        let reported = Reported {
+            last: self.last_report,
+            arrived: self.arrived,
         };
+        let lost_at = path.lost_at(now, seq, &kept, reported);
         if lost_at > now {
             self.recheck = earliest(self.recheck, Some(lost_at));
             return;
@@ -465,28 +410,10 @@ impl Recovery {
         if kept.tries > 0 {
             self.burst.back_off(now, rtt);
         }
-        let path = &mut self.paths[kept.path.index()];
-        if now.since(path.episode) >= path.rtt {
-            path.episode = now;
-            path.clean += 1;
-        }
-        if path.clean >= PERSISTENCE && path.quarters > 1 {
-            path.clean = 0;
-            path.quarters -= 1;
-        }
+        self.paths[kept.path.index()].lost(now);
         if let Some(kept) = self.kept.get_mut(seq) {
             kept.due = true;
             self.due.push_back(seq);
-        }
-    }
-
-    /// When it is known whether a packet arrived of which a report would tell by `time`: then, if one has
-    /// come since. Else one is waited for, `patience` long and no less than reports are apart.
-    fn told_by(&self, time: Time, patience: Duration) -> Time {
-        if self.last_report >= time {
-            time
-        } else {
-            time + patience.max(REPORT_DELAY * 2)
         }
     }
 
