@@ -32,7 +32,7 @@ fn new_keys_under_load_lose_and_delay_nothing() {
     tunnel.await_paths();
     let keys = |daemon: &Daemon| daemon.log().matches("new keys, for").count();
     let before = keys(&tunnel.b);
-    let report = Iperf::udp(Side::B.inner_v4(), SECONDS, 10.0, 1200)
+    let report = Iperf::udp(Side::B.inner_v4(), SECONDS, 4.0, 1200)
         .words("-w 400K")
         .run(&tunnel.hosts.a, &tunnel.hosts.b);
     let replaced = keys(&tunnel.b) - before;

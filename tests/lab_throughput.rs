@@ -46,18 +46,8 @@ fn unequal_paths_10_ms_apart_add_up() {
 }
 
 #[test]
-fn unequal_paths_20_ms_apart_add_up() {
-    unequal_reaches_the_sum(20, 12);
-}
-
-#[test]
 fn unequal_paths_30_ms_apart_add_up() {
     unequal_reaches_the_sum(30, 13);
-}
-
-#[test]
-fn unequal_paths_40_ms_apart_add_up() {
-    unequal_reaches_the_sum(40, 14);
 }
 
 #[test]
@@ -137,11 +127,9 @@ fn both_families_inside_at_once() {
 #[test]
 fn without_a_window_the_sum_collapses() {
     let Some(_turn) = net::turn() else { return };
-    for (rate, delay_ms, paper_loss_mbps, most) in [
-        (10, 10, "70.6", 93.3),
-        (10, 50, "75.1", 93.3),
-        (50, 50, "not given", 35.0),
-    ] {
+    for (rate, delay_ms, paper_loss_mbps, most) in
+        [(10, 10, "70.6", 93.3), (50, 50, "not given", 35.0)]
+    {
         let second = Shape::mbps(f64::from(rate)).delay_ms(delay_ms);
         let tunnel = Hosts::new(&[Shape::mbps(100.0), second])
             .tunnel(&Settings::new().weights(&[100, rate]).reorder(0, 300));
