@@ -14,6 +14,7 @@ use mpt_core::receive::block_sort::{BLOCKS, DEFAULT_BLOCK};
 use mpt_core::receive::buffer::Buffer;
 use mpt_core::receive::coalesce::Accepts;
 use mpt_core::send::scheduler::Policy;
+use mpt_core::send::scheduler::law::Law;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{Datagram, Inbound, Outbound, ReorderSettings, TunnelConfig, tunnel};
 use mpt_core::wire::ip::Version;
@@ -47,6 +48,7 @@ impl Line {
             recovery: false,
             accepts: Accepts::ALL,
             receives_trains: true,
+            law: &Law::LAW,
         });
         for path in (0..PATHS).filter_map(PathId::new) {
             let config = PathConfig {

@@ -13,6 +13,7 @@ use mpt_core::path::{PathConfig, PathId};
 use mpt_core::receive::buffer::Buffer;
 use mpt_core::receive::coalesce::Accepts;
 use mpt_core::send::scheduler::Policy;
+use mpt_core::send::scheduler::law::Law;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{Datagram, Inbound, Outbound, ReorderSettings, TunnelConfig, tunnel};
 use mpt_core::wire::ip::Version;
@@ -50,6 +51,7 @@ fn looped(paths: usize, accepts: Accepts) -> (Outbound, Inbound) {
         recovery: false,
         accepts,
         receives_trains: true,
+        law: &Law::LAW,
     });
     for path in (0..paths).filter_map(PathId::new) {
         let config = PathConfig {

@@ -6,18 +6,20 @@
 //! sum they reach, and the twenty worst. `--one SEED` runs one and prints it second by second. A CSV of all
 //! and a chart go to `target/campaign/`.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
 use clap::{Parser, ValueEnum};
 use mpt_chart::{Chart, Mark, Series};
 use mpt_core::send::scheduler::Policy;
-use mpt_sim::campaign::{Case, Family, Outcome, Tally};
+use mpt_core::send::scheduler::law::Law;
+use mpt_sim::campaign::{Case, Family, Outcome, Run, Tally};
 use mpt_sim::delay::Delay;
 use mpt_sim::link::{LinkConfig, Order, QueueLimit};
 use mpt_sim::source::Sender;
@@ -46,6 +48,12 @@ struct Options {
     /// With --one: what the sender believes, so often, in ms
     #[arg(long, requires = "one")]
     watch: Option<u64>,
+    /// Another value of a parameter of the law (docs/rate-control.md): NAME=VALUE
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// Halves and doubles each of these parameters by itself, or `all`, and prints a row for each value
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    vary: Vec<String>,
     /// cargo bench says so
     #[arg(long, hide = true)]
     bench: bool,
@@ -73,8 +81,19 @@ impl Named {
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    let law = match law(&options.set) {
+        Ok(law) => law,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let draw = |seed| Case {
+        law,
+        ..Case::draw(options.family, seed)
+    };
     if let (Some(seed), Some(ms)) = (options.one, options.watch) {
-        let case = Case::draw(options.family, seed);
+        let case = draw(seed);
         println!("{}", describe(&case));
         for line in case.watched(options.sender.sender(), Duration::from_millis(ms)) {
             println!("{line}");
@@ -82,14 +101,15 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if let Some(seed) = options.one {
-        print!(
-            "{}",
-            one(Case::draw(options.family, seed), options.sender.sender())
-        );
+        print!("{}", one(draw(seed), options.sender.sender()));
         return ExitCode::SUCCESS;
     }
     let began = Instant::now();
-    let tally = run_all(&options);
+    if !options.vary.is_empty() {
+        return vary(&options, law);
+    }
+    let sender = options.sender.sender();
+    let tally = run_all(&options, law, |case| case.run(sender));
     let family = options.family;
     println!(
         "{} cases of the family {family}, seeds {} to {}, {:?}, in {:.0} s",
@@ -117,8 +137,74 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// The law with these parameters changed.
+fn law(set: &[String]) -> Result<&'static Law, String> {
+    let mut law = Law::LAW;
+    for one in set {
+        let wrong =
+            || format!("--set {one}: expected NAME=VALUE, of the table in docs/rate-control.md");
+        let (name, value) = one.split_once('=').ok_or_else(wrong)?;
+        let value = value.parse().map_err(|_| wrong())?;
+        if !law.set(name, value) {
+            return Err(wrong());
+        }
+    }
+    Ok(Box::leak(Box::new(law)))
+}
+
+/// What becomes of the family when parameters are halved and doubled, each by itself.
+fn vary(options: &Options, law: &'static Law) -> ExitCode {
+    let sender = options.sender.sender();
+    let alone: Mutex<HashMap<u64, Arc<Vec<Run>>>> = Mutex::default();
+    let runs_alone = |case: &Case| {
+        let known = alone.lock().ok()?.get(&case.seed).cloned();
+        known.or_else(|| {
+            let runs = Arc::new(case.runs_alone(sender));
+            alone.lock().ok()?.insert(case.seed, Arc::clone(&runs));
+            Some(runs)
+        })
+    };
+    println!(
+        "PARAMETER               VALUE | each phase: <0.85 and <0.95 of the best link; p10 and median of the sum"
+    );
+    let print = |name: &str, value: f64, law: &'static Law| {
+        let tally = run_all(options, law, |case| {
+            let alone = runs_alone(&case);
+            case.run_beside(sender, alone.as_deref().map_or(&[], Vec::as_slice))
+        });
+        let rows = tally.rows(options.family).into_iter();
+        let phases = rows.filter(|row| row.group == "all").map(|row| {
+            format!(
+                "{} {:4.1} {:4.1} % {:.2} {:.3}",
+                row.phase,
+                row.below_85 * 100.0,
+                row.below_95 * 100.0,
+                row.sum_p10,
+                row.sum_median
+            )
+        });
+        println!(
+            "{name:<18} {value:>10} | {}",
+            phases.collect::<Vec<_>>().join(" | ")
+        );
+    };
+    print("(as it is)", 0.0, law);
+    for (name, _, value) in law.table() {
+        let is_asked = |asked: &String| asked == name || asked == "all";
+        if !options.vary.iter().any(is_asked) {
+            continue;
+        }
+        for value in [value / 2.0, value * 2.0] {
+            let mut other = *law;
+            other.set(name, value);
+            print(name, value, Box::leak(Box::new(other)));
+        }
+    }
+    ExitCode::SUCCESS
+}
+
 /// Runs all cases, one at a time on each processor.
-fn run_all(options: &Options) -> Tally {
+fn run_all(options: &Options, law: &'static Law, run: impl Fn(Case) -> Outcome + Sync) -> Tally {
     let next = AtomicU64::new(0);
     let tally = Mutex::new(Tally::default());
     let lanes = thread::available_parallelism().map_or(1, usize::from);
@@ -130,8 +216,10 @@ fn run_all(options: &Options) -> Tally {
                     if number >= options.pairs {
                         return;
                     }
-                    let case = Case::draw(options.family, options.seed + number);
-                    let outcome = case.run(options.sender.sender());
+                    let outcome = run(Case {
+                        law,
+                        ..Case::draw(options.family, options.seed + number)
+                    });
                     if let Ok(mut tally) = tally.lock() {
                         tally.add(outcome);
                     }

@@ -22,6 +22,7 @@ use mpt_core::crypto::{CryptoConfig, PresharedKey, PrivateKey, Sessions};
 use mpt_core::path::{PathConfig, PathId, Unreachable};
 use mpt_core::receive::coalesce::Accepts;
 use mpt_core::send::scheduler::Policy;
+use mpt_core::send::scheduler::law::Law;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{Event, Inbound, ReorderSettings, TunnelConfig};
 use mpt_core::wire::report::Report;
@@ -146,6 +147,8 @@ pub struct PairConfig {
     pub keeps_ports: bool,
     /// What each end's clock shows at the simulation's zero.
     pub clocks: [Duration; 2],
+    /// Both ends' law of the adaptive sender.
+    pub law: &'static Law,
     /// All randomness follows from it.
     pub seed: u64,
 }
@@ -178,6 +181,7 @@ impl PairConfig {
             metered: false,
             keeps_ports: false,
             clocks: [Duration::from_secs(3_600), Duration::from_secs(86_400)],
+            law: &Law::LAW,
             seed: 1,
         }
     }
@@ -194,6 +198,7 @@ impl PairConfig {
             recovery: self.recovery,
             accepts: Accepts::NONE,
             receives_trains: self.trains,
+            law: self.law,
         };
         let paths: Vec<PathConfig> = (0..self.paths.len())
             .map(|path| PathConfig {

@@ -23,6 +23,7 @@ use mpt_core::control::recent::History;
 use mpt_core::control::verdict::judge;
 use mpt_core::control::{Missing, ReorderStatus, Status, TunnelStatus};
 use mpt_core::receive::coalesce::Accepts;
+use mpt_core::send::scheduler::law::Law;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{ReorderSettings, TunnelConfig, sealed_tunnel, tunnel};
 use paths::RunningPath;
@@ -92,6 +93,7 @@ impl Tunnel {
             recovery: config.recovers(),
             accepts: Accepts::NONE,
             receives_trains,
+            law: &Law::LAW,
         };
         let (mut outbound, mut inbound) = match sealing::sessions(&config, session) {
             Some(sessions) => sealed_tunnel(&tunnel_config, sessions),

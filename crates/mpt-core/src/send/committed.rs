@@ -4,6 +4,9 @@
 //! over it then arrives no later than what was given to the faster ones before it. So those come first,
 //! in number too: they are *committed* to the faster paths, enough of them to last until the slower one
 //! delivers, and only the packet after them goes over it. All arrive nearly in order.
+//!
+//! What is to be sent again over a path waits its turn behind what is committed there with lower numbers: the receiver
+//! needs those first anyway, and would take them for lost if it saw a higher number on that path before.
 
 use std::collections::VecDeque;
 
@@ -63,6 +66,20 @@ impl Committed {
     pub(crate) fn push(&mut self, path: PathId, packet: CommittedPacket) {
         self.bytes[path.index()] += packet.len;
         self.queues[path.index()].push_back(packet);
+    }
+
+    /// Whether a lower number than `seq` is committed to the path.
+    pub(crate) fn holds_before(&self, path: PathId, seq: Seq) -> bool {
+        let first = self.queues[path.index()].front();
+        first.is_some_and(|packet| seq.is_after(packet.seq))
+    }
+
+    /// Commits a packet that is to be sent again, in the order of numbers.
+    pub(crate) fn insert(&mut self, path: PathId, packet: CommittedPacket) {
+        self.bytes[path.index()] += packet.len;
+        let queue = &mut self.queues[path.index()];
+        let place = queue.partition_point(|other| packet.seq.is_after(other.seq));
+        queue.insert(place, packet);
     }
 
     pub(crate) fn pop(&mut self, path: PathId) -> Option<CommittedPacket> {
@@ -133,6 +150,20 @@ mod tests {
         );
         assert!(committed.is_empty() && committed.first().is_none());
         assert_eq!(*committed.bytes(), [0; MAX_PATHS]);
+    }
+
+    #[test]
+    fn what_is_sent_again_waits_behind_lower_numbers() {
+        let [a, b] = [0, 1].map(|index| PathId::new(index).unwrap());
+        let mut committed = Committed::default();
+        for seq in [u32::MAX, 1, 4] {
+            committed.push(a, packet(seq));
+        }
+        let is_before = |path, seq| committed.holds_before(path, Seq::new(seq));
+        assert!(is_before(a, 3) && !is_before(a, u32::MAX - 1) && !is_before(b, 3));
+        committed.insert(a, packet(3));
+        assert_eq!(committed.bytes()[0], 416);
+        assert_eq!(numbers(&mut committed, a), [u32::MAX, 1, 3, 4]);
     }
 
     #[test]

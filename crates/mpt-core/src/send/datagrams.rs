@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use crate::crypto::{DATA_HEAD_BYTES, TAG_BYTES, lay_out};
 use crate::path::{MAX_PATHS, PathId};
+use crate::send::committed::CommittedPacket;
 use crate::send::train::Train;
 use crate::seq::Seq;
 use crate::wire::gre::{Header, Protocol};
@@ -203,6 +204,27 @@ impl Datagrams {
         let (out, len) = self.append(path, &header, tos, packet.len());
         out.copy_from_slice(packet);
         len
+    }
+
+    /// A packet that has had its number for longer, to wait for its path.
+    pub(crate) fn committed(
+        &self,
+        seq: Seq,
+        version: Version,
+        tos: u8,
+        packet: &[u8],
+    ) -> CommittedPacket {
+        let header = Header {
+            sequence: Some(seq),
+            ..self.header(version)
+        };
+        CommittedPacket {
+            seq,
+            version,
+            tos,
+            len: self.datagram_len(&header, packet.len()),
+            bytes: packet.to_vec(),
+        }
     }
 
     /// The inner packet of `inner_len` bytes that was appended last to the path's train.

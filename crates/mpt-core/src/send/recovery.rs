@@ -242,6 +242,13 @@ impl Recovery {
         }
     }
 
+    /// What is to be sent again is bound to its path as well.
+    pub(crate) fn bind(&mut self, seq: Seq) {
+        if let Some(kept) = self.kept.get_mut(seq) {
+            kept.bound = true;
+        }
+    }
+
     /// What was bound is sent now, over `path`.
     pub(crate) fn unbind(&mut self, now: Time, seq: Seq, path: PathId) {
         self.last_sent = now;

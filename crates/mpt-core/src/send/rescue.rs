@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::path::{Answered, MAX_PATHS, PathId, PathSet};
+use crate::send::committed::Committed;
 use crate::send::recovery::Recovery;
 use crate::send::scheduler::adaptive::Adaptive;
 use crate::send::sent::SentLog;
@@ -133,6 +134,7 @@ impl Rescue {
         turn: &mut Turn<'_>,
         paths: &mut Adaptive,
         recovery: &mut Recovery,
+        committed: &mut Committed,
     ) {
         let now = turn.now;
         self.goes_on = None;
@@ -152,8 +154,14 @@ impl Rescue {
             if let Some(packet) = recovery.packet(seq)
                 && let Ok(parsed) = Packet::parse(packet)
             {
-                let numbered = (seq, parsed.version());
-                let len = turn.out.append_numbered(path, numbered, tos, packet);
+                let version = parsed.version();
+                if committed.holds_before(path, seq) {
+                    committed.insert(path, turn.out.committed(seq, version, tos, packet));
+                    recovery.rescued(now, seq, path);
+                    recovery.bind(seq);
+                    continue;
+                }
+                let len = turn.out.append_numbered(path, (seq, version), tos, packet);
                 paths.took(now, path, seq, 1, len as u32);
                 self.silence.sent(now, path, 1);
                 self.try_suspected(turn, paths, seq, tos, packet);

@@ -17,6 +17,7 @@
 
 pub(crate) mod adaptive;
 pub mod flow;
+pub mod law;
 #[cfg(test)]
 mod observed;
 pub(crate) mod pace;

@@ -18,6 +18,7 @@ use crate::send::recovery::{Recovery, Resend};
 use crate::send::rescue::Rescue;
 use crate::send::scheduler::adaptive::{Adaptive, Choice};
 use crate::send::scheduler::flow;
+use crate::send::scheduler::law::Law;
 use crate::send::segment::Segments;
 use crate::send::sparse::Sparse;
 use crate::send::turn::Turn;
@@ -44,9 +45,9 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    pub(crate) fn new(recovery: bool) -> Sender {
+    pub(crate) fn new(recovery: bool, law: &'static Law) -> Sender {
         Sender {
-            paths: Adaptive::new(),
+            paths: Adaptive::new(law),
             queue: Queue::new(),
             committed: Committed::default(),
             recovery: Recovery::new(recovery),
@@ -139,7 +140,12 @@ impl Sender {
         if segments.segments() == 1 && self.send_sparse(turn, &packet, &mut segments) {
             return;
         }
-        self.rescue.go_on(turn, &mut self.paths, &mut self.recovery);
+        self.rescue.go_on(
+            turn,
+            &mut self.paths,
+            &mut self.recovery,
+            &mut self.committed,
+        );
         if self.queue.is_empty() && !self.recovery.has_stranded() {
             self.send_at_once(turn, &mut segments);
         }
@@ -409,14 +415,26 @@ impl Sender {
         let Ok(parsed) = Packet::parse(packet) else {
             return;
         };
-        let numbered = (resend.seq, parsed.version());
+        let (seq, version) = (resend.seq, parsed.version());
+        let mut waits = false;
         for path in [Some(path), second].into_iter().flatten() {
-            let len = turn.out.append_numbered(path, numbered, resend.tos, packet);
-            self.paths.took_again(path, len);
+            if self.committed.holds_before(path, seq) {
+                waits = true;
+                let again = turn.out.committed(seq, version, resend.tos, packet);
+                self.committed.insert(path, again);
+            } else {
+                let len = turn
+                    .out
+                    .append_numbered(path, (seq, version), resend.tos, packet);
+                self.paths.took_again(path, len);
+            }
         }
         self.recovery.resent(now, resend, path);
         if second.is_some() {
             self.recovery.resent_copy(resend);
+        }
+        if waits {
+            self.recovery.bind(seq);
         }
     }
 
@@ -461,7 +479,12 @@ impl Sender {
         while let Some(resend) = self.recovery.next_resend() {
             self.resend(turn, resend);
         }
-        self.rescue.go_on(turn, &mut self.paths, &mut self.recovery);
+        self.rescue.go_on(
+            turn,
+            &mut self.paths,
+            &mut self.recovery,
+            &mut self.committed,
+        );
         fell_silent
     }
 

@@ -47,10 +47,11 @@ use crate::crypto::Sessions;
 use crate::path::{MAX_PATHS, PathId, PathSet, ProbeBoard};
 use crate::receive::coalesce::Accepts;
 use crate::send::scheduler::Policy;
+use crate::send::scheduler::law::Law;
 use crate::seq::Seq;
 
 /// What is configured of a tunnel as a whole.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct TunnelConfig {
     /// This end's session: random, new at each start, not 0.
     pub session: u64,
@@ -68,6 +69,8 @@ pub struct TunnelConfig {
     pub accepts: Accepts,
     /// The sockets may hand over trains (`UDP_GRO`), so that buffers must have room for one.
     pub receives_trains: bool,
+    /// How paths' rates are found, and which path takes a packet.
+    pub law: &'static Law,
 }
 
 /// Datagrams to be sent over one path.

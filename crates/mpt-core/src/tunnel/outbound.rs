@@ -74,7 +74,7 @@ impl Outbound {
             sealing: None,
             reordered,
             scheduler: Scheduler::new(config.policy),
-            sender: Sender::new(config.recovery),
+            sender: Sender::new(config.recovery, config.law),
             out: Datagrams::new(config.key, is_numbered),
             remotes: Default::default(),
             icmp: VecDeque::with_capacity(MAX_ICMP_QUEUED),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use mpt_core::send::scheduler::law::Law;
 use rand::RngExt as _;
 
 use super::draw::{Links, log_uniform, uniform};
@@ -188,6 +189,8 @@ pub struct Case {
     pub traffic: Traffic,
     /// To which group of its family it belongs.
     pub group: &'static str,
+    /// The law of the tunnel's sender.
+    pub law: &'static Law,
 }
 
 impl Case {
@@ -231,6 +234,7 @@ impl Case {
             changes,
             traffic,
             group,
+            law: &Law::LAW,
         }
     }
 

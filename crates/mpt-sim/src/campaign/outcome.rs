@@ -80,10 +80,22 @@ impl Case {
     /// Runs it over the tunnel and over each link alone.
     #[must_use]
     pub fn run(self, sender: Sender) -> Outcome {
-        let bond = self.run_once(sender, Policy::Adaptive, true);
-        let alone: Vec<Run> = (0..self.paths.len())
+        let alone = self.runs_alone(sender);
+        self.run_beside(sender, &alone)
+    }
+
+    /// Runs it over each link alone.
+    #[must_use]
+    pub fn runs_alone(&self, sender: Sender) -> Vec<Run> {
+        (0..self.paths.len())
             .map(|path| self.alone(path).run_once(sender, Policy::Weighted, false))
-            .collect();
+            .collect()
+    }
+
+    /// Runs it over the tunnel, to be compared with what each link alone gave.
+    #[must_use]
+    pub fn run_beside(self, sender: Sender, alone: &[Run]) -> Outcome {
+        let bond = self.run_once(sender, Policy::Adaptive, true);
         let phases = self.family.phases().iter();
         let phases = phases.map(|phase| Measured {
             bond_bps: bond.goodput_bps(*phase),
@@ -111,6 +123,7 @@ impl Case {
             policy,
             recovery,
             seed: self.seed,
+            law: self.law,
             ..PairConfig::new(self.paths.clone())
         };
         let mut pair = Pair::running(config, WARM_UP);
@@ -126,6 +139,7 @@ impl Case {
             policy: Policy::Adaptive,
             recovery: true,
             seed: self.seed,
+            law: self.law,
             ..PairConfig::new(self.paths.clone())
         };
         let mut pair = Pair::running(config, WARM_UP);
@@ -336,6 +350,8 @@ impl World<'_> {
 
 #[cfg(test)]
 mod tests {
+    use mpt_core::send::scheduler::law::Law;
+
     use super::super::family::{Family, Traffic, What};
     use super::*;
     use crate::pair::PathSpec;
@@ -348,6 +364,7 @@ mod tests {
             changes,
             traffic,
             group: "",
+            law: &Law::LAW,
         }
     }
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 
+use super::law::{Law, ns};
 use super::pace::{Pace, Sample};
 use super::worth::Worth;
 use crate::control::{PathPhase, PathStatus};
@@ -22,18 +23,6 @@ use crate::send::sent::SentLog;
 use crate::seq::Seq;
 use crate::time::{Time, earliest};
 use crate::wire::report::Report;
-
-/// So long packets wait for a faster path, in nanoseconds, while a slower one's delay is not known.
-const PATIENCE: f64 = 10e6;
-/// And no more than so many bytes wait for it, whatever a slower one adds.
-const PATIENT_BYTES: usize = 4 << 20;
-/// What is lost once more comes so much later, in nanoseconds; and the share of losses at which that matters.
-const LOST_AGAIN: f64 = 500e6;
-const FEW_LOST: f64 = 0.05;
-/// Reports that stay away for so long, though so much was sent, do not come. They cost a hundredth of
-/// what they tell of: this pays for several.
-const SILENCE: Duration = Duration::from_secs(3);
-const SILENCE_BYTES: u64 = 64 << 10;
 
 /// Where a packet is to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,8 +51,8 @@ struct Busy {
 
 impl Busy {
     /// Bytes that it delivers before a path that adds so much, if that is known.
-    fn delivers_before(&self, added: Option<f64>) -> f64 {
-        let sooner = added.map_or(PATIENCE, |added| (added - self.added).max(0.0));
+    fn delivers_before(&self, patience: f64, added: Option<f64>) -> f64 {
+        let sooner = added.map_or(patience, |added| (added - self.added).max(0.0));
         self.rate * sooner / 1e9
     }
 }
@@ -71,6 +60,7 @@ impl Busy {
 /// What the sender knows of the paths.
 #[derive(Debug)]
 pub(crate) struct Adaptive {
+    law: &'static Law,
     paces: [Pace; MAX_PATHS],
     log: SentLog,
     /// When a packet was sent first since the last report, and how many bytes since.
@@ -80,13 +70,14 @@ pub(crate) struct Adaptive {
 }
 
 impl Adaptive {
-    pub(crate) fn new() -> Adaptive {
+    pub(crate) fn new(law: &'static Law) -> Adaptive {
         Adaptive {
-            paces: Default::default(),
+            law,
+            paces: std::array::from_fn(|_| Pace::new(law)),
             log: SentLog::default(),
             unreported: None,
             silent: false,
-            worth: Worth::default(),
+            worth: Worth::new(law),
         }
     }
 
@@ -101,7 +92,7 @@ impl Adaptive {
     }
 
     pub(crate) fn forget_path(&mut self, path: PathId) {
-        self.paces[path.index()] = Pace::default();
+        self.paces[path.index()] = Pace::new(self.law);
         self.worth.forget(path);
     }
 
@@ -122,7 +113,7 @@ impl Adaptive {
             self.paces[path.index()].weigh_disorder(recovers);
         }
         if recovers {
-            self.worth = Worth::default();
+            self.worth = Worth::new(self.law);
         } else {
             self.worth.consider(now, usable, &mut self.paces, flows);
         }
@@ -146,14 +137,18 @@ impl Adaptive {
         bound: &[usize; MAX_PATHS],
     ) -> Choice {
         let mut left = self.worth.of(usable);
+        let patience = ns(self.law.patience);
         let (mut least, mut waiting) = (None, waiting);
         let mut wait: Option<Time> = None;
         let mut busy = ArrayVec::<Busy, MAX_PATHS>::new();
         while let Some((path, delay)) = self.fastest(now, left) {
             left.remove(path);
             let added = delay.map(|delay| delay - *least.get_or_insert(delay));
-            let sooner: f64 = busy.iter().map(|busy| busy.delivers_before(added)).sum();
-            if !busy.is_empty() && waiting as f64 <= sooner && waiting < PATIENT_BYTES {
+            let sooner: f64 = busy
+                .iter()
+                .map(|busy| busy.delivers_before(patience, added))
+                .sum();
+            if !busy.is_empty() && waiting as f64 <= sooner && waiting < self.law.patient_bytes {
                 continue;
             }
             let (pace, bound) = (&mut self.paces[path.index()], bound[path.index()]);
@@ -161,7 +156,9 @@ impl Adaptive {
             if let Some(bytes) = room {
                 let soonest = busy.iter().min_by(|a, b| a.late.total_cmp(&b.late));
                 return match (soonest, added) {
-                    (Some(busy), Some(added)) if busy.late < added && waiting < PATIENT_BYTES => {
+                    (Some(busy), Some(added))
+                        if busy.late < added && waiting < self.law.patient_bytes =>
+                    {
                         Choice::Bind(busy.path)
                     }
                     _ => Choice::Take(path, bytes),
@@ -195,7 +192,8 @@ impl Adaptive {
         let likely = |path: PathId| {
             let pace = &self.paces[path.index()];
             let delay = pace.delay(now).unwrap_or(f64::MAX / 2.0);
-            delay - pace.holds_up() + (pace.loss_now() - FEW_LOST).max(0.0) * LOST_AGAIN
+            delay - pace.holds_up()
+                + (pace.loss_now() - self.law.few_lost).max(0.0) * ns(self.law.lost_again)
         };
         paths
             .iter()
@@ -261,7 +259,7 @@ impl Adaptive {
         self.paces[path.index()].took(bytes as usize);
         let (since, sent) = self.unreported.get_or_insert((now, 0));
         *sent += u64::from(bytes);
-        if *sent >= SILENCE_BYTES && now.since(*since) > SILENCE {
+        if *sent >= self.law.unreported_bytes && now.since(*since) > self.law.unreported_for {
             self.silent = true;
         }
     }

@@ -1,6 +1,7 @@
 //! How much a path takes, learnt from what arrives.
 //!
-//! A path begins *open*: it takes what there is, as in TCP's slow start. Each receiver report gives a
+//! A path begins *open*: it takes what there is, as in TCP's slow start, and no more than twice what it delivers in
+//! a round trip, so that its buffer need not tell (compare BBR's Startup, draft-ietf-ccwg-bbr). Each receiver report gives a
 //! sample: the newest number that arrived on the path, when, and how much arrived by then. A few make
 //! an *epoch*, and an epoch tells
 //!
@@ -47,83 +48,27 @@ use std::time::Duration;
 
 use company::Company;
 use credit::Credit;
-use doubt::{Doubt, TARGET};
+use doubt::Doubt;
 use epoch::{Base, Epoch, Findings};
 use loss::Loss;
 use phase::Phase;
 use train::Trains;
 
+use super::law::{Law, ns};
 use crate::control::PathStatus;
 use crate::path::{Answered, CLOCK_JUMP};
 use crate::time::Time;
 
 pub(crate) use epoch::Sample;
 
-/// The least time in which an excess of queue is worked off, in nanoseconds.
-const CORRECTION: f64 = 100e6;
-/// No path is paced at more than this, in bytes a second: 2 Gbit/s.
-const FASTEST: f64 = 250e6;
-/// Nor at less: 80 kbit/s.
-const SLOWEST: f64 = 10e3;
-/// A path that delivered more than this, 1.2 Gbit/s, is not limited for some time: at such rates the
-/// processors are what packets wait for, and pacing would only take more of them.
-const FAST: f64 = 150e6;
-const FAST_FOR: Duration = Duration::from_secs(10);
-/// Least number of samples, time and packets of an epoch.
-const EPOCH_SAMPLES: u32 = 4;
-const EPOCH_SPAN: Duration = Duration::from_millis(25);
-const EPOCH_PACKETS: u64 = 16;
-/// Samples further apart than this are of different epochs.
-const EPOCH_GAP: Duration = Duration::from_millis(60);
-/// … if the path has time for more than this between them.
-const EPOCH_GAP_BYTES: f64 = 8.0 * 1500.0;
-/// What an epoch told of the queue holds for so long. Then single packets and probes tell, who find
-/// the queues of others …
-const SEEN: Duration = Duration::from_millis(100);
-/// … and that holds for so long. Then the queue is taken to be worked off.
-const GLIMPSED: Duration = Duration::from_millis(500);
-/// A limited path of which no epoch told for so long is open again.
-const OUTDATED: Duration = Duration::from_secs(2);
-/// A limited path is let run dry so often.
-const DRAIN_INTERVAL: Duration = Duration::from_secs(8);
-/// Share of its rate that it takes meanwhile.
-const DRAIN_RATE: f64 = 0.75;
-/// A limited path that was offered less than this share of its rate was not busy all the time.
-const BACKLOGGED: f64 = 0.5;
-/// A queue is worked off at no less than this share of the capacity.
-const LEAST_GAIN: f64 = 0.5;
-/// A path is first tried at so much more than its capacity …
-const FIRST_STEP: f64 = 0.05;
-/// … and, as long as no queue and no loss speak against it, at twice as much more each time, up to this.
-const LAST_STEP: f64 = 0.5;
-/// With so much of a step carried in addition the next step follows at once.
-const HELPED: f64 = 0.4;
-/// Else it comes so many feedback times later; after a queue or loss, at twice as many each time, up to the last.
-const FIRST_PAUSE: u32 = 2;
-const LAST_PAUSE: u32 = 16;
-/// A path that drops before a queue shows is paced at this share of its capacity.
-const SHALLOW_GAIN: f64 = 0.97;
-/// What is delivered differs from what is sent by more than this share: it tells of the path, not of what was sent.
-const DIFFERS: f64 = 0.05;
-/// Usual loss makes up for no more than this of what was sent and did not arrive.
-const MOST_USUAL_LOSS: f64 = 0.5;
-/// With more lost than usual, the capacity falls to this share of what it was …
-const LOSS_FALL: f64 = 0.7;
-/// … and to no less than what is delivered; the path is then tried at this share of it.
-const TRIED_RATE: f64 = 0.9;
-/// The latest of a hundred packets is so many mean deviations later than most, in a normal distribution.
-const TAIL_JITTERS: f64 = 3.0;
-/// With reports every few milliseconds a loss is found so long after the round trip that would have told otherwise, in seconds.
-const FOUND_LOST: f64 = 0.03;
 /// Bytes of a packet, where its size does not matter much.
 const MEAN_BYTES: f64 = 1200.0;
-/// An epoch lasts so many mean deviations of a probe's delay, so that they do not matter much.
-const EPOCH_JITTERS: f64 = 8.0;
 
 /// The estimates of a path and the rate that follows from them. Delays in nanoseconds, rates in bytes
 /// a second.
 #[derive(Debug, Clone)]
 pub(crate) struct Pace {
+    law: &'static Law,
     phase: Phase,
     /// What it is paced at; none while open.
     rate: Option<f64>,
@@ -150,6 +95,8 @@ pub(crate) struct Pace {
     /// … and until when the queue is believed to be as long as what told of it last said.
     queue_holds_until: Time,
     delivered: f64,
+    /// The most that it delivered.
+    best: f64,
     /// The last epoch found the queue too long for an open path.
     above_before: bool,
     drain_at: Time,
@@ -163,36 +110,43 @@ pub(crate) struct Pace {
 
 impl Default for Pace {
     fn default() -> Pace {
-        Pace {
-            phase: Phase::Open,
-            rate: None,
-            capacity: 0.0,
-            pause: FIRST_PAUSE,
-            step: FIRST_STEP,
-            is_shallow: false,
-            credit: Credit::default(),
-            trains: Trains::default(),
-            epoch: None,
-            rtt: Duration::from_millis(100),
-            base: Base::default(),
-            probed: None,
-            holds_up: 0.0,
-            doubt: Doubt::default(),
-            queue: 0.0,
-            queue_told: Time::ZERO,
-            queue_holds_until: Time::ZERO,
-            delivered: 0.0,
-            above_before: false,
-            drain_at: Time::ZERO,
-            loss: Loss::default(),
-            held_since: Time::ZERO,
-            company: Company::default(),
-            fast_until: Time::ZERO,
-        }
+        Pace::new(&Law::LAW)
     }
 }
 
 impl Pace {
+    /// A path of which nothing is known.
+    pub(crate) fn new(law: &'static Law) -> Pace {
+        Pace {
+            law,
+            phase: Phase::Open,
+            rate: None,
+            capacity: 0.0,
+            pause: law.first_pause,
+            step: law.first_step,
+            is_shallow: false,
+            credit: Credit::new(law),
+            trains: Trains::new(law),
+            epoch: None,
+            rtt: Duration::from_millis(100),
+            base: Base::new(law),
+            probed: None,
+            holds_up: 0.0,
+            doubt: Doubt::new(law),
+            queue: 0.0,
+            queue_told: Time::ZERO,
+            queue_holds_until: Time::ZERO,
+            delivered: 0.0,
+            best: 0.0,
+            above_before: false,
+            drain_at: Time::ZERO,
+            loss: Loss::new(law),
+            held_since: Time::ZERO,
+            company: Company::new(law),
+            fast_until: Time::ZERO,
+        }
+    }
+
     /// A probe came back.
     pub(crate) fn probed(&mut self, now: Time, probed: &Answered) {
         self.rtt = probed.rtt;
@@ -210,10 +164,10 @@ impl Pace {
             return;
         };
         let behind = one_way as f64 - least;
-        let is_news = now.since(self.queue_told) > SEEN && behind < CLOCK_JUMP as f64;
+        let is_news = now.since(self.queue_told) > self.law.seen && behind < CLOCK_JUMP as f64;
         if is_news && behind > self.doubt.of_one() {
             self.queue = behind;
-            self.queue_holds_until = now + GLIMPSED;
+            self.queue_holds_until = now + self.law.glimpsed;
         }
     }
 
@@ -238,8 +192,8 @@ impl Pace {
     /// Considers for how long what comes over it makes others wait at the receiver: for packets that jitter
     /// delays and, if it `recovers`, for lost ones until they came again.
     pub(crate) fn weigh_disorder(&mut self, recovers: bool) {
-        let late = self.doubt.jitter() * TAIL_JITTERS;
-        let again = self.rtt.as_secs_f64() + FOUND_LOST + late / 1e9;
+        let late = self.doubt.jitter() * self.law.tail_jitters;
+        let again = (self.rtt + self.law.found_lost).as_secs_f64() + late / 1e9;
         let lost_per_second = self.loss.smoothed() * self.delivered / MEAN_BYTES;
         // Half the packets that come meanwhile wait for less than half of it.
         let mean = (lost_per_second * again).min(1.0) * again * 1e9 / 2.0;
@@ -303,8 +257,23 @@ impl Pace {
         match self.rate() {
             Some(rate) => self.credit.paced(now, rate, self.rtt),
             None if self.company.is_competing(now) => Some(usize::MAX),
-            None => self.credit.open(now),
+            None => {
+                let most = self.startup_most();
+                self.credit.open(now, most)
+            }
         }
+    }
+
+    /// Bytes that may be under way while it is open, beyond the first window.
+    fn startup_most(&self) -> f64 {
+        let rtt = self.rtt.as_nanos() as f64;
+        let late = 2.0 * self.doubt.jitter();
+        let queue = (self.queue - late).max(0.0);
+        let rtt = ((rtt - queue).max(rtt / 4.0) + late) / 1e9;
+        if self.best == 0.0 {
+            return f64::MAX;
+        }
+        self.law.startup_gain * self.best * rtt
     }
 
     /// It took so many bytes with a number.
@@ -344,7 +313,9 @@ impl Pace {
         self.glimpse(now, sample.one_way);
         self.loss.count(&sample, self.held_since);
         self.judge_loss(now);
-        if self.rate.is_some() && now.since(self.queue_told.max(self.held_since)) > OUTDATED {
+        if self.rate.is_some()
+            && now.since(self.queue_told.max(self.held_since)) > self.law.outdated
+        {
             // So little goes over it that nothing is known of it any more.
             self.open();
         }
@@ -354,7 +325,7 @@ impl Pace {
             .as_mut()
             .filter(|epoch| epoch.last.goes_on(&sample, longest_gap))
         else {
-            self.epoch = Some(Epoch::new(sample));
+            self.epoch = Some(Epoch::new(self.law, sample));
             return;
         };
         let last = epoch.last;
@@ -371,7 +342,7 @@ impl Pace {
             return;
         }
         let capacity = self.trains.observe(last, sample);
-        let Some(capacity) = capacity.filter(|&capacity| capacity < FASTEST) else {
+        let Some(capacity) = capacity.filter(|&capacity| capacity < self.law.fastest) else {
             return;
         };
         if self.rate.is_none() && self.may_be_limited(now) {
@@ -382,19 +353,22 @@ impl Pace {
 
     /// How far apart samples of an epoch may be.
     fn longest_gap(&self) -> Duration {
-        let slow = self.rate().map_or(0.0, |rate| EPOCH_GAP_BYTES / rate);
+        let slow = self
+            .rate()
+            .map_or(0.0, |rate| self.law.epoch_gap_bytes / rate);
         let slow = Duration::from_secs_f64(slow.min(2.0));
-        EPOCH_GAP.max(self.rtt).max(slow)
+        self.law.epoch_gap.max(self.rtt).max(slow)
     }
 
     fn epoch_is_over(&self) -> bool {
         let Some(epoch) = &self.epoch else {
             return false;
         };
-        if epoch.samples < EPOCH_SAMPLES {
+        if epoch.samples < self.law.epoch_samples {
             return false;
         }
-        let enough = epoch.packets() >= EPOCH_PACKETS || epoch.span() >= EPOCH_SPAN * 4;
+        let enough =
+            epoch.packets() >= self.law.epoch_packets || epoch.span() >= self.law.epoch_span * 4;
         let least = self.base.least().unwrap_or(f64::MAX);
         // A queue that grows fast is not watched for long.
         let alarming = epoch.mean_one_way() - least > self.doubt.alarming();
@@ -402,35 +376,36 @@ impl Pace {
     }
 
     fn epoch_span(&self) -> Duration {
-        let jitters = Duration::from_nanos((self.doubt.jitter() * EPOCH_JITTERS) as u64);
-        EPOCH_SPAN.max(self.rtt / 3).max(jitters)
+        let jitters = Duration::from_nanos((self.doubt.jitter() * self.law.epoch_jitters) as u64);
+        self.law.epoch_span.max(self.rtt / 3).max(jitters)
     }
 
     fn conclude(&mut self, now: Time) {
         let Some(epoch) = self.epoch.take() else {
             return;
         };
-        self.epoch = Some(Epoch::new(epoch.last));
+        self.epoch = Some(Epoch::new(self.law, epoch.last));
         let found = epoch.findings();
         let is_jump = |least: f64| (found.one_way - least).abs() > CLOCK_JUMP as f64;
         if self.base.least().is_some_and(is_jump) {
-            self.base = Base::default();
+            self.base = Base::new(self.law);
         }
         self.base.note(now, found.one_way);
         let least = self.base.least().unwrap_or(found.one_way);
         self.queue = found.one_way - least;
-        (self.queue_told, self.queue_holds_until) = (now, now + SEEN);
+        (self.queue_told, self.queue_holds_until) = (now, now + self.law.seen);
         self.doubt.epoch(found.noise);
         if self.queue <= self.doubt.target() {
             self.company.left(now);
         }
         self.delivered = found.delivered;
-        if found.delivered > FAST {
-            self.fast_until = now + FAST_FOR;
+        self.best = self.best.max(found.delivered);
+        if found.delivered > self.law.fast {
+            self.fast_until = now + self.law.fast_for;
             self.open();
         }
         // Who offers bursts with pauses between them is refused something now and then, too.
-        let offers_enough = |rate: f64| found.offered > BACKLOGGED * rate;
+        let offers_enough = |rate: f64| found.offered > self.law.backlogged * rate;
         let refused = self.credit.take_refused() && self.rate.is_none_or(offers_enough);
         self.learn_capacity(&found, refused);
         match self.phase {
@@ -442,7 +417,7 @@ impl Pace {
                 self.steer(now, refused, &found);
             }
         }
-        if self.rate.is_some_and(|rate| rate > FASTEST) {
+        if self.rate.is_some_and(|rate| rate > self.law.fastest) {
             self.open();
         }
     }
@@ -454,7 +429,7 @@ impl Pace {
         let busy = found.delivered_busy.filter(|_| is_steady);
         let delivered = busy.map_or(found.delivered, |busy| busy.max(found.delivered));
         let carried = delivered / self.arrives();
-        let differs = (found.delivered - found.offered).abs() > DIFFERS * found.offered;
+        let differs = (found.delivered - found.offered).abs() > self.law.differs * found.offered;
         let stands = self.queue > self.doubt.target();
         let is_busy = busy.is_some() || refused || !is_steady;
         if carried > self.capacity || stands && differs && is_busy {
@@ -464,7 +439,7 @@ impl Pace {
 
     /// Of what is sent, what arrives less what is usually lost.
     fn arrives(&self) -> f64 {
-        1.0 - self.loss.usual.min(MOST_USUAL_LOSS)
+        1.0 - self.loss.usual.min(self.law.most_usual_loss)
     }
 
     fn open(&mut self) {
@@ -478,7 +453,7 @@ impl Pace {
     fn limit(&mut self, now: Time, phase: Phase, gain: f64) {
         if self.rate.is_none() {
             self.credit.begin(now);
-            self.drain_at = now + DRAIN_INTERVAL;
+            self.drain_at = now + self.law.drain_interval;
         }
         debug_assert!(
             self.phase.may_become(phase),
@@ -486,7 +461,7 @@ impl Pace {
             self.phase
         );
         self.phase = phase;
-        self.rate = Some((self.capacity * gain).max(SLOWEST));
+        self.rate = Some((self.capacity * gain).max(self.law.slowest));
     }
 
     fn may_be_limited(&self, now: Time) -> bool {
@@ -495,7 +470,7 @@ impl Pace {
 
     /// The share by which the rate should differ from what is delivered.
     fn correction(&self) -> f64 {
-        (self.doubt.target() - self.queue) / CORRECTION.max(2.0 * self.feedback())
+        (self.doubt.target() - self.queue) / ns(self.law.correction).max(2.0 * self.feedback())
     }
 
     /// How long it takes until what is sent now shows in an epoch, were there no queue, in nanoseconds.
@@ -512,7 +487,7 @@ impl Pace {
     fn consider_limit(&mut self, now: Time, refused: bool, found: &Findings) {
         let above = self.queue > self.doubt.limit_above();
         let stands = std::mem::replace(&mut self.above_before, above);
-        let is_dispersed = found.is_dispersed();
+        let is_dispersed = found.is_dispersed;
         if !above || !(is_dispersed || stands) || !self.may_be_limited(now) {
             return;
         }
@@ -527,7 +502,7 @@ impl Pace {
 
     /// Paces the path so that its queue comes down to its target.
     fn work_off(&mut self, now: Time) {
-        let fall = (-self.correction()).clamp(0.0, 1.0 - LEAST_GAIN);
+        let fall = (-self.correction()).clamp(0.0, 1.0 - self.law.least_gain);
         self.company.lowered(now, fall);
         let until = self.after_feedback(now, self.pause);
         self.limit(now, Phase::Cruise { until }, 1.0 - fall);
@@ -539,7 +514,7 @@ impl Pace {
             if now < until {
                 return;
             }
-            self.drain_at = now + DRAIN_INTERVAL;
+            self.drain_at = now + self.law.drain_interval;
             self.limit(now, Phase::Cruise { until: now }, self.cruise_gain());
         }
         if self.correction() < 0.0 {
@@ -555,9 +530,9 @@ impl Pace {
         self.company.relieved();
         self.search(now, refused, found);
         if refused && now >= self.drain_at && !matches!(self.phase, Phase::Hold { .. }) {
-            let empty_after = self.queue.max(TARGET) / (1.0 - DRAIN_RATE);
-            let rest = self.rtt + EPOCH_SPAN + Duration::from_nanos(empty_after as u64);
-            self.limit(now, Phase::Drain { until: now + rest }, DRAIN_RATE);
+            let empty_after = self.queue.max(ns(self.law.target)) / (1.0 - self.law.drain_rate);
+            let rest = self.rtt + self.law.epoch_span + Duration::from_nanos(empty_after as u64);
+            self.limit(now, Phase::Drain { until: now + rest }, self.law.drain_rate);
         }
     }
 
@@ -565,16 +540,18 @@ impl Pace {
     fn search(&mut self, now: Time, refused: bool, found: &Findings) {
         match self.phase {
             Phase::Probe { since, from, step } if found.sent >= since => {
-                self.step = (step * 2.0).min(LAST_STEP);
-                self.pause = FIRST_PAUSE;
-                if self.capacity > from * (1.0 + step * HELPED) {
+                self.step = (step * 2.0).min(self.law.last_step);
+                self.pause = self.law.first_pause;
+                if self.capacity > from * (1.0 + step * self.law.step_helped) {
                     self.probe(now);
                 } else {
                     self.cruise(now);
                 }
             }
             Phase::Probe { step, .. } => self.limit(now, self.phase, 1.0 + step),
-            Phase::Hold { until, .. } if now < until => self.limit(now, self.phase, TRIED_RATE),
+            Phase::Hold { until, .. } if now < until => {
+                self.limit(now, self.phase, self.law.tried_rate)
+            }
             Phase::Cruise { until } if refused && now >= until => self.probe(now),
             Phase::Cruise { .. } => self.limit(now, self.phase, self.cruise_gain()),
             Phase::Hold { .. } | Phase::Drain { .. } => self.cruise(now),
@@ -583,7 +560,11 @@ impl Pace {
     }
 
     fn cruise_gain(&self) -> f64 {
-        if self.is_shallow { SHALLOW_GAIN } else { 1.0 }
+        if self.is_shallow {
+            self.law.shallow_gain
+        } else {
+            1.0
+        }
     }
 
     fn cruise(&mut self, now: Time) {
@@ -593,8 +574,8 @@ impl Pace {
 
     /// More than the path carries was tried.
     fn note_excess(&mut self) {
-        self.step = FIRST_STEP;
-        self.pause = (self.pause * 2).min(LAST_PAUSE);
+        self.step = self.law.first_step;
+        self.pause = (self.pause * 2).min(self.law.last_pause);
     }
 
     fn probe(&mut self, now: Time) {
@@ -648,13 +629,16 @@ impl Pace {
             // That was low enough: the link loses so much by its nature.
             return self.loss.accept(judged, true);
         }
-        let (lower, least) = (self.capacity * LOSS_FALL, self.delivered / self.arrives());
+        let (lower, least) = (
+            self.capacity * self.law.loss_fall,
+            self.delivered / self.arrives(),
+        );
         self.capacity = lower.max(least.min(self.capacity));
         self.is_shallow = self.queue <= self.doubt.target();
         self.note_excess();
         let until = now + self.rtt * 4 + Duration::from_millis(200);
         let is_low = lower <= least;
-        self.limit(now, Phase::Hold { until, is_low }, TRIED_RATE);
+        self.limit(now, Phase::Hold { until, is_low }, self.law.tried_rate);
         self.held_since = now;
         self.loss.start_again();
     }

@@ -13,25 +13,18 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 
+use super::law::Law;
 use super::pace::Pace;
 use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::time::Time;
 
-/// How often it is considered.
-const INTERVAL: Duration = Duration::from_millis(250);
-/// Less loss than this leaves no path out.
-const LEAST_LOSS: f64 = 0.0005;
-/// Without it, the flows must get so many times more.
-const ADVANTAGE: f64 = 1.2;
-/// A path that was left out is tried again after this time, at first and at last.
-const FIRST_RETRY: Duration = Duration::from_secs(20);
-const LAST_RETRY: Duration = Duration::from_secs(320);
 /// Bytes of a segment.
 const SEGMENT: f64 = 1400.0;
 
 /// Which paths are left out.
 #[derive(Debug, Default)]
 pub(crate) struct Worth {
+    law: &'static Law,
     next: Time,
     left_out: PathSet,
     retry: [Retry; MAX_PATHS],
@@ -54,6 +47,13 @@ struct Candidate {
 }
 
 impl Worth {
+    pub(crate) fn new(law: &'static Law) -> Worth {
+        Worth {
+            law,
+            ..Worth::default()
+        }
+    }
+
     pub(crate) fn forget(&mut self, path: PathId) {
         self.left_out.remove(path);
         self.retry[path.index()] = Retry::default();
@@ -87,7 +87,7 @@ impl Worth {
         if now < self.next {
             return;
         }
-        self.next = now + INTERVAL;
+        self.next = now + self.law.worth_interval;
         for path in self.left_out.iter() {
             if self.retry[path.index()].at <= now {
                 self.left_out.remove(path);
@@ -113,14 +113,15 @@ impl Worth {
         let best = (1..candidates.len())
             .map(|count| (count, attainable(&candidates[..count], flows)))
             .max_by(|a, b| a.1.total_cmp(&b.1));
-        let Some((count, _)) = best.filter(|best| best.1 > all * ADVANTAGE) else {
+        let Some((count, _)) = best.filter(|best| best.1 > all * self.law.worth_advantage) else {
             return;
         };
         for candidate in &candidates[count..] {
-            if candidate.loss >= LEAST_LOSS {
+            if candidate.loss >= self.law.worth_least_loss {
                 self.left_out.insert(candidate.path);
                 let retry = &mut self.retry[candidate.path.index()];
-                retry.after = (retry.after * 2).clamp(FIRST_RETRY, LAST_RETRY);
+                retry.after =
+                    (retry.after * 2).clamp(self.law.worth_first_retry, self.law.worth_last_retry);
                 retry.at = now + retry.after;
             }
         }

@@ -14,7 +14,7 @@ fn first(paths: usize) -> PathSet {
 
 /// Paths of one rate and these delays in milliseconds, all with room, and the time.
 fn paths(delays_ms: &[u64]) -> (Adaptive, Time) {
-    let mut adaptive = Adaptive::new();
+    let mut adaptive = Adaptive::new(&Law::LAW);
     let mut now = Time::ZERO;
     for (pace, &delay_ms) in adaptive.paces.iter_mut().zip(delays_ms) {
         now = now.max(Observed::new(delay_ms, 0).run(pace, Time::ZERO, 500));
@@ -56,7 +56,7 @@ fn takes(choice: Choice, index: usize) -> bool {
 #[test]
 fn the_fastest_path_takes_everything_while_it_has_room() {
     let (mut adaptive, now) = paths(&[40, 10, 20]);
-    for waiting in [0, 20 * MS, PATIENT_BYTES * 2] {
+    for waiting in [0, 20 * MS, Law::LAW.patient_bytes * 2] {
         assert!(takes(choose(&mut adaptive, now, first(3), waiting), 1));
     }
 }
@@ -153,7 +153,7 @@ fn what_every_path_refuses_waits_and_without_a_path_goes_nowhere() {
 
 #[test]
 fn a_path_that_is_left_out_for_its_loss_is_not_chosen() {
-    let mut adaptive = Adaptive::new();
+    let mut adaptive = Adaptive::new(&Law::LAW);
     let (mut lossy, mut clean) = (Observed::new(10, 1), Observed::new(40, 0));
     lossy.run(&mut adaptive.paces[0], Time::ZERO, 2000);
     let now = clean.run(&mut adaptive.paces[1], Time::ZERO, 2000);
@@ -161,7 +161,12 @@ fn a_path_that_is_left_out_for_its_loss_is_not_chosen() {
     adaptive.weigh(now, first(2), false, 1);
     assert!(takes(choose(&mut adaptive, now, first(2), 1000), 1));
     fill(&mut adaptive, now, 1);
-    assert!(waits(choose(&mut adaptive, now, first(2), PATIENT_BYTES)));
+    assert!(waits(choose(
+        &mut adaptive,
+        now,
+        first(2),
+        Law::LAW.patient_bytes
+    )));
     // Better a lossy path than none.
     assert!(takes(
         choose(&mut adaptive, now, PathSet::only(path(0)), 1000),
@@ -170,6 +175,6 @@ fn a_path_that_is_left_out_for_its_loss_is_not_chosen() {
     // What is sent again when it is lost delays the rest, and so it is used behind the other.
     adaptive.weigh(now, first(2), true, 1);
     assert!(waits(choose(&mut adaptive, now, first(2), 1000)));
-    let choice = choose(&mut adaptive, now, first(2), PATIENT_BYTES);
+    let choice = choose(&mut adaptive, now, first(2), Law::LAW.patient_bytes);
     assert!(takes(choice, 0));
 }

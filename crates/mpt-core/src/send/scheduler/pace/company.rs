@@ -7,26 +7,13 @@
 use std::time::Duration;
 
 use super::epoch::Findings;
+use crate::send::scheduler::law::Law;
 use crate::time::Time;
-
-/// A queue is looked at again after so many round trips, and so long at the least.
-const PATIENCE_TRIPS: u32 = 6;
-const PATIENCE: Duration = Duration::from_millis(600);
-/// By then it has shrunk to this share, if it is ours.
-const SHRUNK: f64 = 0.7;
-/// Lowering the rate by this share has to show in a queue …
-const LOWERED_MUCH: f64 = 0.15;
-/// … which shrinks by no less than this share of what less is sent, if most of it is ours …
-const HELPED: f64 = 0.6;
-/// … and if it does not so often in a row, others fill it.
-const IN_VAIN: u32 = 3;
-/// For how long a path whose queue others fill is left open, at first and at last.
-const COMPETE: Duration = Duration::from_secs(10);
-const LONGEST: Duration = Duration::from_secs(80);
 
 /// What became of a queue that is above its target since the rate was lowered for it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Company {
+    law: &'static Law,
     /// The longest that it was since it is above its target or was last looked at, in nanoseconds, and
     /// when it was so long.
     longest: Option<(Time, f64)>,
@@ -41,6 +28,13 @@ pub(super) struct Company {
 }
 
 impl Company {
+    pub(super) fn new(law: &'static Law) -> Company {
+        Company {
+            law,
+            ..Company::default()
+        }
+    }
+
     /// Whether a queue above its target stays, `queue` nanoseconds long, though the rate was lowered for it
     /// for long.
     pub(super) fn stays(&mut self, now: Time, queue: f64, rtt: Duration) -> bool {
@@ -51,22 +45,22 @@ impl Company {
                 return false;
             }
         };
-        if now.since(since) < (rtt * PATIENCE_TRIPS).max(PATIENCE) {
+        if now.since(since) < (rtt * self.law.company_trips).max(self.law.company_patience) {
             return false;
         }
         self.longest = Some((now, queue));
-        queue >= SHRUNK * then
+        queue >= self.law.company_shrunk * then
     }
 
     /// Whether the rate was lowered in vain several times, as far as `found` tells; once, if others filled
     /// the queue before.
     pub(super) fn is_vain(&mut self, found: &Findings) -> bool {
-        if self.shows_in(found) && self.lowered_by >= LOWERED_MUCH {
-            let helped = found.trend < -self.lowered_by * HELPED;
+        if self.shows_in(found) && self.lowered_by >= self.law.company_lowered {
+            let helped = found.trend < -self.lowered_by * self.law.company_helped;
             self.in_vain = if helped { 0 } else { self.in_vain + 1 };
         }
         let enough = if self.competes_for.is_zero() {
-            IN_VAIN
+            self.law.company_in_vain
         } else {
             1
         };
@@ -97,7 +91,8 @@ impl Company {
 
     /// Others fill the queue.
     pub(super) fn compete(&mut self, now: Time) {
-        self.competes_for = (self.competes_for * 2).clamp(COMPETE, LONGEST);
+        self.competes_for =
+            (self.competes_for * 2).clamp(self.law.compete, self.law.longest_compete);
         self.competes_until = now + self.competes_for;
     }
 
@@ -130,6 +125,7 @@ mod tests {
             delivered: 0.0,
             delivered_busy: None,
             offered: 0.0,
+            is_dispersed: false,
             trend,
             sent,
         }

@@ -5,28 +5,13 @@
 
 use std::time::Duration;
 
+use crate::send::scheduler::law::Law;
 use crate::time::Time;
-
-/// A path that was idle takes so much before it has answered, in bytes; then as much again for each
-/// byte that arrived, until its limit is known. That is TCP's slow start, from a little more: it
-/// keeps a burst from filling a slow path, and is soon no bound at all.
-const FIRST_WINDOW: f64 = 32.0 * 1500.0;
-/// Nor is more under way on a limited path than it delivers in its round-trip time and this.
-const SPARE_TIME: f64 = 0.1;
-/// What was sent before so long a silence does not count as under way any more.
-const FORGOTTEN: Duration = Duration::from_secs(1);
-/// Nor does what reports tell nothing of, though they come, for so long and for two round trips.
-const LOST: Duration = Duration::from_millis(250);
-/// Reports make room; this is for the case that none comes.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// Bytes are handed out for so long at once, in seconds.
-const BURST: f64 = 1e-3;
-/// And at least so many.
-const LEAST_BURST: f64 = 3000.0;
 
 /// Bytes that a path may take.
 #[derive(Debug, Clone)]
 pub(super) struct Credit {
+    law: &'static Law,
     tokens: f64,
     refilled: Time,
     /// Numbered bytes that were sent, and of them those sent before what the last sample tells of.
@@ -43,9 +28,10 @@ pub(super) struct Credit {
     refused: bool,
 }
 
-impl Default for Credit {
-    fn default() -> Credit {
+impl Credit {
+    pub(super) fn new(law: &'static Law) -> Credit {
         Credit {
+            law,
             tokens: 0.0,
             refilled: Time::ZERO,
             sent: 0.0,
@@ -53,13 +39,11 @@ impl Default for Credit {
             told: (0, 0),
             heard: Time::ZERO,
             progress: Time::ZERO,
-            window: FIRST_WINDOW,
+            window: law.first_window,
             refused: false,
         }
     }
-}
 
-impl Credit {
     /// How many bytes a path takes that is paced at `rate` bytes a second; none when it has to wait.
     #[inline]
     pub(super) fn paced(&mut self, now: Time, rate: f64, rtt: Duration) -> Option<usize> {
@@ -67,28 +51,28 @@ impl Credit {
         // A report is handled as of when it came, which may be before the last packet: what was
         // credited once is not credited again.
         self.refilled = self.refilled.max(now);
-        self.tokens = (self.tokens + since * rate).min(burst(rate));
+        self.tokens = (self.tokens + since * rate).min(self.burst(rate));
         if self.tokens <= 0.0 {
             self.refused = true;
             return None;
         }
-        let most = FIRST_WINDOW + rate * (rtt.as_secs_f64() + SPARE_TIME);
+        let most = self.law.first_window + rate * (rtt + self.law.spare_time).as_secs_f64();
         let room = self.within(now, most)?;
         Some(room.min(self.tokens as usize + 1))
     }
 
-    /// The same of a path that has no rate.
+    /// The same of a path that has no rate, of which `most` bytes beyond the first window may be under way.
     #[inline]
-    pub(super) fn open(&mut self, now: Time) -> Option<usize> {
-        let window = self.window;
+    pub(super) fn open(&mut self, now: Time, most: f64) -> Option<usize> {
+        let window = self.window.min(self.law.first_window + most);
         self.within(now, window)
     }
 
     /// How many bytes more may be under way, of `window`.
     fn within(&mut self, now: Time, window: f64) -> Option<usize> {
-        if now.since(self.heard) > FORGOTTEN {
+        if now.since(self.heard) > self.law.forgotten {
             self.answered = self.sent;
-            self.window = FIRST_WINDOW;
+            self.window = self.law.first_window;
             self.heard = now;
         }
         let room = window - (self.sent - self.answered);
@@ -127,7 +111,7 @@ impl Credit {
             self.window += answered - self.answered;
             self.answered = answered;
             self.progress = now;
-        } else if now.since(self.progress) > LOST.max(rtt * 2) {
+        } else if now.since(self.progress) > self.law.lost_after.max(rtt * 2) {
             // The last of what was sent did not arrive, and nothing behind it tells so.
             self.answered = self.sent;
             self.progress = now;
@@ -158,11 +142,16 @@ impl Credit {
     /// When there will be room for a few packets.
     pub(super) fn ready_at(&self, now: Time, rate: Option<f64>) -> Time {
         let Some(rate) = rate.filter(|_| self.tokens <= 0.0) else {
-            return now + LOOK_AGAIN;
+            return now + self.law.look_again;
         };
-        let wanted = burst(rate) / 2.0 - self.tokens;
+        let wanted = self.burst(rate) / 2.0 - self.tokens;
         let since = wanted.max(0.0) / rate;
         (self.refilled + Duration::from_secs_f64(since.min(1.0))).max(now)
+    }
+
+    /// Bytes that are handed out at once.
+    fn burst(&self, rate: f64) -> f64 {
+        (rate * self.law.burst.as_secs_f64()).max(self.law.least_burst)
     }
 
     /// All that was sent has been answered.
@@ -170,10 +159,6 @@ impl Credit {
     pub(super) fn answer_all(&mut self) {
         self.answered = self.sent;
     }
-}
-
-fn burst(rate: f64) -> f64 {
-    (rate * BURST).max(LEAST_BURST)
 }
 
 #[cfg(test)]
@@ -185,20 +170,20 @@ mod tests {
         let now = Time::from_nanos(1_000_000_000);
         let mut credit = Credit {
             heard: now,
-            ..Credit::default()
+            ..Credit::new(&Law::LAW)
         };
-        let window = FIRST_WINDOW as usize;
+        let window = Law::LAW.first_window as usize;
         credit.sent(window + 3000);
-        assert_eq!(credit.open(now), None);
+        assert_eq!(credit.open(now, 1e9), None);
         credit.answered(now, 1500, 1500, Duration::ZERO);
         // It opened by what was answered.
-        assert_eq!(credit.open(now), None);
+        assert_eq!(credit.open(now, 1e9), None);
         credit.answered(now, 1500, 1500, Duration::ZERO);
-        assert_eq!(credit.open(now), None);
+        assert_eq!(credit.open(now, 1e9), None);
         credit.answered(now, 1500, 4500, Duration::ZERO);
-        assert_eq!(credit.open(now), Some(6001));
+        assert_eq!(credit.open(now, 1e9), Some(6001));
         // What was sent later under a higher number has arrived as well: nothing counts twice.
         credit.answered(now, 4500, 4500, Duration::ZERO);
-        assert_eq!(credit.open(now), Some(6001));
+        assert_eq!(credit.open(now, 1e9), Some(6001));
     }
 }

@@ -2,17 +2,8 @@
 
 use std::time::Duration;
 
+use crate::send::scheduler::law::Law;
 use crate::time::Time;
-
-/// The least delay is the least of the present and the former span of this length.
-const BASE_SPAN: Duration = Duration::from_secs(10);
-/// So long, in seconds, a path has to be busy for an epoch to tell what it delivers then.
-const BUSY_FOR: f64 = 5e-3;
-/// Less delivered than this share of what was sent meanwhile means that the rest waits, or is lost.
-const DISPERSED: f64 = 0.93;
-
-/// So many packets make a train, if they arrive in twice the time in which they were sent.
-pub(super) const TRAIN_PACKETS: u64 = 12;
 
 /// What a report tells of one path.
 #[derive(Debug, Clone, Copy)]
@@ -51,22 +42,18 @@ pub(super) struct Findings {
     /// The same while a queue stood, where one did.
     pub(super) delivered_busy: Option<f64>,
     pub(super) offered: f64,
+    /// Less arrived than was sent meanwhile: the rest queues, or is lost.
+    pub(super) is_dispersed: bool,
     /// By how much the delay grew in time: 0.1 is a tenth of a second in a second.
     pub(super) trend: f64,
     /// When the first of the packets that it tells of was sent.
     pub(super) sent: Time,
 }
 
-impl Findings {
-    /// Whether less arrived than was sent meanwhile: the rest queues, or is lost.
-    pub(super) fn is_dispersed(&self) -> bool {
-        self.delivered < DISPERSED * self.offered
-    }
-}
-
 /// Samples since `first`; sums of a linear regression of delay over time of arrival.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Epoch {
+    law: &'static Law,
     pub(super) first: Sample,
     pub(super) last: Sample,
     pub(super) samples: u32,
@@ -82,8 +69,9 @@ pub(super) struct Epoch {
 }
 
 impl Epoch {
-    pub(super) fn new(first: Sample) -> Epoch {
+    pub(super) fn new(law: &'static Law, first: Sample) -> Epoch {
         Epoch {
+            law,
             first,
             last: first,
             samples: 0,
@@ -144,14 +132,18 @@ impl Epoch {
         let arrived = (self.last.arrived_bytes - self.first.arrived_bytes) as f64;
         let sent = (self.last.sent_bytes - self.first.sent_bytes) as f64;
         let sent_for = self.last.sent.since(self.first.sent);
+        let busy_for = self.busy_for >= self.law.busy_for.as_secs_f64();
+        let is_busy = busy_for && self.busy_packets >= self.law.train_packets;
+        // More than was sent cannot have arrived.
+        let delivered = arrived.min(sent) / self.span().as_secs_f64().max(1e-6);
+        let offered = sent / sent_for.as_secs_f64().max(1e-6);
         Findings {
             one_way: self.mean_one_way(),
             noise: (scatter.max(0.0) / (n - 2.0).max(1.0)).sqrt(),
-            // More than was sent cannot have arrived.
-            delivered: arrived.min(sent) / self.span().as_secs_f64().max(1e-6),
-            delivered_busy: (self.busy_packets >= TRAIN_PACKETS && self.busy_for >= BUSY_FOR)
-                .then(|| self.busy_bytes / self.busy_for),
-            offered: sent / sent_for.as_secs_f64().max(1e-6),
+            delivered,
+            delivered_busy: is_busy.then(|| self.busy_bytes / self.busy_for),
+            offered,
+            is_dispersed: delivered < self.law.dispersed * offered,
             trend: if tt > 0.0 { tx / tt } else { 0.0 },
             sent: self.first.sent,
         }
@@ -161,14 +153,22 @@ impl Epoch {
 /// The least mean delay of the last ten to twenty seconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Base {
+    law: &'static Law,
     now: Option<f64>,
     before: Option<f64>,
     began: Time,
 }
 
 impl Base {
+    pub(super) fn new(law: &'static Law) -> Base {
+        Base {
+            law,
+            ..Base::default()
+        }
+    }
+
     pub(super) fn note(&mut self, at: Time, one_way: f64) {
-        if at.since(self.began) >= BASE_SPAN {
+        if at.since(self.began) >= self.law.base_span {
             self.before = self.now.take();
             self.began = at;
         }

@@ -1,30 +1,16 @@
 //! What a path loses: by its nature, of late, and beyond that.
 
 use super::epoch::Sample;
+use crate::send::scheduler::law::Law;
 use crate::time::Time;
 
-/// Loss is judged over at least so many packets, and over so many times those that may have been overtaken …
-const LOSS_PACKETS: u64 = 60;
-const OVERTAKEN_TIMES: f64 = 16.0;
-/// … or as soon as so many are lost that cannot only have been overtaken.
-const LOST_PACKETS: f64 = 5.0;
-/// What is not excessive goes on being counted up to so many packets: a small excess shows in many alone.
-const FINAL_PACKETS: u64 = 600;
 /// More packets than this were not sent between two samples: somebody's numbers are wrong.
 const MOST_PACKETS: u64 = 1 << 20;
-/// So many packets without overtaking make a path one that keeps order.
-const ORDER_KNOWN: u64 = 100;
-/// Weight of so many packets in the mean loss, and the packets that make a mean.
-const LOSS_WEIGHT: f64 = 1.0 / 16.0;
-const LOSS_KNOWN: u64 = 600;
-/// More loss than usual, by this share and twice its standard error, is the rate's fault.
-const LOSS_EXCESS: f64 = 0.02;
-/// … when it is seen so often in a row: a burst of losses is not.
-const LOSS_EXCESSES: u32 = 2;
 
 /// What is usual, and what was seen since it was last judged.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Loss {
+    law: &'static Law,
     pub(super) usual: f64,
     /// Datagrams sent and arrived by the last sample.
     told: Option<(u64, u64)>,
@@ -56,6 +42,13 @@ pub(super) struct Judged {
 }
 
 impl Loss {
+    pub(super) fn new(law: &'static Law) -> Loss {
+        Loss {
+            law,
+            ..Loss::default()
+        }
+    }
+
     /// Counts what a sample tells. What was sent before `since` is passed over.
     pub(super) fn count(&mut self, sample: &Sample, since: Time) {
         let told = (sample.sent_packets, sample.arrived_packets);
@@ -70,7 +63,7 @@ impl Loss {
             return self.start_again();
         }
         self.overtakes |= arrived > sent;
-        self.in_order = (self.in_order + arrived).min(ORDER_KNOWN);
+        self.in_order = (self.in_order + arrived).min(self.law.order_known);
         (self.from, self.until) = (self.from.or(Some(sample.sent)), sample.sent);
         self.sent += sent;
         self.lost += sent as i64 - arrived as i64;
@@ -79,7 +72,7 @@ impl Loss {
     /// Judges what was counted once that is enough. Packets of the last `lateness` nanoseconds may only have
     /// been overtaken.
     pub(super) fn judge(&mut self, lateness: f64) -> Option<Judged> {
-        let is_in_order = !self.overtakes && self.in_order >= ORDER_KNOWN;
+        let is_in_order = !self.overtakes && self.in_order >= self.law.order_known;
         let span = self.until.since(self.from?).as_nanos() as f64;
         // Of what was sent ever faster, more was sent at last.
         let share = if is_in_order {
@@ -89,8 +82,9 @@ impl Loss {
         };
         let overtaken = self.sent as f64 * share;
         let sent = self.sent as f64;
-        let is_long = self.sent >= LOSS_PACKETS && sent >= OVERTAKEN_TIMES * overtaken;
-        let is_plain = self.lost as f64 >= LOST_PACKETS + overtaken;
+        let is_long =
+            self.sent >= self.law.loss_packets && sent >= self.law.loss_overtaken * overtaken;
+        let is_plain = self.lost as f64 >= self.law.loss_plain + overtaken;
         if !is_long && !is_plain {
             return None;
         }
@@ -98,11 +92,11 @@ impl Loss {
         let share = lost / sent;
         let surely = ((lost - overtaken) / sent).clamp(0.0, 1.0);
         let error = (surely * (1.0 - surely) / sent).sqrt();
-        let is_excessive = surely > self.usual + LOSS_EXCESS + 2.0 * error;
-        if !is_excessive && self.sent < FINAL_PACKETS {
+        let is_excessive = surely > self.usual + self.law.loss_excess + 2.0 * error;
+        if !is_excessive && self.sent < self.law.loss_final {
             return None;
         }
-        let weight = LOSS_WEIGHT * sent / LOSS_PACKETS as f64;
+        let weight = self.law.loss_weight * sent / self.law.loss_packets as f64;
         self.mean += (share - self.mean) * weight.min(1.0);
         self.judged += self.sent;
         self.last = share;
@@ -124,7 +118,7 @@ impl Loss {
 
     /// The share that is being lost, or was when that was judged last.
     pub(super) fn now(&self) -> f64 {
-        if self.sent < LOSS_PACKETS {
+        if self.sent < self.law.loss_packets {
             return self.last;
         }
         (self.lost as f64 / self.sent as f64).max(0.0)
@@ -132,7 +126,7 @@ impl Loss {
 
     /// Whether it has been excessive often enough to be the rate's fault.
     pub(super) fn is_excessive_again(&mut self) -> bool {
-        self.excesses = (self.excesses + 1) % LOSS_EXCESSES;
+        self.excesses = (self.excesses + 1) % self.law.loss_excesses;
         self.excesses == 0
     }
 
@@ -151,7 +145,7 @@ impl Loss {
 
     /// The mean of late, once that is known.
     pub(super) fn mean(&self) -> Option<f64> {
-        (self.judged >= LOSS_KNOWN).then_some(self.mean.max(0.0))
+        (self.judged >= self.law.loss_final).then_some(self.mean.max(0.0))
     }
 
     pub(super) fn forget_mean(&mut self) {

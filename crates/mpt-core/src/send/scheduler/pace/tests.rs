@@ -241,8 +241,11 @@ fn absurd_samples_leave_it_within_its_clamps() {
             sent_bytes: index as u64 * PACKET,
         };
         pace.sample(Time::from_nanos(index as u64 * MS), sample);
-        let rate = pace.rate().unwrap_or(SLOWEST);
-        assert!((SLOWEST * DRAIN_RATE..=FASTEST).contains(&rate), "{rate}");
+        let rate = pace.rate().unwrap_or(Law::LAW.slowest);
+        assert!(
+            (Law::LAW.slowest * Law::LAW.drain_rate..=Law::LAW.fastest).contains(&rate),
+            "{rate}"
+        );
         assert!(pace.delay(Time::ZERO).is_none_or(f64::is_finite));
     }
 }
@@ -314,7 +317,7 @@ fn found_of_bursts(of_packets: u64) -> Findings {
     }
     let mut samples = model.under_way.iter().map(|&(_, sample)| sample);
     let first = samples.next().unwrap();
-    let mut epoch = Epoch::new(first);
+    let mut epoch = Epoch::new(&Law::LAW, first);
     for sample in samples {
         epoch.add(sample, first.one_way as f64);
     }
@@ -324,7 +327,7 @@ fn found_of_bursts(of_packets: u64) -> Findings {
 #[test]
 fn what_arrives_while_a_queue_stands_is_the_capacity_of_a_path_with_pauses() {
     let bursts = found_of_bursts(10);
-    assert!(!bursts.is_dispersed());
+    assert!(!bursts.is_dispersed);
     assert!(bursts.delivered < 0.8e6, "{}", bursts.delivered);
     let learnt = |found: &Findings, jitter: f64| {
         let mut pace = Pace::default();
