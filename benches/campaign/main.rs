@@ -18,7 +18,7 @@ use std::{fs, io, thread};
 use clap::{Parser, ValueEnum};
 use mpt_chart::{Chart, Mark, Series};
 use mpt_core::send::scheduler::Policy;
-use mpt_core::send::scheduler::law::Law;
+use mpt_core::send::scheduler::law::{Law, Parameter};
 use mpt_sim::campaign::{Case, Family, Outcome, Run, Tally};
 use mpt_sim::delay::Delay;
 use mpt_sim::link::{LinkConfig, Order, QueueLimit};
@@ -189,7 +189,7 @@ fn vary(options: &Options, law: &'static Law) -> ExitCode {
         );
     };
     print("(as it is)", 0.0, law);
-    for (name, _, value) in law.table() {
+    for Parameter { name, value, .. } in law.table() {
         let is_asked = |asked: &String| asked == name || asked == "all";
         if !options.vary.iter().any(is_asked) {
             continue;

@@ -1,7 +1,7 @@
 //! Every parameter of the sender's law: how the rate of a path is found, and which path takes a packet.
 //!
-//! What each does, its unit, where it comes from, and what random links say when it is halved or doubled stands in
-//! docs/rate-control.md; a test compares that table with this one.
+//! docs/rate-control.md has the same table beside the equations; a test compares the two. What random links say
+//! when a parameter is halved or doubled, the campaign prints: `--vary NAME`.
 
 use std::time::Duration;
 
@@ -58,6 +58,19 @@ impl Value for Duration {
     }
 }
 
+/// A parameter, as it is shown.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, and where its value comes from.
+    pub meaning: &'static str,
+    /// The unit of its value; none for shares and factors.
+    pub unit: &'static str,
+    /// Its value; durations in milliseconds.
+    pub value: f64,
+}
+
 /// A duration in nanoseconds, as the estimates count.
 #[inline]
 pub(super) fn ns(duration: Duration) -> f64 {
@@ -76,10 +89,15 @@ macro_rules! law {
             /// The law as it is.
             pub const LAW: Law = Law { $($name: $value,)+ };
 
-            /// Name, unit and value of each parameter.
+            /// Each parameter.
             #[must_use]
-            pub fn table(&self) -> Vec<(&'static str, &'static str, f64)> {
-                vec![$((stringify!($name), $unit, self.$name.number()),)+]
+            pub fn table(&self) -> Vec<Parameter> {
+                vec![$(Parameter {
+                    name: stringify!($name),
+                    meaning: concat!($($meaning),+).trim(),
+                    unit: $unit,
+                    value: self.$name.number(),
+                },)+]
             }
 
             /// Gives the parameter of this name another value, for an experiment. Whether there is one.
