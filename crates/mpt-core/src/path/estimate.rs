@@ -186,6 +186,9 @@ const IDLE_AFTER: Duration = Duration::from_secs(1);
 /// Probes that are remembered, and those that make a median.
 const IDLE_PROBES: usize = 16;
 const MEDIAN_OF: usize = 4;
+/// Where it jitters, delays differ from the median by less than from each other, by √½ if normally distributed:
+/// steps times this are more, however few there are, unless there are next to none.
+const STEPS_OF_JITTER: f64 = 1.5;
 /// One that is off by so many times what the others are was held up.
 const OUTLIER: f64 = 5.0;
 
@@ -234,12 +237,26 @@ impl IdleDelay {
             return;
         }
         let deviation = mean_deviation(newest, self.median);
+        let deviation = deviation.min(self.mean_step() * STEPS_OF_JITTER);
         self.jitter = if self.count <= IDLE_PROBES {
             // A few probes may agree by chance.
             deviation * (1.0 + 4.0 / newest.len() as f64)
         } else {
             deviation.max(self.jitter * 0.97)
         };
+    }
+
+    /// By how much a probe's delay differs from the one before, without outliers. A path that became slower or
+    /// faster once does not jitter.
+    fn mean_step(&self) -> f64 {
+        let first = self.count.saturating_sub(IDLE_PROBES);
+        let at = |number: usize| self.delays[number % IDLE_PROBES];
+        let mut steps = [0; IDLE_PROBES];
+        let count = self.count - first - 1;
+        for (step, number) in steps.iter_mut().zip(first + 1..self.count) {
+            *step = at(number).abs_diff(at(number - 1)) as i64;
+        }
+        mean_deviation(&mut steps[..count], 0)
     }
 
     /// The median, once a few probes make one and while the path is idle.
@@ -305,6 +322,42 @@ mod tests {
             range.end().abs_diff(offset + 4_000_000) < 600_000,
             "{range:?}"
         );
+    }
+
+    #[test]
+    fn a_path_that_became_slower_and_then_faster_does_not_jitter() {
+        let mut idle = IdleDelay::default();
+        let mut most = 0;
+        for probe in 0..90_u64 {
+            let slow = (30..60).contains(&probe);
+            let way = 5_000_000 + probe as i64 % 3 * 100_000 + i64::from(slow) * 200_000_000;
+            idle.probed(
+                Time::from_nanos(2_000_000_000 + probe * 200_000_000),
+                way,
+                0,
+            );
+            most = most.max(idle.jitter());
+            if probe == 60 + IDLE_PROBES as u64 / 2 {
+                assert_eq!(idle.median().map(|median| median / 1_000_000), Some(5));
+            }
+        }
+        assert!(most < 1_000_000, "{most}");
+    }
+
+    #[test]
+    fn a_path_that_jitters_is_said_to_by_its_mean_deviation() {
+        let mut idle = IdleDelay::default();
+        // Of numbers that are evenly spread over 8 ms it is 2 ms.
+        for probe in 0..64_u64 {
+            let way = 5_000_000 + (probe * 37 % 64) as i64 * 125_000;
+            idle.probed(
+                Time::from_nanos(2_000_000_000 + probe * 200_000_000),
+                way,
+                0,
+            );
+        }
+        let jitter = idle.jitter() / 100_000;
+        assert!((18..=26).contains(&jitter), "{jitter}");
     }
 
     #[test]
