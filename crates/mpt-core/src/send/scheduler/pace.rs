@@ -256,7 +256,9 @@ impl Pace {
     pub(crate) fn room(&mut self, now: Time) -> Option<usize> {
         match self.rate() {
             Some(rate) => self.credit.paced(now, rate, self.rtt),
-            None if self.company.is_competing(now) => Some(usize::MAX),
+            None if self.company.is_competing(now) => {
+                self.credit.competing(now, self.delivered, self.rtt)
+            }
             None => {
                 let most = self.startup_most();
                 self.credit.open(now, most)

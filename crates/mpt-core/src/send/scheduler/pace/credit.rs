@@ -68,6 +68,13 @@ impl Credit {
         self.within(now, window)
     }
 
+    /// The same of one whose queue others fill: what it delivers in a round trip at `rate` bytes a second, and a
+    /// first window more each time. All that waits, put there at once, would make a queue that is ours.
+    #[inline]
+    pub(super) fn competing(&mut self, now: Time, rate: f64, rtt: Duration) -> Option<usize> {
+        self.within(now, self.law.first_window + rate * rtt.as_secs_f64())
+    }
+
     /// How many bytes more may be under way, of `window`.
     fn within(&mut self, now: Time, window: f64) -> Option<usize> {
         if now.since(self.heard) > self.law.forgotten {
@@ -164,6 +171,22 @@ impl Credit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_that_competes_takes_a_little_more_than_it_delivers_in_a_round_trip() {
+        let now = Time::from_nanos(1_000_000_000);
+        let mut credit = Credit {
+            heard: now,
+            ..Credit::new(&Law::LAW)
+        };
+        let (rate, rtt) = (1e6, Duration::from_millis(200));
+        credit.sent(Law::LAW.first_window as usize + 192_000);
+        assert_eq!(credit.competing(now, rate, rtt), Some(8_001));
+        credit.sent(8_000);
+        assert_eq!(credit.competing(now, rate, rtt), None);
+        credit.answered(now, 200_000, 200_000, rtt);
+        assert_eq!(credit.competing(now, rate, rtt), Some(200_001));
+    }
 
     #[test]
     fn what_arrives_below_the_newest_number_makes_room() {
