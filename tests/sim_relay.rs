@@ -9,7 +9,9 @@ use mpt_core::path::{PathId, PathState};
 use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::Event;
 use mpt_sim::pair::{Caught, Pair, PairConfig, Passed, PathSpec, RELAY, Side, Wire};
-use mpt_sim::source::Flow;
+use mpt_sim::rng::stream;
+use mpt_sim::source::{Flow, Sender};
+use rand::RngExt as _;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
@@ -17,10 +19,17 @@ const MS: Duration = Duration::from_millis(1);
 /// IP and UDP.
 const OUTER_BYTES: usize = 28;
 
+/// Two round trips of the slower path, and 150 ms: until then what is done to a path may be felt.
+const NOTICED: Duration = Duration::from_millis(2 * 50 + 150);
+/// What is left of the other path's rate in each second of an attack, and …
+const LEFT: f64 = 0.9;
+/// … of both paths' three seconds after it. Then a flow that halved its window meanwhile may not have grown into
+/// both again: Reno adds a segment in a round trip.
+const BACK: f64 = 0.85;
+
 /// How long each attack lasts: `MPT_TEST_RELAY_SECONDS`, or as long as a test has time for.
 fn attack_seconds() -> u32 {
-    let asked = std::env::var("MPT_TEST_RELAY_SECONDS").ok();
-    asked.and_then(|seconds| seconds.parse().ok()).unwrap_or(6)
+    from_environment("MPT_TEST_RELAY_SECONDS", 6) as u32
 }
 
 fn config() -> PairConfig {
@@ -86,20 +95,25 @@ fn assert_untouched(pair: &Pair, what: &str) {
     }
 }
 
-/// Does it to path 0 under load and measures: Mbit/s during the attack, and 3 s after its end.
-fn under_attack(what: &str, begin: impl FnOnce(&mut Pair)) -> (f64, f64) {
+/// What was measured of an attack, in Mbit/s: in each second of it, and 3 s after its end.
+struct Measured {
+    during: Vec<f64>,
+    after: f64,
+}
+
+/// Does it to path 0 under load and measures.
+fn under_attack(what: &str, begin: impl FnOnce(&mut Pair)) -> Measured {
     let mut pair = Pair::running(config(), SECOND);
     let mut flow = Flow::new(Side::A, 1400);
     flow.run_for(&mut pair, SECOND * 3);
     begin(&mut pair);
-    // Until the path that is attacked is no longer used, and the flow is over its loss.
-    flow.run_for(&mut pair, SECOND * 3);
-    let mut sum = 0.0;
-    let seconds = attack_seconds();
-    for _ in 0..seconds {
-        sum += flow.goodput_bps(&mut pair, SECOND) / 1e6;
+    flow.run_for(&mut pair, NOTICED);
+    let during = (0..attack_seconds()).map(|_| {
+        let rate = flow.goodput_bps(&mut pair, SECOND) / 1e6;
         assert_untouched(&pair, what);
-    }
+        rate
+    });
+    let during = during.collect();
     pair.remove_relay();
     flow.run_for(&mut pair, SECOND * 3);
     assert_untouched(&pair, what);
@@ -107,7 +121,7 @@ fn under_attack(what: &str, begin: impl FnOnce(&mut Pair)) -> (f64, f64) {
     for side in Side::BOTH {
         pair.delivered(side);
     }
-    (sum / f64::from(seconds), after)
+    Measured { during, after }
 }
 
 #[test]
@@ -186,18 +200,18 @@ fn what_is_done_to_one_path_does_not_reach_the_other() {
         ),
     ];
     for (what, begin) in attacks {
-        let (during, after) = under_attack(what, begin);
-        println!("{what}: {during:.1} Mbit/s during, {after:.1} Mbit/s 3 s after");
-        // A path that takes 200 ms more than the other may be an honest one, too: how well one flow fills two such
-        // paths is the scheduler's affair (tests/lab_profiles.rs), and depends on when it begins.
-        let (share, share_after) = match what {
-            "delay by 200 ms" => (0.5, 0.5),
-            // In a few seconds what it costs to notice weighs more.
-            _ if attack_seconds() < 25 => (0.8, 0.9),
-            _ => (0.9, 0.9),
-        };
-        assert!(during >= share * one, "{what}: {during} of {one}");
-        assert!(after >= share_after * both, "{what}: {after} of {both}");
+        let Measured { mut during, after } = under_attack(what, begin);
+        println!("{what}: {during:.1?}");
+        if what == "large packets swallowed" {
+            // Probes pass. Until the path is known to be narrow the flow loses what goes over it, and is over that
+            // three seconds later.
+            during.drain(..3);
+        }
+        let worst = during.iter().copied().fold(f64::MAX, f64::min);
+        let mean = during.iter().sum::<f64>() / during.len() as f64;
+        println!("{what}: {mean:.1} Mbit/s during, worst second {worst:.1}, {after:.1} 3 s after");
+        assert!(worst >= LEFT * one, "{what}: {during:.1?} of {one}");
+        assert!(after >= BACK * both, "{what}: {after} of {both}");
     }
 }
 
@@ -310,4 +324,114 @@ fn an_address_that_does_not_answer_moves_nothing_and_is_not_flooded() {
     }
     let [put, got] = counts.get();
     assert!(put > 1000 && got > 0 && got <= 3 * put, "{put} {got}");
+}
+
+/// A tunnel of two links, whose first a relay delays from some moment on.
+#[derive(Debug)]
+struct Delayed {
+    rates: [u64; 2],
+    delays_ms: [u64; 2],
+    /// By so much.
+    by: Duration,
+    /// After the flow began.
+    after: Duration,
+    sender: Sender,
+}
+
+impl Delayed {
+    /// Draws one: the relay on the faster or the slower link.
+    fn draw(seed: u64) -> Delayed {
+        let mut rng = stream(seed, 16);
+        let mut log = |from: f64, to: f64| {
+            let between: f64 = rng.random_range(0.0..1.0);
+            (from.ln() + (to / from).ln() * between).exp() as u64
+        };
+        Delayed {
+            rates: [log(5.0, 61.0), log(5.0, 61.0)],
+            delays_ms: [log(2.0, 61.0), log(2.0, 61.0)],
+            by: log(50.0, 1001.0) as u32 * MS,
+            after: log(10_000.0, 25_000.0) as u32 * MS,
+            sender: if log(1.0, 4.0) == 1 {
+                Sender::Reno
+            } else {
+                Sender::Cubic
+            },
+        }
+    }
+
+    fn config(&self) -> PairConfig {
+        let [a, b] = [0, 1].map(|path| PathSpec::symmetric(self.rates[path], self.delays_ms[path]));
+        PairConfig {
+            paths: vec![a, b],
+            ..config()
+        }
+    }
+
+    /// What path 1 carries alone, in Mbit/s.
+    fn alone(&self) -> f64 {
+        let mut pair = Pair::running(self.config(), SECOND);
+        pair.set_links_up(0, false);
+        let mut flow = Flow::of(self.sender, Side::A, 1400);
+        flow.run_for(&mut pair, SECOND * 8);
+        flow.goodput_bps(&mut pair, SECOND * 8) / 1e6
+    }
+
+    /// The tunnel and its flow at the moment when the relay begins.
+    fn begun(&self) -> (Pair, Flow) {
+        let mut pair = Pair::running(self.config(), SECOND);
+        let mut flow = Flow::of(self.sender, Side::A, 1400);
+        flow.run_for(&mut pair, self.after);
+        let (at, after) = (addresses(&pair), self.by);
+        pair.set_relay(0, move |caught| {
+            Some(vec![Passed {
+                to: caught.from.other(),
+                from: at[caught.from as usize],
+                after,
+                wire: caught.wire,
+            }])
+        });
+        (pair, flow)
+    }
+
+    /// What the tunnel brings in each of so many seconds, after the first two round trips and 150 ms.
+    fn seconds(&self, count: usize) -> Vec<f64> {
+        let (mut pair, mut flow) = self.begun();
+        let trip = 2 * self.delays_ms[0].max(self.delays_ms[1]) as u32 * MS;
+        flow.run_for(&mut pair, trip * 2 + 150 * MS);
+        let second = |_| {
+            let before = flow.arrived_bytes();
+            flow.run_for(&mut pair, SECOND);
+            (flow.arrived_bytes() - before) as f64 * 8.0 / 1e6
+        };
+        (0..count).map(second).collect()
+    }
+}
+
+fn from_environment(name: &str, default: u64) -> u64 {
+    let asked = std::env::var(name).ok();
+    asked
+        .and_then(|asked| asked.parse().ok())
+        .unwrap_or(default)
+}
+
+/// Any delay, any rates, the faster or the slower path, whenever it begins. `MPT_TEST_RELAY_DELAYS` says how many
+/// are drawn, `MPT_TEST_RELAY_FIRST` from which on.
+#[test]
+fn a_path_that_is_delayed_leaves_the_other_its_rate() {
+    let first = from_environment("MPT_TEST_RELAY_FIRST", 0);
+    for seed in first..first + from_environment("MPT_TEST_RELAY_DELAYS", 3) {
+        let case = Delayed::draw(seed);
+        let alone = case.alone();
+        let shares = case.seconds(25).into_iter().map(|rate| rate / alone);
+        let shares: Vec<f64> = shares.collect();
+        let worst = shares.iter().copied().fold(f64::MAX, f64::min);
+        let mean = shares.iter().sum::<f64>() / shares.len() as f64;
+        let below = shares.iter().filter(|share| **share < LEFT).count();
+        println!(
+            "{seed}: {case:?}: path 1 alone {alone:.1} Mbit/s; of that {mean:.2}, worst second {worst:.2}, {below} below {LEFT}"
+        );
+        assert!(mean >= LEFT, "{shares:.2?}");
+        // A flow that the sender's queue made halve its window may take so long to fill a path again.
+        assert!(below <= 2, "{shares:.2?}");
+    }
 }

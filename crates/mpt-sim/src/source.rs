@@ -158,6 +158,12 @@ impl Flow {
         self.sink.next * (self.inner.len - HEADERS) as u64
     }
 
+    /// The same in any order: what waits behind a segment that the sender's queue dropped counts, too.
+    #[must_use]
+    pub fn arrived_bytes(&self) -> u64 {
+        (self.sink.next + self.sink.beyond.len() as u64) * (self.inner.len - HEADERS) as u64
+    }
+
     /// Runs for `span` and returns the goodput meanwhile, in bits a second.
     pub fn goodput_bps(&mut self, pair: &mut Pair, span: Duration) -> f64 {
         let before = self.received_bytes();
