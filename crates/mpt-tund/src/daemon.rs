@@ -23,7 +23,7 @@ use crate::config::Config;
 use crate::downlink::Another;
 use crate::files::Store;
 use crate::host::Host;
-use crate::netlink::{LinkWatch, Netlink};
+use crate::netlink::{Change, LinkWatch, Netlink};
 use crate::privileges;
 use crate::routing::Routing;
 use crate::served::{Asked, Outlets, Served};
@@ -65,7 +65,7 @@ pub(crate) fn run(files: Store, configs: Vec<Config>) -> anyhow::Result<()> {
                 files,
                 netlink: Netlink::open()?,
                 links: LinkWatch::open().await.context("cannot watch links")?,
-                routing: Routing::open().await.context("cannot watch routes")?,
+                routing: Routing::open().await.context("cannot ask for routes")?,
             },
             outlets: Outlets {
                 ended,
@@ -75,6 +75,7 @@ pub(crate) fn run(files: Store, configs: Vec<Config>) -> anyhow::Result<()> {
                 asking,
             },
             tunnels: Vec::new(),
+            routing_due: None,
         };
         let result = daemon.serve(configs, news).await;
         for served in daemon.tunnels.drain(..) {
@@ -91,6 +92,8 @@ struct Daemon {
     host: Host,
     outlets: Outlets,
     tunnels: Vec<Served>,
+    /// When rules and routes that have changed are looked at.
+    routing_due: Option<Instant>,
 }
 
 /// What the loop hears of.
@@ -110,8 +113,6 @@ impl Daemon {
         self.reconcile().await?;
         self.check_start()?;
         self.give_up_privileges(needed);
-        // When rules and routes that have changed are looked at.
-        let mut settled: Option<Instant> = None;
         let mut look = tokio::time::interval(LOOK_INTERVAL);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut care = tokio::time::interval(CARE_INTERVAL);
@@ -130,15 +131,10 @@ impl Daemon {
                 }
                 changed = self.host.links.next() => {
                     let change = changed.context("cannot watch links any more")?;
-                    self.tunnels.iter_mut().for_each(|served| served.note(&change));
-                    settled.get_or_insert(self.host.routing.settled());
+                    self.note(&change);
                 }
-                changed = self.host.routing.changed() => {
-                    changed.context("cannot watch routes any more")?;
-                    settled.get_or_insert(self.host.routing.settled());
-                }
-                () = until(settled) => {
-                    settled = None;
+                () = until(self.routing_due) => {
+                    self.routing_due = None;
                     self.host.routing.note();
                 }
                 Some(asked) = news.requests.recv() => self.answer(asked).await?,
@@ -179,11 +175,19 @@ impl Daemon {
         let caught_up = self.host.links.catch_up();
         caught_up.context("cannot watch links any more")?;
         while let Some(change) = self.host.links.take_change() {
-            self.tunnels
-                .iter_mut()
-                .for_each(|served| served.note(&change));
+            self.note(&change);
         }
         Ok(())
+    }
+
+    /// The host has changed.
+    fn note(&mut self, change: &Change) {
+        self.tunnels
+            .iter_mut()
+            .for_each(|served| served.note(change));
+        if self.host.routing.is_concerned(change) {
+            self.routing_due.get_or_insert(self.host.routing.settled());
+        }
     }
 
     /// Compares what is wanted with what the host has, and mends what differs.

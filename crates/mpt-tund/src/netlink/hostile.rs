@@ -41,7 +41,7 @@ pub(crate) fn datagrams(bytes: &[u8]) {
                     addresses.remove(&(address, index));
                     addresses.extend(present.then_some((address, index)));
                 }
-                Change::Route(_) | Change::Rule | Change::Anything => {}
+                Change::Route(_) | Change::Rule | Change::Filter | Change::Anything => {}
             }
         }
     }

@@ -46,6 +46,8 @@ pub(crate) struct RouteChange {
     pub(crate) destination: (IpAddr, u8),
     /// The table.
     pub(crate) table: u32,
+    /// Who made it: a number of `rtnetlink(7)`'s `rtm_protocol`.
+    pub(crate) protocol: u8,
     /// Index of the link that it leads out of, where it is one.
     pub(crate) index: Option<u32>,
 }
@@ -81,6 +83,8 @@ pub(crate) enum Change {
     Route(RouteChange),
     /// A rule of policy routing.
     Rule,
+    /// Which packets a device takes in, by the way their answers would leave.
+    Filter,
     /// Everything was read anew: routes and rules may have changed unheard.
     Anything,
 }
@@ -165,7 +169,8 @@ impl Links {
             } => self.set_address(address, index, !deleted),
             Content::Route(change) => self.tell(Change::Route(change)),
             Content::Rule => self.tell(Change::Rule),
-            Content::Done | Content::Error(_) => {}
+            Content::Settings(settings) if settings.filter.is_some() => self.tell(Change::Filter),
+            Content::Settings(_) | Content::Done | Content::Error(_) => {}
         }
     }
 

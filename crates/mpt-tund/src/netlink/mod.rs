@@ -13,11 +13,13 @@
 //! error      what was refused, and what to do
 //! watch      notifications: its own socket, initial state, recovery from lost notifications
 //! links      the table of links and addresses that they keep current
+//! filters    which devices filter what comes in
 //! wire       the few netlink messages and attributes that it takes, read from bytes
 //! ```
 
 mod configure;
 mod error;
+mod filters;
 #[cfg(test)]
 pub(crate) mod hostile;
 mod links;
@@ -26,7 +28,8 @@ mod wire;
 
 pub(crate) use configure::{Netlink, Prefix, network};
 pub(crate) use error::NetlinkError;
+pub(crate) use filters::strict_devices;
 #[cfg(test)]
 pub(crate) use links::tests as links_tests;
-pub(crate) use links::{Address, Change, Links};
+pub(crate) use links::{Address, Change, Links, RouteChange};
 pub(crate) use watch::LinkWatch;

@@ -1,4 +1,4 @@
-//! Notifications about links, addresses, routes and rules, as a stream of changes.
+//! Notifications about links, addresses, routes, rules and filters, as a stream of changes.
 //!
 //! One socket subscribes and also asks for all links and addresses at the start, so that the state
 //! it begins with and the notifications come in the kernel's own order. When notifications come
@@ -21,10 +21,13 @@ const GROUPS: libc::c_int = libc::RTMGRP_LINK
     | libc::RTMGRP_IPV4_ROUTE
     | libc::RTMGRP_IPV6_ROUTE
     | libc::RTMGRP_IPV4_RULE
-    | RTMGRP_IPV6_RULE;
+    | RTMGRP_IPV6_RULE
+    | RTMGRP_IPV4_NETCONF;
 
 /// `RTNLGRP_IPV6_RULE` (19) as a bit; `linux/rtnetlink.h` names no such constant.
 const RTMGRP_IPV6_RULE: libc::c_int = 1 << (19 - 1);
+/// `RTNLGRP_IPV4_NETCONF` (24) likewise.
+const RTMGRP_IPV4_NETCONF: libc::c_int = 1 << (24 - 1);
 
 /// Dumps begun in a row because something changed meanwhile; then the last has to do, and
 /// notifications mend what it missed.
@@ -166,7 +169,8 @@ impl LinkWatch {
                 told @ (Content::Link { .. }
                 | Content::Address { .. }
                 | Content::Route(_)
-                | Content::Rule) => self.links.hear(told),
+                | Content::Rule
+                | Content::Settings(_)) => self.links.hear(told),
                 Content::Done => done |= answers,
                 Content::Error(errno) if answers && errno != 0 => {
                     return Err(io::Error::from_raw_os_error(errno));
@@ -218,7 +222,7 @@ impl LinkWatch {
 
     fn request(&mut self, kind: u16) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
-        let request = wire::dump_request(kind, self.sequence);
+        let request = wire::dump_request(kind, libc::AF_UNSPEC, self.sequence);
         let kernel = SocketAddr::new(0, 0);
         let socket = self.socket.socket_ref();
         socket.send_to(&request, &kernel, 0).map(drop)

@@ -23,6 +23,15 @@ const CLONED: u32 = libc::RTM_F_CLONED;
 const UNUSABLE: u32 = libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED;
 /// A tentative address that may be used all the same (RFC 4429).
 const OPTIMISTIC: u32 = libc::IFA_F_OPTIMISTIC;
+/// Settings of a device (linux/rtnetlink.h), and `struct netconfmsg` with its padding.
+pub(super) const RTM_NEWNETCONF: u16 = 80;
+pub(super) const RTM_GETNETCONF: u16 = 82;
+const NETCONF: usize = 4;
+/// `NETCONFA_IFINDEX` and `NETCONFA_RP_FILTER` (linux/netconf.h).
+const NETCONFA_IFINDEX: u16 = 1;
+const NETCONFA_RP_FILTER: u16 = 3;
+/// `NETCONFA_IFINDEX_ALL`: what counts for all devices.
+pub(super) const EVERY_DEVICE: i32 = -1;
 /// A link that can carry packets: set up, and with a carrier. `IFF_RUNNING` says so too, but up to
 /// a second late: the kernel rations its changes.
 const USABLE: u32 = (libc::IFF_UP | libc::IFF_LOWER_UP) as u32;
@@ -58,10 +67,21 @@ pub(super) enum Content<'a> {
     Route(RouteChange),
     /// A rule of policy routing came or went.
     Rule,
+    /// A device's IPv4 settings, or what counts for all.
+    Settings(Settings),
     /// The end of a dump.
     Done,
     /// The kernel refused a request with this error number.
     Error(i32),
+}
+
+/// What a device does with IPv4, as far as it is asked for or has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Settings {
+    /// Index of the device, or [`EVERY_DEVICE`].
+    pub(super) index: i32,
+    /// `rp_filter`.
+    pub(super) filter: Option<i32>,
 }
 
 /// What a link message says of the link.
@@ -85,8 +105,9 @@ pub(super) fn messages(datagram: &[u8]) -> impl Iterator<Item = Message<'_>> {
     .filter_map(parse)
 }
 
-/// A request for all links (`RTM_GETLINK`) or all addresses (`RTM_GETADDR`).
-pub(super) fn dump_request(kind: u16, sequence: u32) -> Vec<u8> {
+/// A request for all links (`RTM_GETLINK`), all addresses (`RTM_GETADDR`) or the settings of all devices
+/// (`RTM_GETNETCONF`), of one address family or of any.
+pub(super) fn dump_request(kind: u16, family: libc::c_int, sequence: u32) -> Vec<u8> {
     const LENGTH: usize = HEADER + LINK;
     let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
     let mut request = Vec::with_capacity(LENGTH);
@@ -94,7 +115,9 @@ pub(super) fn dump_request(kind: u16, sequence: u32) -> Vec<u8> {
     request.extend(kind.to_ne_bytes());
     request.extend(flags.to_ne_bytes());
     request.extend(sequence.to_ne_bytes());
-    // Any family, any index: all zero, for both kinds of request.
+    request.resize(HEADER, 0);
+    request.push(family as u8);
+    // Any index: all zero, for each kind of request.
     request.resize(LENGTH, 0);
     request
 }
@@ -108,6 +131,7 @@ fn parse(message: &[u8]) -> Option<Message<'_>> {
         libc::RTM_NEWADDR | libc::RTM_DELADDR => parse_address(body, kind == libc::RTM_DELADDR)?,
         libc::RTM_NEWROUTE | libc::RTM_DELROUTE => parse_route(body)?,
         libc::RTM_NEWRULE | libc::RTM_DELRULE => Content::Rule,
+        RTM_NEWNETCONF => parse_settings(body)?,
         _ if libc::c_int::from(kind) == libc::NLMSG_DONE => Content::Done,
         _ if libc::c_int::from(kind) == libc::NLMSG_ERROR => {
             Content::Error(u32_at(body, 0)?.cast_signed().wrapping_neg())
@@ -191,6 +215,7 @@ fn parse_route(body: &[u8]) -> Option<Content<'_>> {
     let mut change = RouteChange {
         destination: (everything, *body.get(1)?),
         table: u32::from(*body.get(4)?),
+        protocol: *body.get(5)?,
         index: None,
     };
     for (kind, value) in attributes(body.get(ROUTE..)?) {
@@ -202,6 +227,18 @@ fn parse_route(body: &[u8]) -> Option<Content<'_>> {
         }
     }
     Some(Content::Route(change))
+}
+
+fn parse_settings(body: &[u8]) -> Option<Content<'_>> {
+    let attribute = |wanted| {
+        let mut all = attributes(body.get(NETCONF..)?);
+        let (_, value) = all.find(|(kind, _)| *kind == wanted)?;
+        Some(u32_at(value, 0)?.cast_signed())
+    };
+    let is_ipv4 = libc::c_int::from(*body.first()?) == libc::AF_INET;
+    let index = attribute(NETCONFA_IFINDEX).filter(|_| is_ipv4)?;
+    let filter = attribute(NETCONFA_RP_FILTER);
+    Some(Content::Settings(Settings { index, filter }))
 }
 
 fn ip(value: &[u8]) -> Option<IpAddr> {
@@ -371,11 +408,32 @@ pub(super) mod tests {
         let expected = RouteChange {
             destination: ("192.0.2.0".parse().unwrap(), 24),
             table: 4754,
+            protocol: 4,
             index: Some(7),
         };
         assert_eq!(contents(&route(0)), [Content::Route(expected)]);
         assert_eq!(contents(&route(CLONED)), []);
         assert_eq!(contents(&message(libc::RTM_NEWRULE, &[])), [Content::Rule]);
+    }
+
+    #[test]
+    fn settings_are_those_of_ipv4() {
+        let settings = |family: libc::c_int| {
+            let mut body = vec![family as u8, 0, 0, 0];
+            body.extend(attribute(NETCONFA_IFINDEX, &EVERY_DEVICE.to_ne_bytes()));
+            body.extend(attribute(NETCONFA_RP_FILTER, &1_i32.to_ne_bytes()));
+            message(RTM_NEWNETCONF, &body)
+        };
+        let expected = Settings {
+            index: EVERY_DEVICE,
+            filter: Some(1),
+        };
+        let datagram = settings(libc::AF_INET);
+        assert_eq!(contents(&datagram), [Content::Settings(expected)]);
+        assert_eq!(contents(&settings(libc::AF_INET6)), []);
+        for cut in 0..datagram.len() {
+            assert_eq!(contents(&datagram[..cut]), [], "{cut} bytes");
+        }
     }
 
     #[test]
@@ -397,8 +455,9 @@ pub(super) mod tests {
 
     #[test]
     fn a_request_is_a_message_of_its_own_length() {
-        let request = dump_request(libc::RTM_GETADDR, 9);
+        let request = dump_request(libc::RTM_GETADDR, libc::AF_INET, 9);
         assert_eq!(u32_at(&request, 0), Some(request.len() as u32));
         assert_eq!(u32_at(&request, 8), Some(9));
+        assert_eq!(request[HEADER], 2);
     }
 }

@@ -9,7 +9,8 @@ use std::io;
 use std::net::IpAddr;
 
 use futures_util::TryStreamExt as _;
-use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags};
+use rtnetlink::packet_route::link::LinkFlags;
+use rtnetlink::packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourState};
 use rtnetlink::packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteNextHopFlags,
     RouteScope, RouteType, RouteVia,
@@ -23,6 +24,7 @@ use rtnetlink::{Handle, IpVersion};
 use super::host::PROTOCOL;
 use super::host::{Host, MAIN, Prefix, Route, Rule};
 use super::plan::Action;
+use crate::netlink;
 
 /// "No prefix is suppressed", as the kernel says it.
 const NOT_SUPPRESSED: u32 = u32::MAX;
@@ -61,12 +63,8 @@ pub(super) async fn observe(handle: &Handle) -> io::Result<Host> {
         } else if flags.intersects(LinkFlags::Loopback | LinkFlags::Noarp) {
             host.inward.insert(index);
         }
-        let has_routes = || host.routes.iter().any(|route| route.device == index);
-        let is_strict = |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::IfName(name) if is_strict(name));
-        if has_routes() && link.attributes.iter().any(is_strict) {
-            host.strict.insert(index);
-        }
     }
+    host.strict = netlink::strict_devices().await;
     Ok(host)
 }
 
@@ -126,8 +124,17 @@ pub(super) struct Packet {
     pub(super) bound_to: Option<u32>,
 }
 
-/// Index of the device that the kernel sends it by; `None` when it has no route.
-pub(super) async fn device_of(handle: &Handle, packet: &Packet) -> Option<u32> {
+/// Where the kernel sends a packet next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Hop {
+    /// Index of the device.
+    pub(crate) device: u32,
+    /// The gateway, or the target itself.
+    pub(crate) to: IpAddr,
+}
+
+/// Where the kernel sends it; `None` when it has no route.
+pub(super) async fn hop_of(handle: &Handle, packet: &Packet) -> Option<Hop> {
     let is_ipv4 = packet.target.is_ipv4();
     let bits = if is_ipv4 { 32 } else { 128 };
     let mut question = RouteMessage::default();
@@ -135,7 +142,9 @@ pub(super) async fn device_of(handle: &Handle, packet: &Packet) -> Option<u32> {
     question.header.destination_prefix_length = bits;
     let attributes = &mut question.attributes;
     attributes.push(RouteAttribute::Destination(packet.target.into()));
-    if !packet.source.is_unspecified() {
+    // Of a socket that is bound to a device IPv6 looks at that alone, and here only where no source is named.
+    let is_led_by_source = is_ipv4 || packet.bound_to.is_none();
+    if !packet.source.is_unspecified() && is_led_by_source {
         question.header.source_prefix_length = bits;
         attributes.push(RouteAttribute::Source(packet.source.into()));
     }
@@ -149,13 +158,36 @@ pub(super) async fn device_of(handle: &Handle, packet: &Packet) -> Option<u32> {
     attributes.push(RouteAttribute::Sport(packet.udp_port));
     let mut answers = handle.route().get(question).execute();
     let answer = answers.try_next().await.ok()??;
-    answer.attributes.iter().find_map(|attribute| {
-        if let RouteAttribute::Oif(device) = attribute {
-            Some(*device)
-        } else {
-            None
+    let (mut device, mut to) = (None, packet.target);
+    for attribute in &answer.attributes {
+        match attribute {
+            RouteAttribute::Oif(index) => device = Some(*index),
+            RouteAttribute::Gateway(gateway) => to = ip(gateway).unwrap_or(to),
+            RouteAttribute::Via(gateway) => to = ip_of_via(gateway).unwrap_or(to),
+            _ => {}
         }
-    })
+    }
+    device.map(|device| Hop { device, to })
+}
+
+/// Whether the kernel has asked on the link who the next hop is, and nobody answered so far.
+pub(super) async fn is_silent(handle: &Handle, hop: Hop) -> bool {
+    let neighbours = handle.neighbours().get();
+    let mut neighbours = neighbours
+        .set_address_family(family(hop.to.is_ipv4()))
+        .execute();
+    while let Ok(Some(neighbour)) = neighbours.try_next().await {
+        let is_it = |attribute: &NeighbourAttribute| match attribute {
+            NeighbourAttribute::Destination(NeighbourAddress::Inet(ip)) => hop.to == *ip,
+            NeighbourAttribute::Destination(NeighbourAddress::Inet6(ip)) => hop.to == *ip,
+            _ => false,
+        };
+        if neighbour.header.ifindex == hop.device && neighbour.attributes.iter().any(is_it) {
+            let state = neighbour.header.state;
+            return matches!(state, NeighbourState::Failed | NeighbourState::Incomplete);
+        }
+    }
+    false
 }
 
 fn kernel_error(error: rtnetlink::Error) -> io::Error {
@@ -373,15 +405,4 @@ fn ip_of_via(via: &RouteVia) -> Option<IpAddr> {
         RouteVia::Inet6(ip) => Some((*ip).into()),
         _ => None,
     }
-}
-
-/// Whether the device of this name takes an IPv4 packet only if the answer would leave by it. The higher of
-/// the two settings counts; 1 is strict.
-fn is_strict(name: &str) -> bool {
-    let setting = |of: &str| {
-        let file = format!("/proc/sys/net/ipv4/conf/{of}/rp_filter");
-        let text = std::fs::read_to_string(file).unwrap_or_default();
-        text.trim().parse::<u32>().unwrap_or(0)
-    };
-    setting("all").max(setting(name)) == 1
 }

@@ -14,7 +14,6 @@
 //! host    rules, routes, links, as plain values
 //! plan    what a tunnel needs on this host, and what is missing for that; pure
 //! kernel  the same to the kernel and from it, by rtnetlink
-//! watch   notifications
 //! ```
 //!
 //! Where the kernel has no policy routing, or does not permit it, everything goes on as with
@@ -25,7 +24,6 @@ mod host;
 mod kernel;
 mod plan;
 mod tunnel;
-mod watch;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -41,10 +39,10 @@ pub(crate) use host::Prefix;
 pub(crate) use plan::{Need, PathNeed};
 pub(crate) use tunnel::{TunnelRouting, Why};
 
+use crate::netlink::{Change, RouteChange};
 use block::Claim;
-use host::Host;
+use host::{Host, PROTOCOL, contains};
 use plan::{Action, Plan};
-use watch::Watch;
 
 /// Changes come in bursts: a device that comes up brings some ten. They are looked at together.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -52,12 +50,13 @@ const SETTLE: Duration = Duration::from_millis(50);
 const TRUCE: Duration = Duration::from_secs(2);
 /// Reading all routes may take no more than this part of the time: one in so many.
 const REST: u32 = 10;
+/// `RTPROT_KERNEL`: a route that the kernel made for an address or a device.
+const BY_KERNEL: u8 = 2;
 
 /// The host's routing, as all tunnels of a daemon share it.
 pub(crate) struct Routing {
     handle: Handle,
     connection: JoinHandle<()>,
-    watch: Watch,
     /// Addresses that tunnels send to, by tunnel.
     outer: RefCell<BTreeMap<String, Vec<IpAddr>>>,
     /// Not before this is everything read again.
@@ -82,7 +81,6 @@ impl Routing {
         let routing = Routing {
             handle,
             connection: tokio::spawn(connection),
-            watch: Watch::open()?,
             outer: RefCell::default(),
             next: Cell::new(Instant::now()),
             changes: Cell::new(0),
@@ -107,13 +105,20 @@ impl Routing {
         Ok(())
     }
 
-    /// Waits until rules or routes have changed, and have settled. May be cancelled without loss.
-    ///
-    /// # Errors
-    /// If the kernel does not tell any more.
-    pub(crate) async fn changed(&mut self) -> io::Result<()> {
-        let outer = self.outer.borrow().values().flatten().copied().collect();
-        self.watch.changed(outer).await
+    /// Whether the change may matter to what tunnels need. A host with a full table of the Internet changes
+    /// routes many times a second, and this is only a reason to look again at all of it.
+    pub(crate) fn is_concerned(&self, change: &Change) -> bool {
+        match change {
+            Change::Route(route) => {
+                let outer = self.outer.borrow();
+                may_lead(route, outer.values().flatten())
+            }
+            Change::Link(_)
+            | Change::Address { .. }
+            | Change::Rule
+            | Change::Filter
+            | Change::Anything => true,
+        }
     }
 
     /// What has changed is to be looked at.
@@ -154,5 +159,45 @@ impl Routing {
             result = result.and(done);
         }
         result
+    }
+}
+
+/// Whether a route may matter to who sends to `outer`: a default route, one of the kernel's own making, one of
+/// ours, and one that leads there.
+fn may_lead<'a>(route: &RouteChange, mut outer: impl Iterator<Item = &'a IpAddr>) -> bool {
+    route.destination.1 == 0
+        || [BY_KERNEL, PROTOCOL].contains(&route.protocol)
+        || outer.any(|ip| contains(route.destination, *ip))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routes_that_lead_elsewhere_are_passed_over() {
+        let outer: [IpAddr; 2] = [
+            "203.0.113.7".parse().unwrap(),
+            "2001:db8::7".parse().unwrap(),
+        ];
+        let bird = 12;
+        for (destination, length, protocol, expected) in [
+            ("198.51.100.0", 24, bird, false),
+            ("2001:db8:1::", 48, bird, false),
+            ("203.0.113.0", 24, bird, true),
+            ("2001:db8::", 48, bird, true),
+            ("0.0.0.0", 0, bird, true),
+            ("::", 0, bird, true),
+            ("198.51.100.0", 24, BY_KERNEL, true),
+            ("198.51.100.0", 24, PROTOCOL, true),
+        ] {
+            let route = RouteChange {
+                destination: (destination.parse().unwrap(), length),
+                table: 254,
+                protocol,
+                index: None,
+            };
+            assert_eq!(may_lead(&route, outer.iter()), expected, "{route:?}");
+        }
     }
 }

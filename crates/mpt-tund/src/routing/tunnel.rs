@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::Routing;
 use super::block::Claim;
 use super::host::{Host, Prefix};
-use super::kernel::{self, Packet};
+use super::kernel::{self, Hop, Packet};
 use super::plan::{self, Action, Need, PathNeed, Plan};
 
 /// What is made for one tunnel. [`TunnelRouting::remove`] takes it away again.
@@ -34,8 +34,8 @@ pub(crate) struct TunnelRouting {
 /// The device that a path leaves by.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Leaving {
-    /// Index of the device that the kernel takes; `None` when it has no route to the peer.
-    pub(crate) device: Option<u32>,
+    /// Where the kernel sends its packets; `None` when it has no route to the peer.
+    pub(crate) hop: Option<Hop>,
     /// Index of the device that has the path's address or is its interface, if it leads anywhere.
     pub(crate) wanted: Option<u32>,
     /// Whether a route leads to the peer by the wanted one.
@@ -212,7 +212,8 @@ impl TunnelRouting {
             udp_port: path.port,
             bound_to: path.interface.is_some().then_some(path.device).flatten(),
         };
-        let device = kernel::device_of(&routing.handle, &packet).await;
+        let hop = kernel::hop_of(&routing.handle, &packet).await;
+        let device = hop.map(|hop| hop.device);
         let host = &self.host;
         let wanted = plan::device_of(need, path, host);
         let way = |device| plan::way_by(device, path.local, Some(remote.ip()), host);
@@ -229,10 +230,21 @@ impl TunnelRouting {
             Why::None
         };
         Leaving {
-            device,
+            hop,
             wanted,
             has_way,
             why,
+        }
+    }
+}
+
+impl Leaving {
+    /// Whether nobody answers on the link that the path leaves by, neither a router nor the peer. Of that a
+    /// socket that is bound to a device is told nothing.
+    pub(crate) async fn is_silent(&self, routing: &Routing) -> bool {
+        match self.hop {
+            Some(hop) => kernel::is_silent(&routing.handle, hop).await,
+            None => false,
         }
     }
 }

@@ -86,7 +86,7 @@ impl Interface {
                 let mut wanted = tunnel.routes.iter().chain(&tunnel.addresses);
                 route.index == Some(self.index) || wanted.any(is_wanted)
             }
-            Change::Rule => false,
+            Change::Rule | Change::Filter => false,
             Change::Anything => true,
         };
         let is_gone = matches!(change, Change::Link(event) if event.deleted);

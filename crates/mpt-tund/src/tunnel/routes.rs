@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use mpt_core::control::PathStatus;
+use mpt_core::control::{PathState, PathStatus};
+use mpt_core::path::{DownReason, Unreachable};
 
 use super::Tunnel;
 use super::paths::RunningPath;
@@ -143,11 +144,12 @@ impl Tunnel {
                 .leaving(&needed, remote, &need, &host.routing)
                 .await;
             let name_of = |index: u32| links.link(index).map(|link| link.name.clone());
-            status.device = leaving.device.and_then(name_of);
+            let device = leaving.hop.map(|hop| hop.device);
+            status.device = device.and_then(name_of);
             if !leaving.has_way {
                 status.routeless = leaving.wanted.and_then(name_of);
             }
-            if let Some(wanted) = leaving.wanted.filter(|&one| Some(one) != leaving.device)
+            if let Some(wanted) = leaving.wanted.filter(|&one| Some(one) != device)
                 && let Some(wanted) = name_of(wanted)
             {
                 let (local, mark) = (needed.local, self.routing.mark());
@@ -155,7 +157,21 @@ impl Tunnel {
                 status.device_remedy = Some(remedy);
                 status.device_wanted = Some(wanted);
             }
+            if is_unanswered(status) && leaving.is_silent(&host.routing).await {
+                let what = DownReason::Unreachable(Unreachable::NextHop);
+                status.reason = Some(what.to_string());
+            }
         }
+    }
+}
+
+/// Whether nothing is known of why a path is not up but that no probe was answered.
+fn is_unanswered(path: &PathStatus) -> bool {
+    let says_no_more = |reason: &String| reason.starts_with("no probe was answered");
+    match path.state {
+        PathState::Down => path.reason.as_ref().is_some_and(says_no_more),
+        PathState::Probing => path.reason.is_none(),
+        PathState::Up | PathState::Waiting | PathState::AdminDown => false,
     }
 }
 
