@@ -12,6 +12,8 @@ use net::{Bench, Files, Uplinks};
 
 #[path = "faults/ends.rs"]
 mod ends;
+#[path = "faults/forward.rs"]
+mod forward;
 #[path = "faults/host.rs"]
 mod host;
 #[path = "faults/middle.rs"]
@@ -22,6 +24,10 @@ mod routing;
 mod sequences;
 #[path = "faults/settings.rs"]
 mod settings;
+#[path = "faults/shared.rs"]
+mod shared;
+#[path = "faults/starts.rs"]
+mod starts;
 #[path = "faults/tunnel.rs"]
 mod tunnel;
 #[path = "faults/uplinks.rs"]

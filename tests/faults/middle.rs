@@ -1,9 +1,8 @@
 //! What happens between the ends: firewalls, NAT, links that swallow.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use mpt_core::path::PathState;
-use net::{Daemon, Fault, Files, Uplinks};
+use net::{Fault, Files};
 
 use super::{bench, can_run};
 
@@ -187,35 +186,4 @@ fn a_mapping_leads_nowhere() {
         |_| {},
     );
     bench.finish("mapping");
-}
-
-/// Port forwards of a plain tunnel that are made when both ends have called for long: minutes, so only with
-/// `MPT_TEST_FORWARD=1`.
-#[test]
-fn a_port_forward_that_comes_later_mends_a_plain_path() {
-    let Some(_turn) = net::turn() else { return };
-    if std::env::var_os("MPT_TEST_FORWARD").is_none() || !can_run() {
-        return net::skip("takes minutes: MPT_TEST_FORWARD=1");
-    }
-    let net = Uplinks::new();
-    let pair = net.start(&Files::plain());
-    std::thread::sleep(Duration::from_secs(20));
-    for number in 0..2 {
-        pair.net.forward_port(number, 4754);
-    }
-    let start = Instant::now();
-    let is_up = |daemon: &Daemon| {
-        let status = daemon.status();
-        status.paths.iter().all(|path| path.state == PathState::Up)
-    };
-    while !(is_up(&pair.client) && is_up(&pair.server)) {
-        let took = start.elapsed();
-        assert!(
-            took < Duration::from_secs(300),
-            "{:#?}",
-            pair.client.status()
-        );
-        std::thread::sleep(Duration::from_secs(1));
-    }
-    println!("all paths up {:?} after the forwards", start.elapsed());
 }

@@ -9,6 +9,7 @@ use net::uplinks::By;
 use net::{Bench, Fault, Files, Namespace, Uplinks, wait_for};
 
 use super::settings::start_with;
+use super::uplinks::gateway_is_gone;
 use super::{bench, can_run};
 
 /// Within this a rule that somebody deleted is there again, on a busy machine.
@@ -78,7 +79,7 @@ fn routing_of_the_tunnels_own_is_put_back() {
 }
 
 /// With `routing = "off"` and no rule of the operator's, the second path leaves by the first one's uplink. And
-/// a socket that is bound to no device hears from the kernel that a gateway does not answer.
+/// a gateway is gone: of that the kernel tells a socket that is bound to no device, and of others it is asked.
 #[test]
 fn paths_without_an_interface() {
     let Some(_turn) = net::turn() else { return };
@@ -95,19 +96,9 @@ fn paths_without_an_interface() {
         |pair| start_with(pair, Side::A, &after),
         |pair| start_with(pair, Side::A, &before),
     );
-    bench.run(
-        &Fault::new("a gateway is gone, its cable still in")
-            .client("path-down", "nobody answers on its link")
-            .server("path-down", "Path fibre")
-            .stalls_at_most_ms(1500)
-            .back_within_ms(6000),
-        |pair| {
-            pair.net.routers[0].run("ip addr flush dev lan");
-            pair.net.client.run("ip neigh flush dev eth0");
-        },
-        |pair| {
-            pair.net.routers[0].run("ip addr add 192.168.1.1/24 dev lan");
-        },
+    gateway_is_gone(
+        &mut bench,
+        "the same gateway is gone for paths that name no interface",
     );
     bench.finish("device");
 }

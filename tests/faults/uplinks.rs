@@ -1,6 +1,6 @@
 //! Uplinks that come and go: devices, addresses, routes.
 
-use net::{Fault, Files};
+use net::{Bench, Fault, Files};
 
 use super::{bench, can_run};
 
@@ -124,9 +124,15 @@ fn uplinks_come_and_go() {
         |pair| pair.net.remove_default_route(0),
         |pair| pair.net.add_default_route(0),
     );
+    gateway_is_gone(&mut bench, "a gateway is gone, its cable still in");
+    bench.finish("uplinks");
+}
+
+/// Nobody answers on an uplink's link any more.
+pub(super) fn gateway_is_gone(bench: &mut Bench, what: &str) {
     bench.run(
-        &Fault::new("a gateway is gone, its cable still in")
-            .client("path-down", "Path fibre")
+        &Fault::new(what)
+            .client("path-down", "nobody answers on its link")
             .server("path-down", "Path fibre")
             .stalls_at_most_ms(1500)
             .back_within_ms(6000),
@@ -138,5 +144,4 @@ fn uplinks_come_and_go() {
             pair.net.routers[0].run("ip addr add 192.168.1.1/24 dev lan");
         },
     );
-    bench.finish("uplinks");
 }

@@ -35,6 +35,7 @@ pub mod settings;
 pub mod shape;
 pub mod stream;
 pub mod topology;
+pub mod trace;
 pub mod traffic;
 pub mod uplinks;
 pub mod watch;
@@ -54,6 +55,7 @@ pub use random::Random;
 pub use settings::Settings;
 pub use shape::Shape;
 pub use topology::{Hosts, Tunnel};
+pub use trace::Trace;
 pub use uplinks::{Files, Uplinked, Uplinks};
 
 static TURN: Mutex<()> = Mutex::new(());

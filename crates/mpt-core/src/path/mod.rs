@@ -233,10 +233,24 @@ impl Path {
         self.reason.is_some_and(refuses)
     }
 
-    /// Since when probes stay without answer, though they leave, and no error comes back.
+    /// Whether what somebody says would be so whatever the ports. That a port is refused may be what comes of
+    /// a router's mapping, which an earlier packet made.
+    fn is_cut_off(&self) -> bool {
+        use Unreachable::{Host, Network, NextHop};
+        matches!(
+            self.reason,
+            Some(
+                DownReason::Unreachable(Network | Host | NextHop)
+                    | DownReason::OutOfServiceAtPeer
+                    | DownReason::LinkDown
+            )
+        )
+    }
+
+    /// Since when probes stay without answer, though they leave, and other ports might be answered.
     fn unanswered_since(&self, now: Time) -> Option<Time> {
         let leaves = !self.out_of_service && !self.waiting && !self.link_down;
-        let is_asked = leaves && !self.is_refused() && self.config.remote.is_some();
+        let is_asked = leaves && !self.is_cut_off() && self.config.remote.is_some();
         let since = self.rhythm.silent_since().filter(|_| is_asked)?;
         (!self.is_answered(now)).then_some(since)
     }

@@ -45,7 +45,10 @@ impl fmt::Display for DownReason {
                 Unreachable::Network => f.write_str("the peer's network is unreachable"),
                 Unreachable::Host => f.write_str("the peer's host is unreachable"),
                 Unreachable::Port => {
-                    f.write_str("the peer's host answers, but mpt-tund is not running there")
+                    f.write_str(
+                    "the peer's host, or the router before it, answers that nobody listens there: mpt-tund is not \
+                     running, or the port is not forwarded",
+                )
                 }
                 Unreachable::PortAt(who) => write!(
                     f,

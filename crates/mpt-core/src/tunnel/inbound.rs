@@ -292,8 +292,7 @@ impl Inbound {
             None => false,
         };
         if !known.is_some_and(may_be_peer) {
-            self.drops.count(DropReason::Stranger, datagrams);
-            self.note_stranger(now, path, from);
+            self.note_stranger(now, path, from, datagrams);
             self.note_strange(now, path, from, buffer, 0..step.min(len));
         } else if truncated || len > self.pool.bytes_mut(buffer).len() {
             self.drops.count(DropReason::Truncated, datagrams);

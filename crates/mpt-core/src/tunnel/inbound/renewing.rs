@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::Inbound;
+use super::{Inbound, is_same_peer};
+use crate::control::drops::DropReason;
 use crate::path::{MAX_PATHS, Path, PathId};
 use crate::time::Time;
 use crate::tunnel::event::Event;
@@ -75,8 +76,16 @@ impl Inbound {
             && self.rests_until(now, id).is_some()
     }
 
-    /// A datagram of a plain tunnel came from elsewhere than the peer is.
-    pub(super) fn note_stranger(&mut self, now: Time, id: PathId, from: SocketAddr) {
+    /// So many datagrams of a plain tunnel came from elsewhere than the path's peer is.
+    pub(super) fn note_stranger(&mut self, now: Time, id: PathId, from: SocketAddr, count: u64) {
+        let is_here = |path: &Path| path.peer.is_some_and(|peer| is_same_peer(peer, from));
+        let is_another = self.opening.is_none() && self.paths.iter().flatten().any(is_here);
+        let why = if is_another {
+            DropReason::OtherPath
+        } else {
+            DropReason::Stranger
+        };
+        self.drops.count(why, count);
         if let Some(path) = &mut self.paths[id.index()]
             && path.peer.is_some_and(|peer| peer.ip() == from.ip())
         {
