@@ -5,11 +5,13 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use mpt_core::control::{PathState, PathStatus, Status};
 use net::daemon::PATIENCE;
 use net::settings::Side;
+use net::stream::Stream;
 use net::traffic::ping;
 use net::{Daemon, Hosts, Link, Namespace, Process, Settings, Shape, Tunnel, process, wait_for};
 
@@ -255,6 +257,63 @@ fn an_address_is_followed() {
         old = new;
     }
     assert_eq!(session(&tunnel.a), before);
+}
+
+/// What the far end sends without a pause comes in again soon after the device that it came by was replaced, and
+/// after its address changed, though this end sends nothing of its own.
+#[test]
+fn a_download_goes_on_over_another_socket() {
+    let Some(_turn) = net::turn() else { return };
+    for (sealed, settings) in [false, true].into_iter().zip(both_kinds()) {
+        let tunnel = tunnel_of(&settings, with_interface_alone);
+        await_all(&tunnel, "the start");
+        // All of it comes by the path whose device is replaced.
+        tunnel.a.ctl(&["path", "down", "path0"]);
+        for host in [&tunnel.hosts.a, &tunnel.hosts.b] {
+            host.run("ip route add 10.1.1.0/24 dev path1");
+        }
+        for other_address in [false, true] {
+            // A plain path's peer is where the file says.
+            if other_address && !sealed {
+                continue;
+            }
+            let download = Stream {
+                to: SocketAddr::new(Side::A.inner_v4().parse().unwrap(), 9000),
+                pace: 500,
+                payload: 1000,
+                time: Duration::from_secs(6),
+            };
+            let download = download.start(&tunnel.hosts.b, &tunnel.hosts.a);
+            std::thread::sleep(Duration::from_secs(2));
+            if other_address {
+                tunnel.hosts.a.run("ip addr del 10.1.1.1/30 dev path1");
+                tunnel.hosts.a.run("ip addr add 10.1.1.33/30 dev path1");
+                tunnel.hosts.a.run("ip route replace 10.1.1.0/24 dev path1");
+            } else {
+                tunnel.hosts.a.run("ip link del path1");
+                lay_second(&tunnel.hosts);
+                tunnel.hosts.b.run("ip route add 10.1.1.0/24 dev path1");
+                tunnel.hosts.a.run("ip route add 10.1.1.0/24 dev path1");
+            }
+            let record = download.finish();
+            let times = record.arrivals.iter().map(|one| one.arrived);
+            let mut times: Vec<Duration> = times.collect();
+            times.sort_unstable();
+            let pauses = times.windows(2).map(|pair| pair[1] - pair[0]);
+            let longest = pauses.max().unwrap();
+            println!(
+                "sealed {sealed}, other address {other_address}: {} of {} lost, longest pause {longest:?}",
+                record.lost(),
+                record.sent
+            );
+            // A second, and what a busy machine adds.
+            assert!(longest < Duration::from_secs(2), "{longest:?}");
+            let last = times.last().unwrap();
+            assert!(*last > Duration::from_millis(5900), "it ends {last:?}");
+        }
+        tunnel.a.ctl(&["path", "up", "path0"]);
+        await_all(&tunnel, "both paths");
+    }
 }
 
 /// Whatever is taken from the tunnel's interface comes back, and so does the interface.
