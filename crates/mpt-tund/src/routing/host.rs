@@ -180,19 +180,50 @@ impl Host {
         (source, target): (IpAddr, Option<IpAddr>),
         device: Option<u32>,
     ) -> Option<&Route> {
+        let routes = self.candidates(table, (source, target), device);
+        routes.min_by_key(|route| rank(route))
+    }
+
+    /// Whether packets from `source` to `target` leave by `device` for certain: of several routes that are equally
+    /// good the kernel takes any.
+    pub(super) fn leads_by(
+        &self,
+        table: u32,
+        key: (IpAddr, Option<IpAddr>),
+        bound_to: Option<u32>,
+        device: u32,
+    ) -> bool {
+        let best = self.best(table, key, bound_to).map(rank);
+        let mut equal = self
+            .candidates(table, key, bound_to)
+            .filter(|route| Some(rank(route)) == best);
+        best.is_some() && equal.all(|route| route.device == device)
+    }
+
+    /// The routes of a table for such packets.
+    fn candidates(
+        &self,
+        table: u32,
+        (source, target): (IpAddr, Option<IpAddr>),
+        device: Option<u32>,
+    ) -> impl Iterator<Item = &Route> {
         self.routes
             .iter()
-            .filter(|route| route.table == table && route.is_ipv4() == source.is_ipv4())
-            .filter(|route| device.is_none_or(|device| route.device == device))
-            .filter(|route| {
+            .filter(move |route| route.table == table && route.is_ipv4() == source.is_ipv4())
+            .filter(move |route| device.is_none_or(|device| route.device == device))
+            .filter(move |route| {
                 source.is_unspecified() || route.sources.is_none_or(|from| contains(from, source))
             })
-            .filter(|route| match target {
+            .filter(move |route| match target {
                 Some(target) => contains(route.destination, target),
                 None => route.destination.1 == 0,
             })
-            .min_by_key(|route| (u8::MAX - route.destination.1, route.metric))
     }
+}
+
+/// The least is the one that the kernel takes.
+fn rank(route: &Route) -> (u8, u32) {
+    (u8::MAX - route.destination.1, route.metric)
 }
 
 #[cfg(test)]

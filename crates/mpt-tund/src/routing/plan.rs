@@ -168,14 +168,9 @@ fn path_routes(
             .any(|route| route.1 == 0 && route.0.is_ipv4() == is_ipv4);
     let bound_to = path.interface.is_some().then_some(device);
     let key = (path.local, path.remote);
-    let is_led_there = host
-        .best(MAIN, key, bound_to)
-        .is_some_and(|route| route.device == device);
-    let is_strict_and_led_elsewhere = is_strict
-        && (is_caught
-            || host
-                .best(MAIN, key, None)
-                .is_none_or(|route| route.device != device));
+    let is_led_there = host.leads_by(MAIN, key, bound_to, device);
+    let is_strict_and_led_elsewhere =
+        is_strict && (is_caught || !host.leads_by(MAIN, key, None, device));
     if is_led_there && !host.has_foreign_rules(is_ipv4) && !is_strict_and_led_elsewhere {
         return;
     }

@@ -183,6 +183,19 @@ fn each_path_leaves_by_the_device_that_has_its_address() {
 }
 
 #[test]
+fn of_routes_that_are_equally_good_none_is_left_to_chance() {
+    let mut host = host();
+    for route in &mut host.routes {
+        route.metric = route.metric.min(100);
+    }
+    let plan = plan(&need(&[]), &host, block());
+    for local in ["192.168.1.10", "192.168.2.10"] {
+        let is_its = |rule: &Rule| rule.from == Some(single(ip(local)));
+        assert!(plan.rules.iter().any(is_its), "{local}: {plan:?}");
+    }
+}
+
+#[test]
 fn a_default_route_catches_everything_but_the_tunnels_own_packets() {
     let after = carried_out(&need(&["0.0.0.0/0", "::/0"]), &host());
     let mark = block().mark();
