@@ -9,3 +9,5 @@
 mod moving;
 #[path = "faults/silent.rs"]
 mod silent;
+#[path = "faults/worse.rs"]
+mod worse;

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use mpt_core::control::PathPhase;
+use mpt_core::path::PathState;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_sim::delay::Delay;
@@ -12,7 +14,9 @@ use mpt_sim::link::QueueLimit;
 use mpt_sim::loss::Loss;
 use mpt_sim::packet::{Inner, id_of};
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side};
+use mpt_sim::rng::stream;
 use mpt_sim::source::Flow;
+use rand::RngExt as _;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
@@ -271,6 +275,122 @@ fn nothing_is_suspected_at_the_start() {
             assert_eq!(resent, [0, 0], "{case:?}");
         }
     }
+}
+
+/// How a pair begins: which end is called, how much later one of them starts, and how long nothing is carried.
+#[derive(Debug, Clone, Copy)]
+struct Beginning {
+    waits: Option<Side>,
+    late: Side,
+    by: Duration,
+    idle: Duration,
+    /// The late end had run before, and the other takes it for there.
+    again: bool,
+}
+
+/// Beginnings of many kinds.
+fn beginnings(count: u64) -> Vec<Beginning> {
+    let mut random = stream(0x5117, 0);
+    let mut up_to = |ms: u32| MS * random.random_range(0..ms);
+    (0..count)
+        .map(|number| Beginning {
+            waits: [None, Some(Side::B)][number as usize % 2],
+            late: Side::BOTH[number as usize / 2 % 2],
+            by: up_to(1500),
+            idle: [Duration::ZERO, up_to(1000)][number as usize / 4 % 2],
+            again: number % 3 == 0,
+        })
+        .collect()
+}
+
+/// A pair that began so, its pings, and the paths that were suspected until `span` after all were up, with when.
+fn begin(
+    case: &Case,
+    beginning: &Beginning,
+    span: Duration,
+) -> (Pair, Pings, Vec<(Duration, Side, usize)>) {
+    let mut pair = Pair::new(PairConfig {
+        waits_to_be_called: beginning.waits.filter(|_| case.sealed),
+        ..config(case)
+    });
+    let mut pings = Pings::new(10 * MS);
+    for path in 0..2 {
+        pair.set_links_up(path, beginning.again);
+    }
+    pair.run_for(beginning.by);
+    pair.restart(beginning.late);
+    for path in 0..2 {
+        pair.set_links_up(path, true);
+    }
+    let is_up = |pair: &Pair| {
+        let up = |side: Side| (0..2).all(|path| pair.end(side).state(path) == PathState::Up);
+        Side::BOTH.into_iter().all(up)
+    };
+    if beginning.idle.is_zero() {
+        while !is_up(&pair) {
+            pings.run_for(&mut pair, 10 * MS);
+        }
+    } else {
+        while !is_up(&pair) {
+            pair.run_for(10 * MS);
+        }
+        pair.run_for(beginning.idle);
+    }
+    let begin = pair.now();
+    let mut suspected = Vec::new();
+    while pair.now().since(begin) < span {
+        pings.run_for(&mut pair, 10 * MS);
+        for side in Side::BOTH {
+            for path in 0..2 {
+                if pair.end(side).path(path).tx_phase == PathPhase::Suspected {
+                    suspected.push((pair.now().since(begin), side, path));
+                }
+            }
+        }
+    }
+    (pair, pings, suspected)
+}
+
+#[test]
+fn a_path_that_dies_soon_after_the_start_is_noticed_as_soon_as_later() {
+    let whole = std::env::var_os("MPT_SILENCE_GRID").is_some();
+    let mut worst = (0.0, String::new());
+    for rtt in ROUND_TRIPS {
+        for (number, beginning) in beginnings(if whole { 48 } else { 8 }).iter().enumerate() {
+            for after in [500, 1000, 3000, 8000] {
+                // Who takes a peer that began anew for there has a second of its own to find out.
+                let is_too_soon = beginning.again && after == 500;
+                if is_too_soon || !whole && after == 8000 {
+                    continue;
+                }
+                let case = Case {
+                    rtts: [rtt, rtt + 16],
+                    path: 0,
+                    dies: Dies::Both,
+                    traffic: Traffic::Ping(10 * MS),
+                    sealed: number % 5 != 0,
+                    recovery: true,
+                };
+                let (mut pair, mut pings, suspected) = begin(&case, beginning, after * MS);
+                let what = format!("{case:?}, {beginning:?}, after {after} ms");
+                if !beginning.again {
+                    assert!(suspected.is_empty(), "{what}: {suspected:?}");
+                }
+                let died = pair.now();
+                kill(&mut pair, &case);
+                pings.run_for(&mut pair, 2500 * MS);
+                pings.run_quietly(&mut pair, SECOND);
+                let stall = pings.longest_pause(died).saturating_sub(pings.gap);
+                let limit = (2 * (rtt + 16)) as u32 * MS + 150 * MS;
+                let share = stall.as_secs_f64() / limit.as_secs_f64();
+                if share > worst.0 {
+                    worst = (share, format!("{stall:?}, {what}"));
+                }
+                assert!(stall <= limit, "{stall:?} of {limit:?}: {what}");
+            }
+        }
+    }
+    println!("{:.2} of the limit: {}", worst.0, worst.1);
 }
 
 #[test]

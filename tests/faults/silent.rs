@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use net::settings::Side;
 use net::traffic::Iperf;
-use net::{Bench, Fault, Files, Meter, Shape, Uplinks};
+use net::{Bench, Fault, Files, Meter, Shape, Trace, Uplinks};
 
 /// Round trips of the path that dies, in milliseconds.
 const ROUND_TRIPS_MS: [u64; 4] = [20, 50, 100, 150];
@@ -25,14 +25,20 @@ const LEAST_BYTES: u64 = 1000;
 /// For so long after the fault a flow is looked at.
 const LOOKED_AT: Duration = Duration::from_secs(3);
 
-fn pair(round_trip_ms: u64) -> Bench {
+/// The time after which the adaptive scheduler knows what the paths are like.
+const SETTLED: Duration = Duration::from_secs(12);
+/// So soon after all paths are up one dies, too.
+const SOON_MS: [u64; 4] = [1000, 2000, 4000, 7000];
+/// The round trip, and the time, of an ordinary run.
+const SOON_USUAL_MS: (u64, u64) = (100, 2000);
+
+fn pair(round_trip_ms: u64, settles: Duration) -> Bench {
     let shape = |delay| Shape::mbps(RATE).delay_ms(delay).buffer(100);
     let delay = round_trip_ms / 2;
     let net = Uplinks::with_shapes([&shape(delay), &shape(delay + LONGER_MS / 2)]);
     let bench = Bench::new(net.tunnel(&Files::sealed()));
     assert!(bench.calm(Duration::from_secs(8)), "{}", bench.told());
-    // Until the adaptive scheduler knows what the paths are like, and false alarms of the start are forgotten.
-    std::thread::sleep(Duration::from_secs(12));
+    std::thread::sleep(settles);
     bench
 }
 
@@ -44,7 +50,7 @@ fn a_path_dies_without_a_word() {
     let is_asked = |round_trip: &u64| all || *round_trip == USUAL_MS;
     let mut section = None;
     for round_trip in ROUND_TRIPS_MS.into_iter().filter(is_asked) {
-        let mut bench = pair(round_trip);
+        let mut bench = pair(round_trip, SETTLED);
         let ways: &[(&str, &[&str])] = match round_trip {
             USUAL_MS if all => &[
                 ("", &["iifname fibre", "oifname fibre"]),
@@ -69,6 +75,46 @@ fn a_path_dies_without_a_word() {
         Some(bench) if all => bench.finish("silent"),
         Some(bench) => bench.check(),
         None => {}
+    }
+}
+
+/// The same when the tunnel has just begun.
+#[test]
+fn a_path_dies_soon_after_the_start() {
+    let Some(_turn) = net::turn() else { return };
+    let all = std::env::var("MPT_TEST_SILENT").is_ok_and(|asked| asked == "all");
+    let cases = ROUND_TRIPS_MS.map(|round_trip| SOON_MS.map(|soon| (round_trip, soon)));
+    let asked = |case: &(u64, u64)| all || *case == SOON_USUAL_MS;
+    for (round_trip, soon) in cases.into_iter().flatten().filter(asked) {
+        let mut bench = pair(round_trip, Duration::ZERO);
+        let step = Duration::from_millis(50);
+        let begin = Instant::now();
+        let ends = [
+            ("client", &bench.pair.client),
+            ("server", &bench.pair.server),
+        ];
+        let traces = ends.map(|(end, daemon)| Trace::start(begin, end, daemon.socket(), step));
+        std::thread::sleep(Duration::from_millis(soon));
+        let what = format!("a path of {round_trip} ms dies {soon} ms after the start");
+        bench.run(
+            &fault(&what).stalls_at_most_ms(limit_ms(round_trip)),
+            |pair| {
+                pair.net.swallow("iifname fibre");
+                pair.net.swallow("oifname fibre");
+            },
+            |pair| pair.net.let_through(),
+        );
+        for line in Trace::finish_all(traces) {
+            let ms = line
+                .split(" ms ")
+                .next()
+                .and_then(|ms| ms.trim().parse::<u64>().ok());
+            let is_before = ms.is_some_and(|ms| ms < soon);
+            if is_before && (line.contains("suspected") || line.contains("resent")) {
+                println!("{line}");
+            }
+        }
+        bench.check();
     }
 }
 

@@ -28,7 +28,14 @@ pub(crate) struct Rescue {
     was_suspected: PathSet,
     /// When what is under way on suspected paths goes on being sent again.
     goes_on: Option<Time>,
+    /// Nothing goes again before.
+    told_by: Time,
 }
+
+/// The line in takes less than this to tell the peer of a path that has come to be suspected. What goes again
+/// follows that: else the answers to it would go over the path that the peer does not doubt yet, and nothing more
+/// would come until the peer has noticed by itself.
+const TELLING: Duration = Duration::from_millis(1);
 
 impl Rescue {
     pub(crate) fn forget_path(&mut self, path: PathId) {
@@ -112,6 +119,7 @@ impl Rescue {
         let silent = self.silence.handle_timeout(turn.now);
         for path in silent.iter() {
             self.unrescued.insert(path);
+            self.told_by = turn.now + TELLING;
         }
         for path in self.unrescued.iter() {
             let mut others = self.trusted(turn);
@@ -138,6 +146,10 @@ impl Rescue {
     ) {
         let now = turn.now;
         self.goes_on = None;
+        if now < self.told_by && recovery.has_stranded() {
+            self.goes_on = Some(self.told_by);
+            return;
+        }
         while let Some((swallowed_by, seq, tos)) = recovery.next_stranded() {
             let mut others = self.trusted(turn);
             others.remove(swallowed_by);

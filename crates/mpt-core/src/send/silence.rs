@@ -15,8 +15,8 @@
 //! five seconds after it is back 88 % and 61 %. False alarms cost 1 to 2 % while a link becomes slower or later, and up
 //! to 5 % when it is as before again; where nothing happens they cost nothing.
 //!
-//! A path that is merely late answers after all. That was a false alarm: for a while, the next one takes
-//! twice as long.
+//! A path that is merely late delivers after all what it had taken. That was a false alarm: for a while, the next
+//! one takes twice as long. A path that had swallowed it and is mended is suspected as soon as before.
 //!
 //! Where no report comes at all, it may be the peer that is busy, or the way of its reports. Then one path
 //! is suspected, and no second one: if it is the wrong one, the copy that goes over it tells so. Nor is a
@@ -74,6 +74,8 @@ struct Watch {
     excuses: u32,
     /// Since when it is suspected.
     suspected: Option<Time>,
+    /// When it came to be, until it is known whether what it had taken before arrived after all.
+    accused: Option<Time>,
     next_try: Time,
     alarms: u32,
     alarmed: Time,
@@ -119,10 +121,13 @@ impl Watch {
         }
     }
 
-    /// It was suspected, and had only been late.
-    fn note_false_alarm(&mut self, now: Time) {
-        self.alarms = (self.alarms + 1).min(MOST_ALARMS);
-        self.alarmed = now;
+    /// Something that was sent then has arrived, or come back. If it was sent before the path came to be
+    /// suspected, the path had only been late; if later, it had swallowed what it took before.
+    fn judge(&mut self, now: Time, sent: Time) {
+        if self.accused.take().is_some_and(|accused| sent < accused) {
+            self.alarms = (self.alarms + 1).min(MOST_ALARMS);
+            self.alarmed = now;
+        }
     }
 }
 
@@ -189,9 +194,8 @@ impl Silence {
             // That is old: reports of it were late.
             return;
         }
-        let original = |suspected: Time| newest.is_some_and(|(sent, _)| sent < suspected);
-        if watch.suspected.is_some_and(original) {
-            watch.note_false_alarm(now);
+        if let Some((sent, _)) = newest {
+            watch.judge(now, sent);
         }
         watch.trust(now);
         self.suspected.remove(path);
@@ -217,8 +221,8 @@ impl Silence {
         if watch.untold >= MOST_BY_CHANCE && self.last_report > sent {
             return;
         }
-        if watch.suspected.is_some() {
-            watch.note_false_alarm(now);
+        if watch.accused.is_some_and(|accused| sent < accused) {
+            watch.judge(now, sent);
         }
         watch.since = watch.since.filter(|_| watch.last_sent >= sent);
         watch.since = watch.since.map(|since| since.max(sent));
@@ -242,6 +246,7 @@ impl Silence {
         for path in self.watched.iter().chain(self.suspected.iter()) {
             self.paths[path.index()].since = None;
             self.paths[path.index()].suspected = None;
+            self.paths[path.index()].accused = None;
         }
         self.watched = PathSet::EMPTY;
         self.suspected = PathSet::EMPTY;
@@ -310,7 +315,7 @@ impl Silence {
             } else if !(is_first || informed && is_long) {
                 watch.not_before = now + LOOK_AGAIN;
             } else {
-                watch.suspected = Some(now);
+                (watch.suspected, watch.accused) = (Some(now), Some(now));
                 watch.next_try = now;
                 self.suspected.insert(path);
                 found.insert(path);
@@ -432,6 +437,26 @@ mod tests {
         report(&mut silence, at(6200), 0, 2, at(6180), None);
         silence.sent(at(6300), path(0), 1);
         assert_eq!(silence.poll_timeout(), Some(at(6300 + 20 + 85)));
+    }
+
+    #[test]
+    fn a_path_that_swallowed_what_it_took_and_is_mended_is_suspected_as_soon_as_before() {
+        let mut silence = silence();
+        silence.sent(at(1000), path(0), 1);
+        assert!(!silence.handle_timeout(at(1105)).is_empty());
+        silence.answered(at(1300), path(0), at(1280), ms(20), Duration::ZERO);
+        assert!(silence.suspected().is_empty());
+        report(&mut silence, at(1330), 0, 1, at(1310), None);
+        silence.sent(at(1400), path(0), 1);
+        assert_eq!(silence.poll_timeout(), Some(at(1400 + 20 + 85)));
+
+        // All that was held up comes at once, and the answer to a probe is the first to tell.
+        assert!(!silence.handle_timeout(at(1505)).is_empty());
+        silence.answered(at(1600), path(0), at(1580), ms(20), Duration::ZERO);
+        report(&mut silence, at(1605), 0, 2, at(1400), None);
+        silence.sent(at(1700), path(0), 1);
+        let late = Duration::from_millis(205) + ms(170);
+        assert_eq!(silence.poll_timeout(), Some(at(1700) + late));
     }
 
     #[test]
