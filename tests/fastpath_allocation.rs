@@ -1,5 +1,6 @@
 //! Once the tunnel is warm, packets take no memory: super-packets go through both lines, and their order
-//! is measured at every point, without one allocation.
+//! is measured at every point, without one allocation. So it is with the adaptive scheduler and recovery: packets
+//! wait in the queue, are committed to paths, are reported on, lost, and sent again.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -8,7 +9,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use allocation_counter::measure;
-use mpt_core::control::LatePolicy;
+use mpt_core::control::{LatePolicy, TunnelStatus};
 use mpt_core::path::{PathConfig, PathId};
 use mpt_core::receive::block_sort::{BLOCKS, DEFAULT_BLOCK};
 use mpt_core::receive::buffer::Buffer;
@@ -16,7 +17,9 @@ use mpt_core::receive::coalesce::Accepts;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::send::scheduler::law::Law;
 use mpt_core::time::Time;
-use mpt_core::tunnel::{Datagram, Inbound, Outbound, ReorderSettings, TunnelConfig, tunnel};
+use mpt_core::tunnel::{
+    Datagram, Inbound, Outbound, ReorderSettings, Transmit, TunnelConfig, tunnel,
+};
 use mpt_core::wire::ip::Version;
 use mpt_core::wire::vnet::VnetHeader;
 use mpt_sim::flow::{Flow, Kind};
@@ -207,4 +210,205 @@ fn no_allocation_while_blocks_are_sorted() {
             "{leaving} of {arriving}"
         );
     }
+}
+
+/// One-way delay of a path in milliseconds, and what it carries in bytes a millisecond.
+const LINKS: [(u64, usize); 2] = [(10, 2500), (25, 1250)];
+/// Of the trains, one in so many is lost; more of them while buffers become warm.
+const ONE_LOST_IN: usize = 40;
+const ONE_LOST_IN_AT_FIRST: usize = 8;
+const AT_FIRST: Duration = Duration::from_secs(2);
+const MS: Duration = Duration::from_millis(1);
+
+/// A train on its way, in a buffer of the end that it goes to.
+struct Flying {
+    arrives: Time,
+    to: usize,
+    path: PathId,
+    tos: u8,
+    segment_size: usize,
+    len: usize,
+    buffer: Buffer,
+}
+
+/// A super-packet comes so often, in milliseconds: all of them are more than the first link carries.
+const EVERY_MS: u64 = 15;
+const SUPER_PACKET: usize = 39_000;
+
+/// Two ends whose scheduler is adaptive, over links that are slower than a super-packet comes.
+struct Bonded {
+    ends: [(Outbound, Inbound); 2],
+    now: Time,
+    flying: Vec<Flying>,
+    /// When each link, by the end that sends and by path, has sent what it was given.
+    busy_until: [[Time; LINKS.len()]; 2],
+    trains: usize,
+    received: usize,
+}
+
+fn address(end: usize) -> SocketAddr {
+    SocketAddr::from(([10, 1, 0, end as u8 + 1], 4754))
+}
+
+impl Bonded {
+    fn new() -> Bonded {
+        let ends = [0, 1].map(|end| {
+            let (mut outbound, mut inbound) = tunnel(&TunnelConfig {
+                session: end as u64 + 1,
+                key: None,
+                mtu: 1464,
+                reorder: ReorderSettings::default(),
+                policy: Policy::Adaptive,
+                recovery: true,
+                accepts: Accepts::ALL,
+                receives_trains: true,
+                law: &Law::LAW,
+            });
+            for path in (0..LINKS.len()).filter_map(PathId::new) {
+                let config = PathConfig {
+                    remote: Some(address(1 - end)),
+                    weight: 1,
+                    keepalive: Duration::from_millis(200),
+                    dead_after: Duration::from_secs(1),
+                    metered: false,
+                    keeps_port: false,
+                };
+                outbound.set_path(path, &config);
+                inbound.set_path(Time::ZERO, path, config);
+            }
+            // As many buffers as may be in anybody's hands have been there.
+            let taken: Vec<Buffer> = std::iter::from_fn(|| inbound.take_buffer()).collect();
+            taken
+                .into_iter()
+                .for_each(|buffer| inbound.put_back(buffer));
+            (outbound, inbound)
+        });
+        Bonded {
+            ends,
+            now: Time::ZERO,
+            flying: Vec::with_capacity(1024),
+            busy_until: Default::default(),
+            trains: 0,
+            received: 0,
+        }
+    }
+
+    /// A millisecond passes, at whose beginning the host at the first end may send a super-packet.
+    fn step(&mut self, sent: &mut Option<(VnetHeader, Vec<u8>)>) {
+        self.now = self.now + MS;
+        if let Some((header, packet)) = sent {
+            self.ends[0].0.handle_tun(self.now, header, packet);
+        }
+        while let Some(at) = self
+            .flying
+            .iter()
+            .position(|train| train.arrives <= self.now)
+        {
+            let train = self.flying.remove(at);
+            let datagram = Datagram {
+                path: train.path,
+                from: address(1 - train.to),
+                tos: train.tos,
+                buffer: train.buffer,
+                len: train.len,
+                segment_size: Some(train.segment_size as u16),
+                truncated: false,
+            };
+            self.ends[train.to].1.handle_datagram(self.now, datagram);
+        }
+        for end in 0..2 {
+            self.settle(end);
+        }
+    }
+
+    fn settle(&mut self, end: usize) {
+        let [a, b] = &mut self.ends;
+        let ((outbound, inbound), peer) = match end {
+            0 => (a, &mut b.1),
+            _ => (b, &mut a.1),
+        };
+        while let Some((at, report)) = inbound.poll_report() {
+            outbound.handle_report(at, &report);
+        }
+        outbound.handle_timeout(self.now);
+        inbound.handle_timeout(self.now);
+        let received = &mut self.received;
+        inbound.drain_tun(|_, packet| {
+            *received += packet.len();
+            true
+        });
+        while inbound.poll_event().is_some() {}
+        let mut put = |transmit: Transmit<'_>, peer: &mut Inbound| {
+            let (delay_ms, rate) = LINKS[transmit.path.index()];
+            let len = transmit.contents.len();
+            let busy = &mut self.busy_until[end][transmit.path.index()];
+            *busy = (*busy).max(self.now) + MS * len as u32 / rate as u32;
+            self.trains += 1;
+            // A queue of 50 ms, and now and then a loss.
+            let one_in = match self.now.since(Time::ZERO) < AT_FIRST {
+                true => ONE_LOST_IN_AT_FIRST,
+                false => ONE_LOST_IN,
+            };
+            if busy.since(self.now) > MS * 50 || self.trains.is_multiple_of(one_in) {
+                return;
+            }
+            let Some(mut buffer) = peer.take_buffer() else {
+                return;
+            };
+            buffer.as_mut()[..len].copy_from_slice(transmit.contents);
+            self.flying.push(Flying {
+                arrives: *busy + MS * delay_ms as u32,
+                to: 1 - end,
+                path: transmit.path,
+                tos: transmit.tos,
+                segment_size: transmit.segment_size,
+                len,
+                buffer,
+            });
+        };
+        while let Some(transmit) = outbound.poll_transmit() {
+            put(transmit, peer);
+        }
+        if outbound.poll_wake() {
+            inbound.wake(self.now);
+        }
+        while let Some(transmit) = inbound.poll_transmit() {
+            put(transmit, peer);
+        }
+    }
+}
+
+#[test]
+fn no_allocation_while_packets_wait_and_are_sent_again() {
+    let mut bonded = Bonded::new();
+    let mut flow = Flow::new(Kind::Tcp, Version::V4, 1);
+    let size = NonZeroU16::new(1400).unwrap();
+    let status = |bonded: &Bonded| {
+        let mut status = TunnelStatus::default();
+        bonded.ends[0].0.report(&mut status);
+        status
+    };
+    let (mut counted, mut waited, mut before) = (0, 0, (0, 0));
+    for ms in 0..12_000 {
+        // More comes at first, so that the queue has been longer than it will be.
+        let every = if ms < 2000 { EVERY_MS / 3 } else { EVERY_MS };
+        let comes = ms % every == 0;
+        let mut packet = comes.then(|| flow.super_packet(SUPER_PACKET, size));
+        if ms == 8000 {
+            before = (bonded.received, status(&bonded).recovery.resent);
+        }
+        let allocated = measure(|| bonded.step(&mut packet)).count_total;
+        if ms >= 8000 {
+            counted += allocated;
+            waited += u64::from(status(&bonded).queue_packets > 0);
+        }
+    }
+    let (received, resent) = before;
+    let resent = status(&bonded).recovery.resent - resent;
+    let received = bonded.received - received;
+    assert!(waited > 1000, "packets waited for {waited} ms of 4000");
+    assert!(resent > 100, "{resent} packets were sent again");
+    assert!(received > 5_000_000, "only {received} bytes came through");
+    // A ring may have to grow once more: packets by the thousand take nothing.
+    assert!(counted <= 16, "{counted} allocations");
 }
