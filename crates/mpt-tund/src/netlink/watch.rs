@@ -317,13 +317,14 @@ mod tests {
             "netlink::watch::tests::what_was_missed_while_notifications_were_lost_is_told_afterwards",
             async {
                 let mut watch = LinkWatch::open().await.unwrap();
-                watch.socket.socket_ref().set_rx_buf_sz(1).unwrap();
+                // Room for what one new device brings, and for little more.
+                watch.socket.socket_ref().set_rx_buf_sz(8192).unwrap();
                 let netlink = Netlink::open().unwrap();
                 let gone = Tun::open("mpt-gone", Offload::Off).unwrap();
                 until(&mut watch, |c| is_link(c, ("mpt-gone", false, false))).await;
                 let _stays = Tun::open("mpt-stays", Offload::Off).unwrap();
                 let index = netlink.interface_index("mpt-stays").await.unwrap();
-                // Far more notifications than the smallest buffer holds.
+                // Far more notifications than the buffer holds.
                 for mtu in 1300..1400 {
                     netlink.set_mtu(index, mtu).await.unwrap();
                 }
