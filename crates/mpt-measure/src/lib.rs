@@ -4,12 +4,12 @@
 //! size, numbered, sent at one rate, and at the far end the metrics of RFC 4737 and RFC 5236. It
 //! needs no tunnel and no daemon. Three parts:
 //!
-//! - [`mod@send`] sends what [`stamp`] makes, when [`pace`] says, through a [`channel`].
-//! - [`mod@receive`] gives what comes to a [`session`], which measures one [`stream`].
-//! - [`mod@read`] takes packets from a [`capture`], finds in each [`frame`] what may be measured, and
-//!   believes GRE's numbers as far as [`follow`] does.
+//! - `send` sends what `stamp` makes, when `pace` says, through a `channel`.
+//! - `receive` gives what comes to a `session`, which measures one `stream`.
+//! - `read` takes packets from a `capture`, finds in each `frame` what may be measured, and
+//!   believes GRE's numbers as far as `follow` does.
 //!
-//! All end in a [`report`], which is shown as [`text`], JSON, CSV or a [`plot`].
+//! All end in a `report`, which is shown as `text`, JSON, CSV or a `plot`.
 
 mod args;
 mod capture;
