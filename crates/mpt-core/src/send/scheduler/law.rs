@@ -119,186 +119,200 @@ const fn ms(ms: u64) -> Duration {
 law! {
     // What a path has room for.
 
-    /// An idle path takes so much before it has answered; then as much again for each byte that arrived, until its
-    /// limit is known: TCP's slow start (RFC 6928 begins with 10 segments), from a little more.
+    /// Before anything is known, so much may be under way on an idle path; then as much more as has arrived, until
+    /// its limit is known. That is TCP's slow start (RFC 6928 begins with 10 segments), from a little more.
     first_window: f64 = 32.0 * 1500.0, "bytes";
-    /// Nor is more under way on an open path than so many times what it delivers in a round trip without queue
-    /// (BBR's cwnd gain in Startup, draft-ietf-ccwg-bbr §2.4) …
+    /// On an open path, no more is under way than the first window and so many times what it delivered at best in a
+    /// round trip without a queue (DefaultCwndGain of draft-ietf-ccwg-bbr).
     startup_gain: f64 = 2.0, "";
-    /// On a limited path no more is under way than it delivers in its round-trip time and this.
+    /// On a limited path, no more is under way than the first window and what its rate carries in a round trip and
+    /// this time.
     spare_time: Duration = ms(100), "ms";
-    /// What was sent before so long a silence does not count as under way any more.
+    /// When no report of the path has come for so long, what was sent before does not count as under way any more.
     forgotten: Duration = ms(1000), "ms";
-    /// Nor does what reports tell nothing of, though they come, for so long and for two round trips.
+    /// When reports come and tell of nothing new on the path for so long, and for two round trips, what is under way
+    /// is taken to be lost.
     lost_after: Duration = ms(250), "ms";
-    /// A path that is full is looked at again after this: reports make room, this is for the case that none comes.
+    /// A path that is full is looked at again after this time. Reports make room earlier; this is for the case that
+    /// none comes.
     look_again: Duration = ms(20), "ms";
-    /// A paced path's bytes are handed out for so long at once …
+    /// A paced path's bytes are handed out for this time at once.
     burst: Duration = ms(1), "ms";
-    /// … and at least so many.
+    /// A paced path's bytes are handed out in at least this amount.
     least_burst: f64 = 3000.0, "bytes";
-    /// No path is paced at more than this: 2 Gbit/s.
+    /// No path is paced at more than this, 2 Gbit/s.
     fastest: f64 = 250e6, "bytes/s";
-    /// Nor at less: 80 kbit/s.
+    /// No path is paced at less than this, 80 kbit/s.
     slowest: f64 = 10e3, "bytes/s";
-    /// A path that delivered more than this, 1.2 Gbit/s, is not limited: the processors are what packets wait for …
+    /// A path that delivered more than this, 1.2 Gbit/s, is not limited: at such rates packets wait for the
+    /// processors.
     fast: f64 = 150e6, "bytes/s";
-    /// … for so long.
+    /// A path is not limited for this time after it was so fast.
     fast_for: Duration = ms(10_000), "ms";
 
     // What reports tell.
 
-    /// An epoch has at least so many samples …
+    /// An epoch has at least so many samples.
     epoch_samples: u32 = 4, "samples";
-    /// … lasts so long, or a third of a round trip …
+    /// An epoch lasts at least this time and a third of a round trip.
     epoch_span: Duration = ms(25), "ms";
-    /// … and so many times the mean deviation of a probe's delay, so that it does not matter much …
+    /// An epoch lasts at least so many mean deviations of a probe's delay, so that they do not matter much.
     epoch_jitters: f64 = 8.0, "";
-    /// … and has so many packets, or lasts four times as long.
+    /// An epoch has at least so many packets, or lasts four times `epoch_span`.
     epoch_packets: u64 = 16, "packets";
-    /// Samples further apart than this and a round trip are of different epochs …
+    /// Samples that are further apart than this and a round trip are of different epochs.
     epoch_gap: Duration = ms(60), "ms";
-    /// … if the path has time for more than this between them.
+    /// Samples of a slow path may be further apart: by the time that it takes for so many bytes.
     epoch_gap_bytes: f64 = 8.0 * 1500.0, "bytes";
-    /// The least delay is the least of the present and the former span of this length (BBR: 10 s, draft-ietf-ccwg-bbr §2.13.1).
+    /// The least delay is the least of the present and the former span of this length (MinRTTFilterLen of draft-ietf-
+    /// ccwg-bbr).
     base_span: Duration = ms(10_000), "ms";
-    /// So long a path has to be busy for an epoch to tell what it delivers then …
+    /// An epoch tells what a busy path delivers when the path was busy for at least this time.
     busy_for: Duration = ms(5), "ms";
-    /// … with so many packets. As many make a train, if they arrive in twice the time in which they were sent.
+    /// It also takes so many packets to tell that. As many make a train, if they took twice as long to arrive as to
+    /// be sent.
     train_packets: u64 = 12, "packets";
-    /// Less delivered than this share of what was sent meanwhile: the rest waits, or is lost.
+    /// When less than this share of what was sent meanwhile is delivered, the rest waits, or is lost.
     dispersed: f64 = 0.93, "";
-    /// So many trains in a row that agree …
+    /// So many trains in a row that agree tell the capacity.
     trains: u32 = 3, "trains";
-    /// … within this share tell the capacity.
+    /// Trains agree when their rates differ by no more than this share.
     trains_agree: f64 = 0.15, "";
-    /// What an epoch told of the queue holds for so long. Then single packets and probes tell …
+    /// What an epoch told of the queue holds for this time. Then single packets and probes tell.
     seen: Duration = ms(100), "ms";
-    /// … and that holds for so long. Then the queue is taken to be worked off.
+    /// What a single packet or a probe told of the queue holds for this time. Then the queue is taken to be worked
+    /// off.
     glimpsed: Duration = ms(500), "ms";
 
     // What jitter makes of it.
 
-    /// The queue that is aimed at on a path without jitter (CoDel's target, RFC 8289 §4.4).
+    /// The queue that is aimed at on a path without jitter (CoDel's target, RFC 8289).
     target: Duration = ms(5), "ms";
-    /// What is surely a queue, without jitter.
+    /// More than this is surely a queue on a path without jitter.
     limit_above: Duration = ms(10), "ms";
-    /// Scatter about the trend says no more than this about the mean.
+    /// Scatter of the delays about their trend counts up to this.
     most_scatter: Duration = ms(30), "ms";
-    /// Behind the latest of its packets a busy path with jitter is so many times the jitter late …
+    /// Under load, a path with jitter delivers so many times the jitter later, since all wait for the latest packet.
     late_by_jitter: f64 = 4.5, "";
-    /// … and no more than this.
+    /// That lateness is no more than this.
     latest: Duration = ms(150), "ms";
-    /// What does not shrink when less is sent, and is no more than this, is jitter's doing; more is others' packets.
+    /// A queue that does not shrink when less is sent comes from jitter if it is no longer than this beyond the
+    /// lateness. A longer one is others' packets.
     stuck: Duration = ms(50), "ms";
-    /// So much of that is believed an epoch later.
+    /// With each epoch, so much of such a queue is still believed.
     stuck_stays: f64 = 0.999, "";
-    /// A path with more jitter than this takes trains apart, and makes packets come together.
+    /// A path with more jitter than this takes trains apart, and brings other packets together.
     steady: Duration = ms(1), "ms";
 
     // The rate.
 
-    /// The least time in which an excess of queue is worked off.
+    /// An excess of queue is worked off in no less than this time.
     correction: Duration = ms(100), "ms";
     /// A queue is worked off at no less than this share of the capacity.
     least_gain: f64 = 0.5, "";
-    /// A limited path is let run dry so often, so that a queue does not become the normal …
+    /// A limited path is let run dry this often, so that a queue that stands does not become the normal delay.
     drain_interval: Duration = ms(8000), "ms";
-    /// … at this share of its rate (BBR's Down gain is 0.9, draft-ietf-ccwg-bbr §5.3.3).
+    /// A path that is let run dry is paced at this share of its capacity (0.9 in ProbeBW_DOWN of draft-ietf-ccwg-
+    /// bbr).
     drain_rate: f64 = 0.75, "";
     /// A limited path that was offered less than this share of its rate was not busy all the time.
     backlogged: f64 = 0.5, "";
-    /// What is delivered differs from what is sent by more than this share: it tells of the path.
+    /// What is delivered tells of the path, and not of what was sent, when the two differ by more than this share.
     differs: f64 = 0.05, "";
-    /// A path is first tried at so much more than its capacity …
+    /// A path is first tried at so much more than its capacity.
     first_step: f64 = 0.05, "";
-    /// … and, while nothing speaks against it, at twice as much more each time, up to this.
+    /// While nothing speaks against it, a path is tried at twice as much more each time, up to this.
     last_step: f64 = 0.5, "";
-    /// With so much of a step carried in addition the next step follows at once …
+    /// When so much of a step is carried in addition, the next step follows at once.
     step_helped: f64 = 0.4, "";
-    /// … else so many feedback times later …
+    /// Else the next step follows so many feedback times later.
     first_pause: u32 = 2, "";
-    /// … and after a queue or loss at twice as many each time, up to this.
+    /// After a queue or a loss the pause is twice as long each time, up to so many feedback times.
     last_pause: u32 = 16, "";
-    /// A limited path of which no epoch told for so long is open again.
+    /// A limited path of which no epoch told for this time is open again.
     outdated: Duration = ms(2000), "ms";
 
     // Loss.
 
-    /// Loss is judged over at least so many packets …
+    /// Loss is judged over at least so many packets.
     loss_packets: u64 = 60, "packets";
-    /// … and over so many times those that may have been overtaken …
+    /// Loss is judged over at least so many times the packets that may have been overtaken.
     loss_overtaken: f64 = 16.0, "";
-    /// … or as soon as so many are lost that cannot only have been overtaken.
+    /// Loss is judged at once when so many more are missing than may have been overtaken.
     loss_plain: f64 = 5.0, "packets";
-    /// What is not excessive is counted up to so many packets: a small excess shows in many alone.
+    /// Loss that is not excessive is counted up to so many packets, since a small excess shows in many alone.
     loss_final: u64 = 600, "packets";
-    /// So many packets without overtaking make a path one that keeps order.
+    /// A path keeps order when so many packets arrived and none was overtaken.
     order_known: u64 = 100, "packets";
     /// Weight of `loss_packets` packets in the mean loss.
     loss_weight: f64 = 1.0 / 16.0, "";
-    /// More loss than usual, by this share and twice its standard error, is the rate's fault (BBR tolerates 2 %, draft-ietf-ccwg-bbr §2.7) …
+    /// A packet is taken to have so many bytes where its size does not matter much.
+    mean_bytes: f64 = 1200.0, "bytes";
+    /// More loss than usual by this share and two standard errors is the fault of the rate (LossThresh of draft-ietf-
+    /// ccwg-bbr).
     loss_excess: f64 = 0.02, "";
-    /// … when it is seen so often in a row: a burst of losses is not.
+    /// It is the fault of the rate when it is seen so often in a row; one burst of losses is not.
     loss_excesses: u32 = 2, "";
-    /// Usual loss makes up for no more than this of what was sent and did not arrive.
+    /// Usual loss explains no more than this share of what was sent and did not arrive.
     most_usual_loss: f64 = 0.5, "";
-    /// With more lost than usual the capacity falls to this share of what it was (CUBIC's β, RFC 9438 §4.6), and to no less than what is delivered …
+    /// At such a loss the capacity falls to this share of what it was (CUBIC's beta, RFC 9438 section 4.6), but not
+    /// below what is delivered.
     loss_fall: f64 = 0.7, "";
-    /// … and is tried at this share of it.
+    /// After such a loss the path is paced at this share of its capacity, to see whether it still loses.
     tried_rate: f64 = 0.9, "";
     /// A path that drops before a queue shows is paced at this share of its capacity.
     shallow_gain: f64 = 0.97, "";
 
     // Company.
 
-    /// A queue is looked at again after so many round trips …
+    /// Whether a queue shrinks is judged after so many round trips.
     company_trips: u32 = 6, "round trips";
-    /// … and this at the least.
+    /// Whether a queue shrinks is judged after no less than this time.
     company_patience: Duration = ms(600), "ms";
-    /// By then it has shrunk to this share, if it is ours.
+    /// A queue that is ours has shrunk to this share by then.
     company_shrunk: f64 = 0.7, "";
-    /// Lowering the rate by this share has to show in a queue …
+    /// A rate that was lowered by this share must show in the queue.
     company_lowered: f64 = 0.15, "";
-    /// … which shrinks by no less than this share of what less is sent, if most of it is ours …
+    /// A queue that is mostly ours shrinks by no less than this share of what less is sent.
     company_helped: f64 = 0.6, "";
-    /// … and if it does not so often in a row, others fill it.
+    /// When the rate was lowered in vain so often in a row, others fill the queue.
     company_in_vain: u32 = 3, "";
-    /// A path whose queue others fill is left open for so long at first …
+    /// A path whose queue others fill is left open for this time at first.
     compete: Duration = ms(10_000), "ms";
-    /// … and at last.
+    /// It is left open for twice as long each time, up to this.
     longest_compete: Duration = ms(80_000), "ms";
 
     // The choice of a path.
 
-    /// So long packets wait for a faster path while a slower one's delay is not known …
+    /// While the delay of a slower path is not known, packets wait this long for a faster one.
     patience: Duration = ms(10), "ms";
-    /// … and no more than so many bytes, whatever a slower one adds.
+    /// No more than so many bytes wait for a faster path, whatever a slower one adds.
     patient_bytes: usize = 4 << 20, "bytes";
     /// The latest of a hundred packets is so many mean deviations later than most, in a normal distribution.
     tail_jitters: f64 = 3.0, "";
-    /// With reports every few milliseconds a loss is found so long after the round trip that would have told.
+    /// With reports every few milliseconds, a loss is found this long after the round trip that would have told.
     found_lost: Duration = ms(30), "ms";
-    /// What is lost once more comes so much later …
+    /// A packet that is lost once more comes this much later.
     lost_again: Duration = ms(500), "ms";
-    /// … and matters where more than this share is lost.
+    /// That matters for the choice of a path that loses more than this share.
     few_lost: f64 = 0.05, "";
-    /// Reports that stay away for so long …
+    /// When no report comes for this time, though enough was sent, weights decide.
     unreported_for: Duration = ms(3000), "ms";
-    /// … though so much was sent, do not come.
+    /// So many bytes are enough for that.
     unreported_bytes: u64 = 64 << 10, "bytes";
 
     // Which paths are worth what they lose, where nothing lost is sent again.
 
-    /// How often that is considered.
+    /// Which paths are worth what they lose is considered this often. It matters only where nothing lost is sent
+    /// again.
     worth_interval: Duration = ms(250), "ms";
     /// Less loss than this leaves no path out.
     worth_least_loss: f64 = 0.0005, "";
-    /// Without it, the flows must get so many times more.
+    /// A path is left out when the flows get so many times more without it.
     worth_advantage: f64 = 1.2, "";
-    /// A path that was left out is tried again after this at first …
+    /// A path that was left out is tried again after this time at first.
     worth_first_retry: Duration = ms(20_000), "ms";
-    /// … and at last.
+    /// It is tried again after twice as long each time, up to this.
     worth_last_retry: Duration = ms(320_000), "ms";
 }
 

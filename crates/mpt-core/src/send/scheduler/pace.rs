@@ -61,9 +61,6 @@ use crate::time::Time;
 
 pub(crate) use epoch::Sample;
 
-/// Bytes of a packet, where its size does not matter much.
-const MEAN_BYTES: f64 = 1200.0;
-
 /// The estimates of a path and the rate that follows from them. Delays in nanoseconds, rates in bytes
 /// a second.
 #[derive(Debug, Clone)]
@@ -194,7 +191,7 @@ impl Pace {
     pub(crate) fn weigh_disorder(&mut self, recovers: bool) {
         let late = self.doubt.jitter() * self.law.tail_jitters;
         let again = (self.rtt + self.law.found_lost).as_secs_f64() + late / 1e9;
-        let lost_per_second = self.loss.smoothed() * self.delivered / MEAN_BYTES;
+        let lost_per_second = self.loss.smoothed() * self.delivered / self.law.mean_bytes;
         // Half the packets that come meanwhile wait for less than half of it.
         let mean = (lost_per_second * again).min(1.0) * again * 1e9 / 2.0;
         self.holds_up = late + if recovers { mean } else { 0.0 };
@@ -268,13 +265,15 @@ impl Pace {
 
     /// Bytes that may be under way while it is open, beyond the first window.
     fn startup_most(&self) -> f64 {
+        if self.best == 0.0 {
+            // No epoch has told yet.
+            return f64::MAX;
+        }
         let rtt = self.rtt.as_nanos() as f64;
+        // A packet may be so late without a queue.
         let late = 2.0 * self.doubt.jitter();
         let queue = (self.queue - late).max(0.0);
         let rtt = ((rtt - queue).max(rtt / 4.0) + late) / 1e9;
-        if self.best == 0.0 {
-            return f64::MAX;
-        }
         self.law.startup_gain * self.best * rtt
     }
 
