@@ -26,9 +26,11 @@ const TRY_AGAIN: Duration = Duration::from_millis(50);
 const SETTLED: Duration = Duration::from_secs(2);
 /// … for so long.
 const COUNTED: Duration = Duration::from_secs(2);
-/// Of what the uplinks carry, a flow gets this much then. One start in nine has the slower uplink alone, 0.34 of the
-/// sum, for these seconds: a fault whose cause is not known yet. Where it is mended this is 0.4, for a busy machine.
-const LEAST_SHARE: f64 = 0.3;
+/// Of what the uplinks carry, a flow gets this much then, on a busy machine …
+const LEAST_SHARE: f64 = 0.4;
+/// … and this much in an ordinary run. One start in nine has the slower uplink alone, 0.34 of the sum, for these
+/// seconds: a fault whose cause is not known yet, and which `MPT_TEST_STARTS` finds.
+const LEAST_SHARE_ORDINARILY: f64 = 0.3;
 /// Nothing was to be had, or taken, for a while.
 const WAITS: [ErrorKind; 2] = [ErrorKind::WouldBlock, ErrorKind::TimedOut];
 /// Time between two looks at a status.
@@ -46,13 +48,17 @@ fn every_start_soon_carries_what_the_uplinks_do() {
         asked("MPT_TEST_STARTS").unwrap_or(STARTS),
         asked("MPT_TEST_SEED").unwrap_or(1),
     );
+    let least = match asked("MPT_TEST_STARTS") {
+        Some(_) => LEAST_SHARE,
+        None => LEAST_SHARE_ORDINARILY,
+    };
     let mut shares = Vec::new();
     let mut slow = Vec::new();
     for seed in first..first + starts {
         let start = Start::run(seed);
         println!("{}", start.told);
         shares.push(start.share);
-        if start.share < LEAST_SHARE {
+        if start.share < least {
             println!("{}", start.trace.join("\n"));
             slow.push(start.told);
         }
