@@ -106,7 +106,16 @@ fn main() -> ExitCode {
     }
     let began = Instant::now();
     if !options.vary.is_empty() {
-        return vary(&options, law);
+        return match parameters(&options.vary, law) {
+            Ok(parameters) => {
+                vary(&options, law, &parameters);
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            }
+        };
     }
     let sender = options.sender.sender();
     let tally = run_all(&options, law, |case| case.run(sender));
@@ -152,8 +161,24 @@ fn law(set: &[String]) -> Result<&'static Law, String> {
     Ok(Box::leak(Box::new(law)))
 }
 
+/// The parameters of these names, or all.
+fn parameters(names: &[String], law: &Law) -> Result<Vec<Parameter>, String> {
+    let mut table = law.table();
+    if names == ["all"] {
+        return Ok(table);
+    }
+    let is_known = |name: &String| table.iter().any(|parameter| parameter.name == name);
+    if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
+        return Err(format!(
+            "--vary {unknown}: expected names of the table in docs/rate-control.md, or all"
+        ));
+    }
+    table.retain(|parameter| names.iter().any(|name| name == parameter.name));
+    Ok(table)
+}
+
 /// What becomes of the family when parameters are halved and doubled, each by itself.
-fn vary(options: &Options, law: &'static Law) -> ExitCode {
+fn vary(options: &Options, law: &'static Law, parameters: &[Parameter]) {
     let sender = options.sender.sender();
     let alone: Mutex<HashMap<u64, Arc<Vec<Run>>>> = Mutex::default();
     let runs_alone = |case: &Case| {
@@ -167,7 +192,7 @@ fn vary(options: &Options, law: &'static Law) -> ExitCode {
     println!(
         "PARAMETER               VALUE | each phase: <0.85 and <0.95 of the best link; p10 and median of the sum"
     );
-    let print = |name: &str, value: f64, law: &'static Law| {
+    let print = |name: &str, value: &str, law: &'static Law| {
         let tally = run_all(options, law, |case| {
             let alone = runs_alone(&case);
             case.run_beside(sender, alone.as_deref().map_or(&[], Vec::as_slice))
@@ -188,19 +213,14 @@ fn vary(options: &Options, law: &'static Law) -> ExitCode {
             phases.collect::<Vec<_>>().join(" | ")
         );
     };
-    print("(as it is)", 0.0, law);
-    for Parameter { name, value, .. } in law.table() {
-        let is_asked = |asked: &String| asked == name || asked == "all";
-        if !options.vary.iter().any(is_asked) {
-            continue;
-        }
+    print("(as it is)", "", law);
+    for Parameter { name, value, .. } in parameters {
         for value in [value / 2.0, value * 2.0] {
             let mut other = *law;
             other.set(name, value);
-            print(name, value, Box::leak(Box::new(other)));
+            print(name, &value.to_string(), Box::leak(Box::new(other)));
         }
     }
-    ExitCode::SUCCESS
 }
 
 /// Runs all cases, one at a time on each processor.
