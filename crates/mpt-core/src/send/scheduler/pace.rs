@@ -454,6 +454,12 @@ impl Pace {
     fn limit(&mut self, now: Time, phase: Phase, gain: f64) {
         if self.rate.is_none() {
             self.credit.begin(now);
+            if self.drain_at == Time::ZERO {
+                // What it lost in its first slow start may have been its buffer's overflow.
+                self.held_since = now;
+                self.loss.forget_smoothed();
+                self.loss.start_again();
+            }
             self.drain_at = now + self.law.drain_interval;
         }
         debug_assert!(

@@ -100,7 +100,6 @@ impl Loss {
         self.mean += (share - self.mean) * weight.min(1.0);
         self.judged += self.sent;
         self.last = share;
-        self.smoothed += (share.max(0.0) - self.smoothed) / 4.0;
         self.start_again();
         if !is_excessive {
             self.excesses = 0;
@@ -132,6 +131,9 @@ impl Loss {
 
     /// Takes what was judged for usual, or only if it is less than usual.
     pub(super) fn accept(&mut self, judged: Judged, even_more: bool) {
+        if even_more || !judged.is_excessive {
+            self.smoothed += (judged.share.max(0.0) - self.smoothed) / 4.0;
+        }
         if even_more || judged.share < self.usual {
             let usual = self.usual + (judged.share - self.usual) / 2.0;
             self.usual = usual.clamp(0.0, 1.0);
@@ -146,6 +148,11 @@ impl Loss {
     /// The mean of late, once that is known.
     pub(super) fn mean(&self) -> Option<f64> {
         (self.judged >= self.law.loss_final).then_some(self.mean.max(0.0))
+    }
+
+    /// What was lost so far was the rate's fault.
+    pub(super) fn forget_smoothed(&mut self) {
+        self.smoothed = 0.0;
     }
 
     pub(super) fn forget_mean(&mut self) {
