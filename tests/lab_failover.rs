@@ -3,8 +3,10 @@
 //! Measured on the receiving TUN interface every 5 ms: how long nothing arrived after the event, when
 //! the sender stopped to use the dead path, and what arrived in the second after that.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
+use mpt_core::control::trace::{Trace, Why};
 use net::settings::Side;
 use net::traffic::{Flow, Iperf};
 use net::{Family, Hosts, Meter, Settings, Shape, Tunnel, goodput_limit_mbps};
@@ -29,7 +31,7 @@ fn start(tunnel: &Tunnel, seconds: u32) -> Flow {
 }
 
 fn sleep_ms(milliseconds: u64) {
-    std::thread::sleep(Duration::from_millis(milliseconds));
+    thread::sleep(Duration::from_millis(milliseconds));
 }
 
 /// What the TUN interface receives of `paths` full paths, whole inner packets counted.
@@ -207,4 +209,41 @@ fn all_paths_down_keeps_the_interface() {
     tunnel.await_paths();
     let seen = net::traffic::ping(&tunnel.hosts.a, Side::B.inner_v4(), 10, 20, "");
     assert_eq!(seen.received, 10, "{:#?}", tunnel.a.status());
+}
+
+/// The rate of a path falls to a third in the middle of a flow: `mpt-ctl trace` says when, and that it was a queue.
+/// Its output stands in docs/rate-control.md.
+#[test]
+fn a_rate_that_fell_is_explained() {
+    let Some(_turn) = net::turn() else { return };
+    let link = |mbps| Shape::mbps(mbps).delay_ms(15).buffer(200);
+    let tunnel = Hosts::new(&[link(RATE), link(RATE)]).tunnel(&Settings::new());
+    let flow = Iperf::tcp(Side::B.inner_v4(), 7).start(&tunnel.hosts.a, &tunnel.hosts.b);
+    thread::sleep(4 * SECOND);
+    let traced = || -> Trace {
+        let json = tunnel.a.ctl(&["trace", "path1"]);
+        serde_json::from_value(json).expect("an answer to trace")
+    };
+    let before = traced();
+    assert!(
+        before
+            .decisions
+            .iter()
+            .any(|one| one.rate_bps > Some(20_000_000)),
+        "{before:#?}"
+    );
+    tunnel.hosts.reshape(1, &link(RATE / 3.0));
+    thread::sleep(2 * SECOND);
+    println!("{}", tunnel.a.ctl_text(&["trace", "path1"]));
+    let now = traced();
+    let new = before.first + before.decisions.len() as u64 - now.first;
+    let mut since = now.decisions[new as usize..].iter();
+    let fell = since.find(|one| one.rate_bps < Some(17_000_000));
+    let fell = fell.unwrap_or_else(|| panic!("{now:#?}"));
+    assert!(
+        matches!(fell.why, Why::Queue | Why::Loss | Why::DrainDue),
+        "{fell:#?}"
+    );
+    assert!(since.any(|one| one.why == Why::Queue), "{now:#?}");
+    drop(flow.finish());
 }

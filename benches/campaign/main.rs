@@ -3,8 +3,9 @@
 //! `cargo bench -p mpt-sim --bench campaign -- --pairs 500 --seed 1 [--family NAME] [--sender NAME]` draws so
 //! many cases of a family, runs each over the tunnel and over each link alone in virtual time
 //! ([`mpt_sim::campaign`]), and prints how many are below 0.95 and 0.98 of the best link, which share of the
-//! sum they reach, and the twenty worst. `--one SEED` runs one and prints it second by second. A CSV of all
-//! and a chart go to `target/campaign/`.
+//! sum they reach, and the twenty worst. `--one SEED` runs one and prints it second by second; with `--trace PATH`
+//! it prints what was decided about a path's rate, as `mpt-ctl trace` does, and draws it. A CSV of all and charts go
+//! to `target/campaign/`.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -16,7 +17,8 @@ use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
 use clap::{Parser, ValueEnum};
-use mpt_chart::{Chart, Mark, Series};
+use mpt_chart::{Chart, Mark, Series, rates};
+use mpt_core::control::trace::COLUMNS;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::send::scheduler::law::{Law, Parameter};
 use mpt_sim::campaign::{Case, Family, Outcome, Run, Tally};
@@ -48,6 +50,9 @@ struct Options {
     /// With --one: what the sender believes, so often, in ms
     #[arg(long, requires = "one")]
     watch: Option<u64>,
+    /// With --one: what was decided about the rate of this path, which is 0 or more, and why
+    #[arg(long, requires = "one", value_name = "PATH", conflicts_with = "watch")]
+    trace: Option<usize>,
     /// Another value of a parameter of the law (docs/rate-control.md): NAME=VALUE
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
@@ -99,6 +104,15 @@ fn main() -> ExitCode {
             println!("{line}");
         }
         return ExitCode::SUCCESS;
+    }
+    if let (Some(seed), Some(path)) = (options.one, options.trace) {
+        return match trace(&draw(seed), options.sender.sender(), path) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("cannot write the chart: {error}");
+                ExitCode::FAILURE
+            }
+        };
     }
     if let Some(seed) = options.one {
         print!("{}", one(draw(seed), options.sender.sender()));
@@ -375,12 +389,31 @@ fn one(case: Case, sender: Sender) -> String {
     text
 }
 
-fn write_files(tally: &Tally, family: Family) -> io::Result<PathBuf> {
+/// What was decided about a path's rate in one case: a line each, and a chart.
+fn trace(case: &Case, sender: Sender, path: usize) -> io::Result<()> {
+    let decisions = case.traced(sender, path);
+    println!("{}\n   TIME  {COLUMNS}", describe(case));
+    for decision in &decisions {
+        println!("{:7.3}  {decision}", decision.at_us as f64 / 1e6);
+    }
+    let title = format!("Path {path} of {}", describe(case));
+    let file = folder()?.join(format!("trace-{}-{path}.svg", case.seed));
+    fs::write(&file, rates::svg(&title, &decisions))?;
+    println!("a chart: {}", file.display());
+    Ok(())
+}
+
+fn folder() -> io::Result<PathBuf> {
     let folder = PathBuf::from(concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../target/campaign"
     ));
     fs::create_dir_all(&folder)?;
+    Ok(folder)
+}
+
+fn write_files(tally: &Tally, family: Family) -> io::Result<PathBuf> {
+    let folder = folder()?;
     let mut csv = String::from("seed,group,phase,bond_mbps,best_mbps,sum_mbps,links\n");
     for Outcome { case, phases, .. } in tally.outcomes() {
         for (phase, measured) in family.phases().iter().zip(phases) {

@@ -1,7 +1,9 @@
-//! Charts as SVG: axes, a grid, a legend, and lines, dots or bars.
+//! Charts as SVG: axes, a grid, a legend, and lines, steps, dots or bars.
 //!
-//! `mpt-ctl measure --plot` and the benches that reproduce papers draw with it. It does what they
+//! `mpt-ctl measure --plot`, `mpt-ctl trace --svg` ([`rates`]) and the benches draw with it. It does what they
 //! need and no more: ranges follow from the points, y begins at 0, and texts are escaped.
+
+pub mod rates;
 
 use std::fmt::Write as _;
 
@@ -20,6 +22,8 @@ const COLOURS: [&str; 8] = [
 pub enum Mark {
     /// Points joined by a line.
     Line,
+    /// Each y holds until the next x; one that is not finite breaks the line.
+    Steps,
     /// A bar from 0 for each point; x are whole numbers.
     Bars,
     /// Points alone: what a chart compares with.
@@ -33,7 +37,7 @@ pub struct Series {
     pub name: String,
     /// How it is drawn.
     pub mark: Mark,
-    /// x and y; what is not finite is left out.
+    /// x and y; what is not finite is not drawn.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -209,6 +213,13 @@ impl Series {
                     path.join(" ")
                 );
             }
+            Mark::Steps => {
+                let _ = writeln!(
+                    svg,
+                    "<path d=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.6\"/>",
+                    self.steps(frame)
+                );
+            }
             Mark::Bars => {
                 let bottom = HEIGHT - BOTTOM;
                 let width = (frame.x_at(0.8) - frame.x_at(0.0)).clamp(1.0, 40.0);
@@ -227,6 +238,25 @@ impl Series {
                 );
             }),
         }
+    }
+}
+
+impl Series {
+    /// The way of a pen that draws the points as steps.
+    fn steps(&self, frame: &Frame) -> String {
+        let mut path = String::new();
+        let mut is_down = false;
+        for &(x, y) in self.points.iter().filter(|(x, _)| x.is_finite()) {
+            let is_shown = y.is_finite() && (frame.floor.is_none() || y > 0.0);
+            let _ = match (is_down, is_shown) {
+                (true, true) => write!(path, "H{:.1}V{:.1}", frame.x_at(x), frame.y_at(y)),
+                (true, false) => write!(path, "H{:.1}", frame.x_at(x)),
+                (false, true) => write!(path, "M{:.1} {:.1}", frame.x_at(x), frame.y_at(y)),
+                (false, false) => Ok(()),
+            };
+            is_down = is_shown;
+        }
+        path
     }
 }
 
@@ -361,7 +391,7 @@ mod tests {
 
     #[test]
     fn one_point_and_none_and_wild_ones_give_no_wild_numbers() {
-        for mark in [Mark::Line, Mark::Bars, Mark::Dots] {
+        for mark in [Mark::Line, Mark::Steps, Mark::Bars, Mark::Dots] {
             for points in [
                 &[][..],
                 &[(0.0, 1.0)],
@@ -377,6 +407,27 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn steps_hold_until_the_next_and_break_where_there_is_no_value() {
+        let points = [
+            (0.0, 1.0),
+            (1.0, 2.0),
+            (2.0, f64::NAN),
+            (3.0, 1.0),
+            (4.0, 1.0),
+        ];
+        let svg = chart(&points, Mark::Steps).svg();
+        let (_, path) = svg.rsplit_once("<path d=\"").unwrap();
+        let pen: String = path
+            .split('"')
+            .next()
+            .unwrap()
+            .chars()
+            .filter(char::is_ascii_alphabetic)
+            .collect();
+        assert_eq!(pen, "MHVHMHV");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod handshake;
 pub mod order;
 pub mod recent;
 pub mod setting;
+pub mod trace;
 pub mod units;
 pub mod verdict;
 
@@ -23,6 +24,7 @@ pub use handshake::{Handshake, HandshakeState};
 use order::OrderStatus;
 use recent::Recent;
 use setting::Setting;
+use trace::Trace;
 use verdict::Verdict;
 
 /// The longest line that either side accepts, in bytes.
@@ -38,6 +40,14 @@ pub enum Request {
     Paths,
     /// The reorder window alone: answered by [`Answer::Reorder`].
     Reorder,
+    /// What was decided about a path's rate, and why: answered by [`Answer::Trace`].
+    Trace {
+        /// The path's name in the configuration.
+        name: String,
+        /// Only decisions from this number on, 0 being the first since the start.
+        #[serde(default)]
+        from: u64,
+    },
     /// Put a path back in service.
     PathUp {
         /// The path's name in the configuration.
@@ -94,6 +104,8 @@ pub enum Answer {
     Paths(Vec<PathStatus>),
     /// To [`Request::Reorder`].
     Reorder(ReorderStatus),
+    /// To [`Request::Trace`].
+    Trace(Trace),
     /// To a change: one sentence that says what was done.
     Done(String),
 }

@@ -17,6 +17,7 @@ use mpt_core::limits::{HOLDS, MAX_WINDOW, WEIGHTS};
 use crate::client::USAGE;
 use crate::keys::KeyCommand;
 use crate::new::NewCommand;
+use crate::trace::{self, TraceCommand};
 use mpt_measure::{self as measure, MeasureCommand};
 
 /// Seconds between refreshes where `--watch` names none.
@@ -41,6 +42,7 @@ Examples:
   mpt-ctl status                  how the tunnel does, and what is wrong with it
   mpt-ctl status --watch          the same every 2 seconds, until Ctrl-C
   mpt-ctl --json paths            each path for a script (jq '.[].rtt_us')
+  mpt-ctl trace lte --follow      why its rate rises and falls
   mpt-ctl path down lte           out of service, until `mpt-ctl path up lte`
   mpt-ctl path set lte weight=40  a share of 40 beside the other paths' weights
   mpt-ctl reorder set window=2048 max_buffer_delay=300ms
@@ -119,6 +121,9 @@ enum Command {
         #[command(subcommand)]
         change: Option<ReorderCommand>,
     },
+    /// Show what was decided about a path's rate and why, a line a decision
+    #[command(after_help = trace::AFTER_HELP)]
+    Trace(TraceCommand),
     /// Take a path out of service, bring it back, or change its settings
     #[command(subcommand)]
     Path(PathCommand),
@@ -145,6 +150,8 @@ enum Command {
 pub(crate) enum Task {
     /// Ask a daemon.
     Ask(Request),
+    /// Ask a daemon for decisions.
+    Trace(TraceCommand),
     /// Measure.
     Measure(MeasureCommand),
     /// Make a key, without a daemon.
@@ -206,7 +213,7 @@ impl Cli {
         let alone = match &task {
             Task::Measure(_) => Some("measure"),
             Task::New(_) => Some("new"),
-            Task::Ask(_) | Task::Key(_) => None,
+            Task::Ask(_) | Task::Trace(_) | Task::Key(_) => None,
         };
         if let Some(word) = alone.filter(|_| cli.socket.is_some() || cli.tunnel.is_some()) {
             return Err(wrong(format!(
@@ -261,6 +268,7 @@ impl Command {
                     late,
                 }
             }
+            Self::Trace(trace) => return Ok(Task::Trace(trace.clone())),
             Self::Path(PathCommand::Up { name }) => Request::PathUp { name: name.clone() },
             Self::Path(PathCommand::Down { name }) => Request::PathDown { name: name.clone() },
             Self::Path(PathCommand::Set { name, settings }) => {
@@ -406,6 +414,7 @@ mod tests {
         match parse(line).unwrap().1 {
             Task::Ask(request) => request,
             Task::Measure(measure) => panic!("{measure:?}"),
+            Task::Trace(command) => panic!("{line} is {command:?}"),
             Task::Key(command) => panic!("{line} is {command:?}"),
             Task::New(command) => panic!("{line} is {command:?}"),
         }

@@ -2,7 +2,7 @@
 //!
 //! One request, one answer: [`args`] turns the command line into a request, [`client`] finds the
 //! daemon and asks, [`render`] shows the answer to people, with the daemon's verdict on
-//! what is wrong. `--json` prints the answer as it came.
+//! what is wrong. `--json` prints the answer as it came. [`mod@trace`] asks again and again.
 //!
 //! [`mpt_measure`] is a tool of its own, which asks no daemon; neither do [`keys`] and [`mod@new`].
 
@@ -11,10 +11,11 @@ mod client;
 mod keys;
 mod new;
 mod render;
+mod trace;
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
@@ -31,6 +32,7 @@ use args::{Cli, Task};
 use client::{ClientError, NO_ANSWER};
 use keys::KeyFailure;
 use new::{NewCommand, NewError};
+use trace::TraceCommand;
 
 /// Moves the cursor home and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[2J";
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
     let (cli, task) = Cli::from_arguments();
     let done = match &task {
         Task::Ask(request) => run(&cli, request).map(ExitCode::from),
+        Task::Trace(command) => trace(&cli, command).map(|()| ExitCode::SUCCESS),
         Task::Measure(command) => measure(&cli, command).map(|found| match found {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
@@ -105,11 +108,7 @@ impl From<io::Error> for Failure {
 
 /// Asks and shows the answer. Returns the exit code.
 fn run(cli: &Cli, request: &Request) -> Result<u8, Failure> {
-    let socket = client::locate(
-        cli.socket.as_deref(),
-        cli.tunnel.as_deref(),
-        Path::new(client::RUN_DIR),
-    )?;
+    let socket = socket(cli)?;
     let look = look();
     if let Some(interval) = cli.watch {
         return watch(&socket, request, interval, cli.json, look);
@@ -126,6 +125,20 @@ fn run(cli: &Cli, request: &Request) -> Result<u8, Failure> {
         other => other?,
     }
     Ok(exit_code(&answer))
+}
+
+/// Shows why a path's rate is what it is.
+fn trace(cli: &Cli, command: &TraceCommand) -> Result<(), Failure> {
+    trace::run(&socket(cli)?, command, cli.json)
+}
+
+/// The socket of the tunnel that is meant.
+fn socket(cli: &Cli) -> Result<PathBuf, ClientError> {
+    client::locate(
+        cli.socket.as_deref(),
+        cli.tunnel.as_deref(),
+        Path::new(client::RUN_DIR),
+    )
 }
 
 /// What an answer says by the exit code: how the tunnel does, in the way of monitoring plugins.
@@ -220,6 +233,7 @@ fn as_json(answer: &Answer, indented: bool) -> Result<String, ClientError> {
         Answer::Status(status) => json(status, indented),
         Answer::Paths(paths) => json(paths, indented),
         Answer::Reorder(reorder) => json(reorder, indented),
+        Answer::Trace(trace) => json(trace, indented),
         Answer::Done(sentence) => json(&BTreeMap::from([("done", sentence)]), indented),
     }
 }

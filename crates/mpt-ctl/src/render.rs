@@ -9,6 +9,7 @@ mod order;
 mod paths;
 mod reorder;
 mod status;
+pub(crate) mod trace;
 
 use mpt_core::control::{Answer, PathState, PathStatus};
 
@@ -24,6 +25,7 @@ pub(crate) fn text(answer: &Answer, look: Look) -> String {
         Answer::Status(status) => status::show(status, look),
         Answer::Paths(paths) => paths::show(paths, look),
         Answer::Reorder(reorder) => reorder::show(reorder, look),
+        Answer::Trace(trace) => trace::show(trace),
         Answer::Done(sentence) => format!("{sentence}\n"),
     }
 }

@@ -23,6 +23,13 @@ pub(crate) fn now() -> Time {
     Time::from_nanos(now.tv_sec as u64 * SECOND_NS + now.tv_nsec as u64)
 }
 
+/// Microseconds from 1970-01-01 00:00 UTC to the origin of [`now`], by the host's wall clock as it is set now.
+pub(crate) fn origin_us() -> u64 {
+    let wall = clock_gettime(ClockId::Realtime);
+    let wall_us = wall.tv_sec.max(0) as u64 * 1_000_000 + wall.tv_nsec as u64 / 1000;
+    wall_us.saturating_sub(now().as_nanos() / 1000)
+}
+
 /// Clocks that stand still and that do not while the host sleeps differ by more than this afterwards; otherwise by
 /// what passes from one reading to the other.
 const LEAST_SLEEP: Duration = Duration::from_millis(500);

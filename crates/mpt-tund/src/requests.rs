@@ -28,6 +28,10 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
         Request::Status => Ok(Answer::Status(Box::new(tunnel.status(host).await?))),
         Request::Paths => Ok(Answer::Paths(tunnel.status(host).await?.paths)),
         Request::Reorder => Ok(Answer::Reorder(tunnel.reorder().await?)),
+        Request::Trace { name, from } => {
+            traceable(&tunnel.config, &name)?;
+            Ok(Answer::Trace(tunnel.trace(&name, from).await?))
+        }
         Request::PathUp { name } => {
             known(&tunnel.config, &name)?;
             tunnel.set_out_of_service(&name, false).await?;
@@ -101,6 +105,19 @@ fn known(config: &Config, name: &str) -> anyhow::Result<()> {
         names.contains(&name),
         "there is no path {name:?}; the paths are {}",
         names.join(", ")
+    );
+    Ok(())
+}
+
+/// Whether rates are found for the path.
+fn traceable(config: &Config, name: &str) -> anyhow::Result<()> {
+    known(config, name)?;
+    let scheduler = config.tunnel.scheduler;
+    ensure!(
+        scheduler == Policy::Adaptive,
+        "the scheduler is {}, which finds no rates; with scheduler = \"adaptive\" in [tunnel] of {} it would",
+        scheduler.name(),
+        config.file.display()
     );
     Ok(())
 }

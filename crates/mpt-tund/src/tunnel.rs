@@ -20,6 +20,7 @@ use anyhow::{Context as _, bail};
 use interface::Interface;
 use mpt_core::control::drops::DropReason;
 use mpt_core::control::recent::History;
+use mpt_core::control::trace::Trace;
 use mpt_core::control::verdict::judge;
 use mpt_core::control::{Missing, ReorderStatus, Status, TunnelStatus};
 use mpt_core::receive::coalesce::Accepts;
@@ -258,6 +259,24 @@ impl Tunnel {
             .await?;
         reorder.order = Some(answer.await?);
         Ok(reorder)
+    }
+
+    /// What was decided about a path's rate, from decision number `from` on.
+    pub(crate) async fn trace(&self, name: &str, from: u64) -> anyhow::Result<Trace> {
+        let mut trace = Trace::default();
+        // A path that waits for its device has no place yet, and nothing was decided.
+        if let Some(path) = self.paths.iter().find(|path| path.name == name) {
+            let (reply, answer) = oneshot::channel();
+            let command = uplink::Command::Trace(path.id, from, reply);
+            self.uplink.send(command).await?;
+            trace = answer.await?;
+        }
+        let origin_us = clock::origin_us();
+        for decision in &mut trace.decisions {
+            decision.at_us += origin_us;
+        }
+        trace.path = name.to_owned();
+        Ok(trace)
     }
 
     /// What the two threads know.

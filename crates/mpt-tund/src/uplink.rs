@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use mpt_core::control::drops::DropReason;
+use mpt_core::control::trace::Trace;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
 use mpt_core::send::scheduler::Policy;
 use mpt_core::time::Time;
@@ -56,6 +57,8 @@ pub(crate) enum Command {
         Box<downlink::Report>,
         oneshot::Sender<Box<downlink::Report>>,
     ),
+    /// Fill in what was decided about a path, from this decision on.
+    Trace(PathId, u64, oneshot::Sender<Trace>),
 }
 
 /// Where the line out tells what it finds out.
@@ -177,6 +180,11 @@ impl Uplink {
                 }
                 // Whoever asked may have gone.
                 let _ = reply.send(status);
+            }
+            Command::Trace(id, from, reply) => {
+                let mut trace = Trace::default();
+                self.outbound.trace(id, from, &mut trace);
+                let _ = reply.send(trace);
             }
         }
     }

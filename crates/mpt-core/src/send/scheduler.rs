@@ -21,6 +21,7 @@ pub mod law;
 #[cfg(test)]
 mod observed;
 pub(crate) mod pace;
+pub(crate) mod trace;
 pub(crate) mod worth;
 
 use std::time::Duration;

@@ -10,6 +10,7 @@
 //! silent ([`Rescue`]), which flows are sparse ([`Sparse`]). Here is in which order a packet meets them.
 
 use crate::control::drops::DropReason;
+use crate::control::trace::{Trace, Why};
 use crate::control::{PathPhase, PathStatus, RecoveryStatus, TunnelStatus};
 use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::send::committed::{Committed, CommittedPacket};
@@ -42,6 +43,8 @@ pub(crate) struct Sender {
     answers_of: [u32; MAX_PATHS],
     /// When the queue is looked at again.
     wake: Option<Time>,
+    /// Paths that were told to have fallen silent.
+    told_silent: PathSet,
 }
 
 impl Sender {
@@ -56,6 +59,7 @@ impl Sender {
             answers: 0,
             answers_of: [0; MAX_PATHS],
             wake: None,
+            told_silent: PathSet::EMPTY,
         }
     }
 
@@ -115,6 +119,15 @@ impl Sender {
         }
         self.set_patience(turn);
         self.rescue.rehabilitate(&mut self.recovery);
+        self.note_silence(now);
+    }
+
+    /// Which paths have fallen silent, and which are heard of again, is told as a decision.
+    fn note_silence(&mut self, now: Time) {
+        let suspected = self.rescue.suspected();
+        let before = std::mem::replace(&mut self.told_silent, suspected);
+        let paths = &mut self.paths;
+        paths.note_change(now, before, suspected, [Why::Silent, Why::Answers]);
     }
 
     /// Lets flows wait for as long as it takes them to notice that they should slow down.
@@ -449,6 +462,7 @@ impl Sender {
         let now = turn.now;
         self.rescue.learn(now, report, self.paths.log());
         self.rescue.rehabilitate(&mut self.recovery);
+        self.note_silence(now);
         self.paths.learn(now, report);
         let (recovers, flows) = (self.recovery.is_enabled(), self.queue.flows());
         self.paths.weigh(now, turn.usable, recovers, flows);
@@ -476,6 +490,7 @@ impl Sender {
         if !adapts {
             self.rescue.rest();
         }
+        self.note_silence(turn.now);
         while let Some(resend) = self.recovery.next_resend() {
             self.resend(turn, resend);
         }
@@ -517,5 +532,10 @@ impl Sender {
         if self.rescue.suspected().contains(path) {
             status.tx_phase = PathPhase::Suspected;
         }
+    }
+
+    /// Fills in what was decided about a path, from decision number `from` on.
+    pub(crate) fn trace(&self, path: PathId, from: u64, trace: &mut Trace) {
+        self.paths.trace(path, from, trace);
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::sealing::{Change, Sealing};
 use super::{Shared, Transmit, TunnelConfig};
 use crate::control::drops::{DropReason, Drops};
+use crate::control::trace::Trace;
 use crate::control::{PathStatus, TunnelStatus};
 use crate::path::{MAX_PATHS, PathConfig, PathId, PathSet};
 use crate::send::datagrams::Datagrams;
@@ -519,6 +520,12 @@ impl Outbound {
     /// Fills in what this half knows of a path.
     pub fn report_path(&self, id: PathId, status: &mut PathStatus) {
         self.sender.report_path(id, status);
+    }
+
+    /// Fills in what the sender decided about a path's rate, from decision number `from` on; its times are the
+    /// caller's, in microseconds.
+    pub fn trace(&self, id: PathId, from: u64, trace: &mut Trace) {
+        self.sender.trace(id, from, trace);
     }
 }
 

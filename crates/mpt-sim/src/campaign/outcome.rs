@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mpt_core::control::trace::Decision;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::time::Time;
 
@@ -135,6 +136,31 @@ impl Case {
     /// Runs it once over the tunnel, and says so often what its sender believes: a line each time.
     #[must_use]
     pub fn watched(&self, sender: Sender, every: Duration) -> Vec<String> {
+        let mut pair = self.bonded();
+        let mut world = World::new(self, sender, &pair);
+        world.watch = Some(Watch::new(every, pair.now()));
+        world.run(&mut pair);
+        world.watch.map(Watch::into_lines).unwrap_or_default()
+    }
+
+    /// Runs it once over the tunnel. Returns what its sender decided about the rate of a path, and why; times are
+    /// since the flows began.
+    #[must_use]
+    pub fn traced(&self, sender: Sender, path: usize) -> Vec<Decision> {
+        let mut pair = self.bonded();
+        let began_us = pair.end(Side::A).local(pair.now()).as_nanos() / 1000;
+        let mut world = World::new(self, sender, &pair);
+        world.traced = Some(Traced::of(path));
+        world.run(&mut pair);
+        let mut decisions = world.traced.unwrap_or_default().decisions;
+        for decision in &mut decisions {
+            decision.at_us = decision.at_us.saturating_sub(began_us);
+        }
+        decisions
+    }
+
+    /// Both ends, over all links that it has.
+    fn bonded(&self) -> Pair {
         let config = PairConfig {
             policy: Policy::Adaptive,
             recovery: true,
@@ -142,11 +168,7 @@ impl Case {
             law: self.law,
             ..PairConfig::new(self.paths.clone())
         };
-        let mut pair = Pair::running(config, WARM_UP);
-        let mut world = World::new(self, sender, &pair);
-        world.watch = Some(Watch::new(every, pair.now()));
-        world.run(&mut pair);
-        world.watch.map(Watch::into_lines).unwrap_or_default()
+        Pair::running(config, WARM_UP)
     }
 
     /// What all links carry together in a phase, in bits of data a second.
@@ -204,6 +226,30 @@ impl Run {
     }
 }
 
+/// The decisions about a path so far.
+#[derive(Debug, Default)]
+struct Traced {
+    path: usize,
+    next: u64,
+    decisions: Vec<Decision>,
+}
+
+impl Traced {
+    fn of(path: usize) -> Traced {
+        Traced {
+            path,
+            ..Traced::default()
+        }
+    }
+
+    /// Adds what is new: the sender itself does not keep all of it.
+    fn take(&mut self, pair: &Pair) {
+        let new = pair.end(Side::A).trace(self.path, self.next);
+        self.next = new.first + new.decisions.len() as u64;
+        self.decisions.extend(new.decisions);
+    }
+}
+
 /// The hosts at both ends, and what happens to the links.
 struct World<'a> {
     case: &'a Case,
@@ -215,6 +261,7 @@ struct World<'a> {
     next_cross: Option<Time>,
     run: Run,
     watch: Option<Watch>,
+    traced: Option<Traced>,
 }
 
 impl World<'_> {
@@ -236,6 +283,7 @@ impl World<'_> {
             next_cross: (case.traffic.cross_percent > 0).then_some(began),
             run: Run::default(),
             watch: None,
+            traced: None,
         }
     }
 
@@ -251,6 +299,9 @@ impl World<'_> {
                 if let Some(watch) = &mut self.watch {
                     watch.look(pair, self.case, self.began, &self.flows);
                 }
+            }
+            if let Some(traced) = &mut self.traced {
+                traced.take(pair);
             }
             let received = self.flows.iter().map(Flow::received_bytes).sum();
             self.run.bytes.push(received - before);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use mpt_core::control::drops::DropReason;
 use mpt_core::control::order::OrderStatus;
+use mpt_core::control::trace::Trace;
 use mpt_core::control::{PathStatus, ReorderStatus, TunnelStatus};
 use mpt_core::crypto::Sessions;
 use mpt_core::path::{PathConfig, PathId, PathState};
@@ -137,6 +138,17 @@ impl End {
             self.outbound.report_path(path, &mut status);
         }
         status
+    }
+
+    /// What was decided about a path's rate, from decision number `from` on, as `mpt-ctl trace` shows it; times are
+    /// of this end's clock.
+    #[must_use]
+    pub fn trace(&self, path: usize, from: u64) -> Trace {
+        let mut trace = Trace::default();
+        if let Some(path) = PathId::new(path) {
+            self.outbound.trace(path, from, &mut trace);
+        }
+        trace
     }
 
     /// What a path is doing.

@@ -50,6 +50,14 @@ fn what_would_have_no_effect_is_refused_with_what_to_do() {
             let text = error.to_string();
             assert!(text.contains("scheduler = \"weighted\""), "{text}");
         }
+        let traced = traceable(&config, "fibre");
+        assert_eq!(traced.is_ok(), policy == Policy::Adaptive);
+        if let Err(error) = traced {
+            let text = error.to_string();
+            assert!(text.contains("scheduler = \"adaptive\""), "{text}");
+        }
+        let unknown = traceable(&config, "lte").unwrap_err().to_string();
+        assert!(unknown.contains("the paths are fibre"), "{unknown}");
     }
 }
 
@@ -99,6 +107,7 @@ impl Model {
                 )?;
             }
             Request::PathUp { name } | Request::PathDown { name } => known(&self.config, &name)?,
+            Request::Trace { name, .. } => traceable(&self.config, &name)?,
             Request::Status | Request::Paths | Request::Reorder => {}
         }
         Ok(())

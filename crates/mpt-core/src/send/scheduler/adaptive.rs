@@ -17,6 +17,7 @@ use arrayvec::ArrayVec;
 use super::law::{Law, ns};
 use super::pace::{Pace, Sample};
 use super::worth::Worth;
+use crate::control::trace::{Trace, Why};
 use crate::control::{PathPhase, PathStatus};
 use crate::path::{Answered, MAX_PATHS, PathId, PathSet};
 use crate::send::sent::SentLog;
@@ -92,7 +93,7 @@ impl Adaptive {
     }
 
     pub(crate) fn forget_path(&mut self, path: PathId) {
-        self.paces[path.index()] = Pace::new(self.law);
+        self.paces[path.index()].forget();
         self.worth.forget(path);
     }
 
@@ -112,17 +113,44 @@ impl Adaptive {
         for path in usable.iter() {
             self.paces[path.index()].weigh_disorder(recovers);
         }
+        let before = self.worth.left_out();
         if recovers {
             self.worth = Worth::new(self.law);
         } else {
             self.worth.consider(now, usable, &mut self.paces, flows);
         }
+        self.note_change(
+            now,
+            before,
+            self.worth.left_out(),
+            [Why::LeftOut, Why::TriedAgain],
+        );
+    }
+
+    /// Of a set of paths, those that joined it and those that left it are told as decisions for these reasons.
+    pub(crate) fn note_change(
+        &mut self,
+        now: Time,
+        before: PathSet,
+        after: PathSet,
+        why: [Why; 2],
+    ) {
+        let changed = PathSet::from_bits(before.bits() ^ after.bits());
+        for path in changed.iter() {
+            let why = if after.contains(path) { why[0] } else { why[1] };
+            self.paces[path.index()].note(now, why);
+        }
+    }
+
+    /// Fills in what was decided about a path, from decision number `from` on.
+    pub(crate) fn trace(&self, path: PathId, from: u64, trace: &mut Trace) {
+        self.paces[path.index()].trace(from, trace);
     }
 
     /// Fills in the estimates of a path.
     pub(crate) fn report(&self, path: PathId, status: &mut PathStatus) {
         self.paces[path.index()].report(status);
-        if self.worth.leaves_out(path) {
+        if self.worth.left_out().contains(path) {
             status.tx_phase = PathPhase::LeftOut;
         }
     }

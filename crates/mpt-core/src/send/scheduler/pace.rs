@@ -55,7 +55,9 @@ use phase::Phase;
 use train::Trains;
 
 use super::law::{Law, ns};
+use super::trace::Decisions;
 use crate::control::PathStatus;
+use crate::control::trace::{Decision, Trace, Why};
 use crate::path::{Answered, CLOCK_JUMP};
 use crate::time::Time;
 
@@ -103,6 +105,7 @@ pub(crate) struct Pace {
     company: Company,
     /// It is not limited before.
     fast_until: Time,
+    decisions: Decisions,
 }
 
 impl Default for Pace {
@@ -141,18 +144,32 @@ impl Pace {
             held_since: Time::ZERO,
             company: Company::new(law),
             fast_until: Time::ZERO,
+            decisions: Decisions::default(),
         }
+    }
+
+    /// The path is another one now: nothing is known of it. What was decided until now stays told.
+    pub(crate) fn forget(&mut self) {
+        let decisions = std::mem::take(&mut self.decisions);
+        *self = Pace {
+            decisions,
+            ..Pace::new(self.law)
+        };
     }
 
     /// A probe came back.
     pub(crate) fn probed(&mut self, now: Time, probed: &Answered) {
         self.rtt = probed.rtt;
         self.doubt.probed(probed.jitter_ns as f64);
-        self.probed = Some(probed.idle_ns.unwrap_or(probed.forward_ns) as f64);
+        let one_way = probed.idle_ns.unwrap_or(probed.forward_ns) as f64;
+        let is_new = self.probed.replace(one_way).is_none();
         if let Some(median) = probed.idle_ns {
             self.base.note(now, median as f64);
         }
         self.glimpse(now, probed.forward_ns);
+        if is_new {
+            self.note(now, Why::New);
+        }
     }
 
     /// A lone packet took so long: where few are sent it tells of the queue, which others may fill.
@@ -318,7 +335,7 @@ impl Pace {
             && now.since(self.queue_told.max(self.held_since)) > self.law.outdated
         {
             // So little goes over it that nothing is known of it any more.
-            self.open();
+            self.open(now, Why::Outdated);
         }
         let longest_gap = self.longest_gap();
         let Some(epoch) = self
@@ -348,7 +365,7 @@ impl Pace {
         };
         if self.rate.is_none() && self.may_be_limited(now) {
             self.capacity = capacity;
-            self.limit(now, Phase::Cruise { until: now }, 1.0);
+            self.limit(now, Phase::Cruise { until: now }, 1.0, Why::Trains);
         }
     }
 
@@ -403,7 +420,7 @@ impl Pace {
         self.best = self.best.max(found.delivered);
         if found.delivered > self.law.fast {
             self.fast_until = now + self.law.fast_for;
-            self.open();
+            self.open(now, Why::Fast);
         }
         // Who offers bursts with pauses between them is refused something now and then, too.
         let offers_enough = |rate: f64| found.offered > self.law.backlogged * rate;
@@ -419,7 +436,7 @@ impl Pace {
             }
         }
         if self.rate.is_some_and(|rate| rate > self.law.fastest) {
-            self.open();
+            self.open(now, Why::Fast);
         }
     }
 
@@ -443,15 +460,16 @@ impl Pace {
         1.0 - self.loss.usual.min(self.law.most_usual_loss)
     }
 
-    fn open(&mut self) {
+    fn open(&mut self, now: Time, why: Why) {
         self.rate = None;
         self.phase = Phase::Open;
         self.company.forget_queue();
         self.above_before = false;
+        self.note(now, why);
     }
 
     /// Paces the path at `gain` times its capacity.
-    fn limit(&mut self, now: Time, phase: Phase, gain: f64) {
+    fn limit(&mut self, now: Time, phase: Phase, gain: f64, why: Why) {
         if self.rate.is_none() {
             self.credit.begin(now);
             if self.drain_at == Time::ZERO {
@@ -469,6 +487,29 @@ impl Pace {
         );
         self.phase = phase;
         self.rate = Some((self.capacity * gain).max(self.law.slowest));
+        self.note(now, why);
+    }
+
+    /// Keeps what was decided, for whoever asks why.
+    pub(crate) fn note(&mut self, now: Time, why: Why) {
+        let bps = |rate: f64| (rate * 8.0) as u64;
+        let us = |ns: f64| (ns / 1e3) as u64;
+        self.decisions.note(Decision {
+            at_us: now.as_nanos() / 1000,
+            phase: self.phase.named(),
+            why,
+            rate_bps: self.rate.map(bps),
+            capacity_bps: bps(self.capacity),
+            delivered_bps: bps(self.delivered),
+            queue_us: us(self.queue),
+            target_us: us(self.doubt.target()),
+            loss: self.loss.now(),
+        });
+    }
+
+    /// Fills in the decisions from number `from` on that are kept.
+    pub(crate) fn trace(&self, from: u64, trace: &mut Trace) {
+        self.decisions.report(from, trace);
     }
 
     fn may_be_limited(&self, now: Time) -> bool {
@@ -512,7 +553,7 @@ impl Pace {
         let fall = (-self.correction()).clamp(0.0, 1.0 - self.law.least_gain);
         self.company.lowered(now, fall);
         let until = self.after_feedback(now, self.pause);
-        self.limit(now, Phase::Cruise { until }, 1.0 - fall);
+        self.limit(now, Phase::Cruise { until }, 1.0 - fall, Why::Queue);
     }
 
     /// Adapts the rate of a limited path.
@@ -522,7 +563,8 @@ impl Pace {
                 return;
             }
             self.drain_at = now + self.law.drain_interval;
-            self.limit(now, Phase::Cruise { until: now }, self.cruise_gain());
+            let phase = Phase::Cruise { until: now };
+            self.limit(now, phase, self.cruise_gain(), Why::Drained);
         }
         if self.correction() < 0.0 {
             if let Phase::Probe { .. } = self.phase {
@@ -539,7 +581,8 @@ impl Pace {
         if refused && now >= self.drain_at && !matches!(self.phase, Phase::Hold { .. }) {
             let empty_after = self.queue.max(ns(self.law.target)) / (1.0 - self.law.drain_rate);
             let rest = self.rtt + self.law.epoch_span + Duration::from_nanos(empty_after as u64);
-            self.limit(now, Phase::Drain { until: now + rest }, self.law.drain_rate);
+            let phase = Phase::Drain { until: now + rest };
+            self.limit(now, phase, self.law.drain_rate, Why::DrainDue);
         }
     }
 
@@ -550,20 +593,24 @@ impl Pace {
                 self.step = (step * 2.0).min(self.law.last_step);
                 self.pause = self.law.first_pause;
                 if self.capacity > from * (1.0 + step * self.law.step_helped) {
-                    self.probe(now);
+                    self.probe(now, Why::Carried);
                 } else {
-                    self.cruise(now);
+                    self.cruise(now, Why::NotCarried);
                 }
             }
-            Phase::Probe { step, .. } => self.limit(now, self.phase, 1.0 + step),
-            Phase::Hold { until, .. } if now < until => {
-                self.limit(now, self.phase, self.law.tried_rate)
-            }
-            Phase::Cruise { until } if refused && now >= until => self.probe(now),
-            Phase::Cruise { .. } => self.limit(now, self.phase, self.cruise_gain()),
-            Phase::Hold { .. } | Phase::Drain { .. } => self.cruise(now),
+            Phase::Probe { step, .. } => self.follow(now, 1.0 + step),
+            Phase::Hold { until, .. } if now < until => self.follow(now, self.law.tried_rate),
+            Phase::Cruise { until } if refused && now >= until => self.probe(now, Why::TryMore),
+            Phase::Cruise { .. } => self.follow(now, self.cruise_gain()),
+            Phase::Hold { .. } => self.cruise(now, Why::Held),
+            Phase::Drain { .. } => self.cruise(now, Why::Drained),
             Phase::Open => {}
         }
+    }
+
+    /// The rate follows the capacity.
+    fn follow(&mut self, now: Time, gain: f64) {
+        self.limit(now, self.phase, gain, Why::Capacity);
     }
 
     fn cruise_gain(&self) -> f64 {
@@ -574,9 +621,9 @@ impl Pace {
         }
     }
 
-    fn cruise(&mut self, now: Time) {
+    fn cruise(&mut self, now: Time, why: Why) {
         let until = self.after_feedback(now, self.pause);
-        self.limit(now, Phase::Cruise { until }, self.cruise_gain());
+        self.limit(now, Phase::Cruise { until }, self.cruise_gain(), why);
     }
 
     /// More than the path carries was tried.
@@ -585,14 +632,14 @@ impl Pace {
         self.pause = (self.pause * 2).min(self.law.last_pause);
     }
 
-    fn probe(&mut self, now: Time) {
+    fn probe(&mut self, now: Time, why: Why) {
         let (from, step) = (self.capacity, self.step);
         let phase = Phase::Probe {
             since: now,
             from,
             step,
         };
-        self.limit(now, phase, 1.0 + step);
+        self.limit(now, phase, 1.0 + step, why);
     }
 
     /// Whether the queue, which is above its target, is not ours to shorten. A long one is of others, a short
@@ -607,9 +654,10 @@ impl Pace {
         }
         if is_long {
             self.company.compete(now);
-            self.open();
+            self.open(now, Why::Others);
         } else {
             self.doubt.allow(self.queue);
+            self.note(now, Why::Jitter);
         }
         true
     }
@@ -634,7 +682,8 @@ impl Pace {
         }
         if matches!(self.phase, Phase::Hold { is_low: true, .. }) {
             // That was low enough: the link loses so much by its nature.
-            return self.loss.accept(judged, true);
+            self.loss.accept(judged, true);
+            return self.note(now, Why::UsualLoss);
         }
         let (lower, least) = (
             self.capacity * self.law.loss_fall,
@@ -645,7 +694,8 @@ impl Pace {
         self.note_excess();
         let until = now + self.rtt * 4 + Duration::from_millis(200);
         let is_low = lower <= least;
-        self.limit(now, Phase::Hold { until, is_low }, self.law.tried_rate);
+        let phase = Phase::Hold { until, is_low };
+        self.limit(now, phase, self.law.tried_rate, Why::Loss);
         self.held_since = now;
         self.loss.start_again();
     }

@@ -59,8 +59,9 @@ impl Worth {
         self.retry[path.index()] = Retry::default();
     }
 
-    pub(crate) fn leaves_out(&self, path: PathId) -> bool {
-        self.left_out.contains(path)
+    /// Those that are left out.
+    pub(crate) fn left_out(&self) -> PathSet {
+        self.left_out
     }
 
     /// Those of the paths that are used.
@@ -214,7 +215,7 @@ mod tests {
                 let paces = &mut self.paces;
                 self.worth.consider(self.now, usable, paces, 1);
             }
-            self.worth.leaves_out(path(1))
+            self.worth.left_out().contains(path(1))
         }
     }
 

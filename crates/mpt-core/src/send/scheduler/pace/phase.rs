@@ -9,6 +9,7 @@
 //! ```
 
 use crate::control::PathPhase;
+use crate::control::trace::RatePhase;
 use crate::time::Time;
 
 /// What the rate of a path is doing.
@@ -41,6 +42,17 @@ impl Phase {
                 | Phase::Drain { .. },
                 _,
             ) => true,
+        }
+    }
+
+    /// As a trace shows it.
+    pub(super) fn named(self) -> RatePhase {
+        match self {
+            Phase::Open => RatePhase::Open,
+            Phase::Cruise { .. } => RatePhase::Cruise,
+            Phase::Probe { .. } => RatePhase::Probe,
+            Phase::Hold { .. } => RatePhase::Hold,
+            Phase::Drain { .. } => RatePhase::Drain,
         }
     }
 

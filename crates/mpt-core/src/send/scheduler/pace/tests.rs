@@ -1,4 +1,5 @@
 use super::*;
+use crate::control::trace::{Decision, Trace, Why};
 
 const MS: u64 = 1_000_000;
 
@@ -193,7 +194,7 @@ fn times_that_go_back_earn_nothing() {
         capacity: 1e6,
         ..Pace::default()
     };
-    pace.limit(begin, Phase::Cruise { until: begin }, 1.0);
+    pace.limit(begin, Phase::Cruise { until: begin }, 1.0, Why::Trains);
     let mut taken = 0;
     for us in 0..100_000u64 {
         for us in [us, us.saturating_sub(300)] {
@@ -377,4 +378,41 @@ fn a_probe_tells_of_the_queue_of_others_until_it_is_old() {
         }
     }
     assert_eq!(pace.queue(begin + Duration::from_secs(2)), Duration::ZERO);
+}
+
+/// What was decided since this number of decisions, and how many there are now.
+fn decided(pace: &Pace, from: u64) -> (Vec<Decision>, u64) {
+    let mut trace = Trace::default();
+    pace.trace(from, &mut trace);
+    let next = trace.first + trace.decisions.len() as u64;
+    (trace.decisions, next)
+}
+
+#[test]
+fn a_rate_that_falls_says_which_signal_it_was() {
+    let mut model = Model::new(50.0);
+    let mut pace = probed(&model);
+    let (decisions, _) = decided(&pace, 0);
+    assert_eq!((decisions.len(), decisions[0].why), (1, Why::New));
+    model.run(&mut pace, 3000, 12.5e6);
+    let (_, before) = decided(&pace, 0);
+    model.rate /= 5.0;
+    model.run(&mut pace, 2000, 12.5e6);
+    let (since, _) = decided(&pace, before);
+    let fell = since.iter().find(|one| one.rate_bps < Some(40_000_000));
+    assert_eq!(fell.map(|one| one.why), Some(Why::Queue), "{since:?}");
+
+    let mut model = Model::new(50.0);
+    model.buffer = 10.0 * PACKET as f64;
+    let mut pace = probed(&model);
+    model.run(&mut pace, 4000, 12.5e6);
+    let (decisions, _) = decided(&pace, 0);
+    assert!(
+        decisions.iter().any(|one| one.why == Why::Loss),
+        "{decisions:?}"
+    );
+    // It stays told when the path is another one.
+    pace.forget();
+    assert_eq!(decided(&pace, 0).0, decisions);
+    assert_eq!(pace.rate(), None);
 }

@@ -1,0 +1,273 @@
+//! `mpt-ctl genkey`, `pubkey`, `genpsk` and `new`, which ask no daemon.
+
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::text;
+
+/// What `mpt-ctl WORD` makes of its input.
+fn key(word: &str, input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_mpt-ctl"))
+        .arg(word)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // `genkey` does not read it.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn a_key_is_made_and_its_public_key_worked_out() {
+    let private = key("genkey", "");
+    let public = key("pubkey", &text(&private.stdout));
+    let other = key("genpsk", "");
+    let lines = [&private, &public, &other].map(|output| text(&output.stdout));
+    for line in &lines {
+        assert_eq!((line.len(), line.ends_with("=\n")), (45, true), "{line}");
+    }
+    assert!(lines[0] != lines[1] && lines[1] != lines[2]);
+    assert!(private.stderr.is_empty(), "a pipe is not a file");
+    // RFC 7748 section 6.1
+    let public = key("pubkey", "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=\n");
+    assert_eq!(
+        text(&public.stdout),
+        "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\n"
+    );
+}
+
+#[test]
+fn what_is_not_a_private_key_has_no_public_key() {
+    for (input, said) in [("", "44 characters"), (&"*".repeat(44), "not base64")] {
+        let output = key("pubkey", input);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(output.stdout.is_empty());
+        let complaint = text(&output.stderr);
+        assert!(
+            complaint.contains(said) && complaint.contains("genkey"),
+            "{complaint}"
+        );
+    }
+}
+
+#[test]
+fn a_secret_in_a_file_for_all_is_warned_of() {
+    let dir = tempfile::tempdir().unwrap();
+    for (mode, word, warned) in [
+        (0o644, "genkey", true),
+        (0o644, "genpsk", true),
+        (0o660, "genkey", false),
+        (0o600, "genpsk", false),
+        (0o644, "pubkey", false),
+    ] {
+        let file = dir.path().join("key");
+        std::fs::write(&file, "").unwrap();
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+        let input = dir.path().join("input");
+        std::fs::write(&input, key("genkey", "").stdout).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_mpt-ctl"))
+            .arg(word)
+            .stdin(std::fs::File::open(&input).unwrap())
+            .stdout(std::fs::File::create(&file).unwrap())
+            .output()
+            .unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(said.contains("umask 077"), warned, "{word} {mode:o}");
+        assert!(output.status.success(), "{said}");
+    }
+}
+
+fn new(folder: &Path, words: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mpt-ctl"));
+    command.arg("new").args(words.split_whitespace());
+    command.arg("--out").arg(folder).output().unwrap()
+}
+
+const OF_TWO: &str = "--server 203.0.113.7 --client-interfaces eth0,wwan0";
+
+#[test]
+fn new_writes_both_ends_with_keys_that_belong_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = dir.path().join("made");
+    let output = new(&made, OF_TWO);
+    assert!(output.status.success(), "{output:?}");
+    let read = |file: &str| std::fs::read_to_string(made.join(file)).unwrap();
+    for (own, other) in [("", "server/"), ("server/", "")] {
+        let private = read(&format!("{own}mpt0.key"));
+        let public = text(&key("pubkey", &private).stdout);
+        let peer = format!("peer_public_key = \"{}\"", public.trim_end());
+        assert!(read(&format!("{other}mpt0.toml")).contains(&peer));
+        let mode = |file: &str| made.join(file).metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&format!("{own}mpt0.key")), 0o600);
+    }
+    assert_eq!(
+        made.join("server").metadata().unwrap().permissions().mode() & 0o777,
+        0o700
+    );
+    let told = text(&output.stdout).replace(&made.display().to_string(), "MADE");
+    insta::assert_snapshot!(told, @r"
+    Tunnel mpt0, sealed with fresh keys: 10.99.0.1 here, the client.
+
+      MADE/mpt0.toml         for the client
+      MADE/mpt0.key          for the client
+      MADE/server/mpt0.toml  for the server
+      MADE/server/mpt0.key   for the server
+
+    Copy, where mpt-tund is installed at both ends:
+
+      sudo cp -p MADE/mpt0.* /etc/mpt/
+      scp -p MADE/server/mpt0.* root@203.0.113.7:/etc/mpt/
+
+    Start, at both ends:
+
+      sudo systemctl enable --now mpt
+
+    `ping 10.99.0.2` goes through the tunnel then, and `sudo mpt-ctl status` says how it does.
+    The server's firewall has to let in UDP 4754 to 4755. Remove the folder
+    MADE/server when it is copied: it holds the server's private key.
+    mpt-tund looks in /etc/mpt; `mpt-tund --config MADE/mpt0.toml` runs it from here.
+    ");
+    let without_keys = |file: &str| {
+        let lines = read(file);
+        let lines = lines
+            .lines()
+            .filter(|line| !line.starts_with("peer_public_key"));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    insta::assert_snapshot!(without_keys("mpt0.toml"), @r#"
+    # The client of a sealed tunnel; the server is 203.0.113.7.
+    [tunnel]
+    name = "mpt0"
+    addresses = ["10.99.0.1/30"]
+    # routes = []                   # what else is reached through the tunnel
+
+    [crypto]
+    private_key_file = "mpt0.key"   # beside this file
+
+    [[paths]]
+    name = "eth0"
+    interface = "eth0"   # with whatever address it has
+    remote = "203.0.113.7:4754"
+
+    [[paths]]
+    name = "wwan0"
+    interface = "wwan0"   # with whatever address it has
+    remote = "203.0.113.7:4755"
+    "#);
+    insta::assert_snapshot!(without_keys("server/mpt0.toml"), @r#"
+    # The server of a sealed tunnel; the client may be anywhere.
+    [tunnel]
+    name = "mpt0"
+    addresses = ["10.99.0.2/30"]
+    # routes = []                   # what else is reached through the tunnel
+
+    [crypto]
+    private_key_file = "mpt0.key"   # beside this file
+
+    [[paths]]
+    name = "eth0"
+    local = "203.0.113.7:4754"
+
+    [[paths]]
+    name = "wwan0"
+    local = "203.0.113.7:4755"
+    "#);
+}
+
+#[test]
+fn new_overwrites_nothing() {
+    for there in [
+        "mpt0.key",
+        "mpt0.toml",
+        "server/mpt0.key",
+        "server/mpt0.toml",
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("server")).unwrap();
+        let file = dir.path().join(there);
+        std::fs::write(&file, "mine").unwrap();
+        let output = new(dir.path(), OF_TWO);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(
+            text(&output.stderr).contains("is there already"),
+            "{output:?}"
+        );
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+        let files = std::fs::read_dir(dir.path()).unwrap().count()
+            + std::fs::read_dir(dir.path().join("server"))
+                .unwrap()
+                .count();
+        assert_eq!(files, 2, "nothing else was written beside {there}");
+        // Another name does.
+        assert!(
+            new(dir.path(), &format!("{OF_TWO} --name mpt1"))
+                .status
+                .success()
+        );
+    }
+}
+
+#[test]
+fn new_says_what_it_has_to_be_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = [
+        "--server 203.0.113.7:4754",
+        "--server 203.0.113.7 --client-interfaces eth0,eth0",
+        "--server 203.0.113.7 --client-interfaces eth0,an-interface-of-20",
+        "--server 203.0.113.7 --client-interfaces eth0,wwan0 --names fibre",
+        "--server 203.0.113.7 --client-interfaces eth0 --inner 10.0.0.0",
+        "--server 203.0.113.7 --client-interfaces eth0,wwan0 --port 65535",
+        "--server 127.0.0.1",
+        "--server server.invalid --client-interfaces eth0",
+    ]
+    .map(|words| {
+        let output = new(dir.path(), words);
+        let complaint = text(&output.stderr);
+        let first = complaint.lines().next().unwrap_or_default();
+        // What the resolver says differs from host to host.
+        let first = first.split("server.invalid:").next().unwrap_or_default();
+        format!("{words}\n    {:?} {first}", output.status.code().unwrap())
+    });
+    insta::assert_snapshot!(said.join("\n"), @r#"
+    --server 203.0.113.7:4754
+        64 error: --server "203.0.113.7:4754": give an address or a name without a port, such as 203.0.113.7; the port is --port
+    --server 203.0.113.7 --client-interfaces eth0,eth0
+        64 error: --client-interfaces: eth0 is named twice
+    --server 203.0.113.7 --client-interfaces eth0,an-interface-of-20
+        64 error: --client-interfaces "an-interface-of-20": give a device as `ip link` names it, such as eth0
+    --server 203.0.113.7 --client-interfaces eth0,wwan0 --names fibre
+        1 mpt-ctl: 1 --names for 2 uplinks (eth0, wwan0): give one for each
+    --server 203.0.113.7 --client-interfaces eth0 --inner 10.0.0.0
+        64 error: --inner 10.0.0.0: give a network with room for two hosts, such as 10.99.0.0/30 or fd00:99::/64
+    --server 203.0.113.7 --client-interfaces eth0,wwan0 --port 65535
+        1 mpt-ctl: --port 65535: 2 paths need as many ports, and the last is 65535
+    --server 127.0.0.1
+        1 mpt-ctl: this host is the server (it has the address 127.0.0.1): say which devices the client's uplinks are, like --client-interfaces eth0,wwan0
+    --server server.invalid --client-interfaces eth0
+        1 mpt-ctl: cannot find the address of
+    "#);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn new_at_the_server_leaves_the_clients_end_to_be_copied() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = "--server 127.0.0.1 --client-interfaces eth0 --json";
+    let output = new(dir.path(), words);
+    assert!(output.status.success(), "{output:?}");
+    let made: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let there = made["there"].as_array().unwrap();
+    assert!(
+        there
+            .iter()
+            .all(|file| file.as_str().unwrap().contains("/client/mpt0."))
+    );
+    let own = std::fs::read_to_string(dir.path().join("mpt0.toml")).unwrap();
+    assert!(own.contains("local = \"127.0.0.1:4754\""), "{own}");
+}
