@@ -5,7 +5,8 @@
 //! `scheduler::adaptive` with a pace for each path, the choice; `queue`, what no path takes; `committed`, what has
 //! its number and waits for its path; `sparse`, what goes by itself. What was sent is noted (`sent`), so that
 //! the peer's reports tell what became of it: what was lost and goes again (`recovery`), and which path has
-//! fallen silent (`silence`, `rescue`). Each packet becomes a datagram (`datagrams`) in a [`train`].
+//! fallen silent (`silence`, `rescue`). Each packet becomes a datagram (`datagrams`) in a [`train`]. Rates and delays
+//! are those of [`units`].
 
 pub(crate) mod committed;
 pub(crate) mod datagrams;
@@ -20,3 +21,4 @@ pub(crate) mod silence;
 pub(crate) mod sparse;
 pub mod train;
 pub(crate) mod turn;
+pub mod units;

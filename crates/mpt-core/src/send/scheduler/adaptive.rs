@@ -14,13 +14,14 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 
-use super::law::{Law, ns};
+use super::law::Law;
 use super::pace::{Pace, Sample};
 use super::worth::Worth;
 use crate::control::trace::{Trace, Why};
 use crate::control::{PathPhase, PathStatus};
 use crate::path::{Answered, MAX_PATHS, PathId, PathSet};
 use crate::send::sent::SentLog;
+use crate::send::units::{Rate, Span};
 use crate::seq::Seq;
 use crate::time::{Time, earliest};
 use crate::wire::report::Report;
@@ -42,19 +43,18 @@ pub(crate) enum Choice {
 #[derive(Debug)]
 struct Busy {
     path: PathId,
-    /// In bytes a second.
-    rate: f64,
-    /// By how much it is slower than the fastest, in nanoseconds.
-    added: f64,
+    rate: Rate,
+    /// By how much it is slower than the fastest.
+    added: Span,
     /// The same for what is bound to it next.
-    late: f64,
+    late: Span,
 }
 
 impl Busy {
     /// Bytes that it delivers before a path that adds so much, if that is known.
-    fn delivers_before(&self, patience: f64, added: Option<f64>) -> f64 {
-        let sooner = added.map_or(patience, |added| (added - self.added).max(0.0));
-        self.rate * sooner / 1e9
+    fn delivers_before(&self, patience: Span, added: Option<Span>) -> f64 {
+        let sooner = added.map_or(patience, |added| (added - self.added).max(Span::ZERO));
+        self.rate.bytes_within(sooner)
     }
 }
 
@@ -165,7 +165,7 @@ impl Adaptive {
         bound: &[usize; MAX_PATHS],
     ) -> Choice {
         let mut left = self.worth.of(usable);
-        let patience = ns(self.law.patience);
+        let patience = Span::from(self.law.patience);
         let (mut least, mut waiting) = (None, waiting);
         let mut wait: Option<Time> = None;
         let mut busy = ArrayVec::<Busy, MAX_PATHS>::new();
@@ -182,7 +182,7 @@ impl Adaptive {
             let (pace, bound) = (&mut self.paces[path.index()], bound[path.index()]);
             let room = if bound == 0 { pace.room(now) } else { None };
             if let Some(bytes) = room {
-                let soonest = busy.iter().min_by(|a, b| a.late.total_cmp(&b.late));
+                let soonest = busy.iter().min_by_key(|busy| busy.late);
                 return match (soonest, added) {
                     (Some(busy), Some(added))
                         if busy.late < added && waiting < self.law.patient_bytes =>
@@ -195,37 +195,34 @@ impl Adaptive {
             let ready = pace.ready_at(now);
             wait = Some(wait.map_or(ready, |wait| wait.min(ready)));
             let rate = pace.rate().unwrap_or(pace.delivered());
-            let added = added.unwrap_or(f64::MAX);
+            let added = added.unwrap_or(Span::MAX);
             waiting += bound;
             busy.push(Busy {
                 path,
                 rate,
                 added,
-                late: added + bound as f64 / rate * 1e9,
+                late: added + rate.span_for(bound as f64),
             });
         }
         wait.map_or(Choice::Nowhere, Choice::Wait)
     }
 
     /// The path with the least delay, and that delay; one whose delay is unknown comes last.
-    pub(crate) fn fastest(&self, now: Time, paths: PathSet) -> Option<(PathId, Option<f64>)> {
+    pub(crate) fn fastest(&self, now: Time, paths: PathSet) -> Option<(PathId, Option<Span>)> {
         let by_path = |path: PathId| (path, self.paces[path.index()].delay(now));
-        let known = |delay: Option<f64>| delay.unwrap_or(f64::MAX);
         let delays = paths.iter().map(by_path);
-        delays.min_by(|a, b| known(a.1).total_cmp(&known(b.1)))
+        delays.min_by_key(|&(_, delay)| delay.unwrap_or(Span::MAX))
     }
 
     /// The path over which a packet that must not be lost again is likely to arrive first.
     pub(crate) fn surest(&self, now: Time, paths: PathSet) -> Option<PathId> {
         let likely = |path: PathId| {
             let pace = &self.paces[path.index()];
-            let delay = pace.delay(now).unwrap_or(f64::MAX / 2.0);
-            delay - pace.holds_up()
-                + (pace.loss_now() - self.law.few_lost).max(0.0) * ns(self.law.lost_again)
+            let delay = pace.delay(now).unwrap_or(Span::MAX / 2.0);
+            let lost = (pace.loss_now() - self.law.few_lost).max(0.0);
+            delay - pace.holds_up() + Span::from(self.law.lost_again) * lost
         };
-        paths
-            .iter()
-            .min_by(|&a, &b| likely(a).total_cmp(&likely(b)))
+        paths.iter().min_by_key(|&path| likely(path))
     }
 
     /// The longest queue on one of these paths that nobody else fills.
@@ -240,10 +237,11 @@ impl Adaptive {
     pub(crate) fn spread(&self, usable: PathSet) -> Duration {
         let worthy = self.worth.of(usable).iter();
         let delays = worthy.filter_map(|path| self.paces[path.index()].least_delay());
-        let (least, most) = delays.fold((f64::MAX, f64::MIN), |(least, most), delay| {
-            (least.min(delay), most.max(delay))
-        });
-        Duration::from_nanos((most - least).max(0.0) as u64)
+        let (least, most) = delays.fold(
+            (Span::MAX, Span::ZERO - Span::MAX),
+            |(least, most), delay| (least.min(delay), most.max(delay)),
+        );
+        (most - least).to_duration()
     }
 
     /// How many bytes the path takes now, if it does.
@@ -277,7 +275,7 @@ impl Adaptive {
     pub(crate) fn lasts(&self, path: PathId, bytes: usize) -> Duration {
         let pace = &self.paces[path.index()];
         let rate = pace.rate().unwrap_or(pace.delivered());
-        Duration::try_from_secs_f64(bytes as f64 / rate).unwrap_or_default()
+        rate.time_for(bytes as f64).unwrap_or_default()
     }
 
     /// `path` took `packets` packets of `bytes` altogether, numbered from `first` on.

@@ -5,9 +5,11 @@
 
 use std::time::Duration;
 
+use crate::send::units::Rate;
+
 /// A parameter's value, to be shown and changed as a number.
 pub trait Value: Copy {
-    /// The value: durations in milliseconds.
+    /// The value: durations in milliseconds, rates in bytes a second.
     fn number(self) -> f64;
     /// The value that [`Value::number`] says.
     fn of(number: f64) -> Self;
@@ -49,6 +51,15 @@ impl Value for usize {
     }
 }
 
+impl Value for Rate {
+    fn number(self) -> f64 {
+        self.bytes_a_second()
+    }
+    fn of(number: f64) -> Rate {
+        Rate::new(number)
+    }
+}
+
 impl Value for Duration {
     fn number(self) -> f64 {
         self.as_secs_f64() * 1e3
@@ -67,14 +78,8 @@ pub struct Parameter {
     pub meaning: &'static str,
     /// The unit of its value; none for shares and factors.
     pub unit: &'static str,
-    /// Its value; durations in milliseconds.
+    /// Its value; durations in milliseconds, rates in bytes a second.
     pub value: f64,
-}
-
-/// A duration in nanoseconds, as the estimates count.
-#[inline]
-pub(super) fn ns(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e9
 }
 
 macro_rules! law {
@@ -141,12 +146,12 @@ law! {
     /// A paced path's bytes are handed out in at least this amount.
     least_burst: f64 = 3000.0, "bytes";
     /// No path is paced at more than this, 2 Gbit/s.
-    fastest: f64 = 250e6, "bytes/s";
+    fastest: Rate = Rate::new(250e6), "bytes/s";
     /// No path is paced at less than this, 80 kbit/s.
-    slowest: f64 = 10e3, "bytes/s";
+    slowest: Rate = Rate::new(10e3), "bytes/s";
     /// A path that delivered more than this, 1.2 Gbit/s, is not limited: at such rates packets wait for the
     /// processors.
-    fast: f64 = 150e6, "bytes/s";
+    fast: Rate = Rate::new(150e6), "bytes/s";
     /// A path is not limited for this time after it was so fast.
     fast_for: Duration = ms(10_000), "ms";
 

@@ -54,25 +54,30 @@ use loss::Loss;
 use phase::Phase;
 use train::Trains;
 
-use super::law::{Law, ns};
+use super::law::Law;
 use super::trace::Decisions;
 use crate::control::PathStatus;
 use crate::control::trace::{Decision, Trace, Why};
 use crate::path::{Answered, CLOCK_JUMP};
+use crate::send::units::{Rate, Span};
 use crate::time::Time;
 
 pub(crate) use epoch::Sample;
 
-/// The estimates of a path and the rate that follows from them. Delays in nanoseconds, rates in bytes
-/// a second.
+/// A delay that differs by more is one by another clock.
+const JUMP: Span = Span::nanos(CLOCK_JUMP as f64);
+/// No two samples of an epoch are further apart, however slow the path.
+const LONGEST_GAP: Duration = Duration::from_secs(2);
+
+/// The estimates of a path and the rate that follows from them.
 #[derive(Debug, Clone)]
 pub(crate) struct Pace {
     law: &'static Law,
     phase: Phase,
     /// What it is paced at; none while open.
-    rate: Option<f64>,
+    rate: Option<Rate>,
     /// What it carries when it is busy all the time, as far as that is known.
-    capacity: f64,
+    capacity: Rate,
     /// Feedback times until the next step, and by how much more than the capacity that will be.
     pause: u32,
     step: f64,
@@ -84,18 +89,18 @@ pub(crate) struct Pace {
     rtt: Duration,
     base: Base,
     /// What a probe took.
-    probed: Option<f64>,
-    /// For how long what comes over it makes others wait, in nanoseconds.
-    holds_up: f64,
+    probed: Option<Span>,
+    /// For how long what comes over it makes others wait.
+    holds_up: Span,
     doubt: Doubt,
-    queue: f64,
+    queue: Span,
     /// When an epoch told of the queue …
     queue_told: Time,
     /// … and until when the queue is believed to be as long as what told of it last said.
     queue_holds_until: Time,
-    delivered: f64,
+    delivered: Rate,
     /// The most that it delivered.
-    best: f64,
+    best: Rate,
     /// The last epoch found the queue too long for an open path.
     above_before: bool,
     drain_at: Time,
@@ -121,7 +126,7 @@ impl Pace {
             law,
             phase: Phase::Open,
             rate: None,
-            capacity: 0.0,
+            capacity: Rate::ZERO,
             pause: law.first_pause,
             step: law.first_step,
             is_shallow: false,
@@ -131,13 +136,13 @@ impl Pace {
             rtt: Duration::from_millis(100),
             base: Base::new(law),
             probed: None,
-            holds_up: 0.0,
+            holds_up: Span::ZERO,
             doubt: Doubt::new(law),
-            queue: 0.0,
+            queue: Span::ZERO,
             queue_told: Time::ZERO,
             queue_holds_until: Time::ZERO,
-            delivered: 0.0,
-            best: 0.0,
+            delivered: Rate::ZERO,
+            best: Rate::ZERO,
             above_before: false,
             drain_at: Time::ZERO,
             loss: Loss::new(law),
@@ -160,11 +165,11 @@ impl Pace {
     /// A probe came back.
     pub(crate) fn probed(&mut self, now: Time, probed: &Answered) {
         self.rtt = probed.rtt;
-        self.doubt.probed(probed.jitter_ns as f64);
-        let one_way = probed.idle_ns.unwrap_or(probed.forward_ns) as f64;
+        self.doubt.probed(Span::nanos(probed.jitter_ns as f64));
+        let one_way = Span::nanos(probed.idle_ns.unwrap_or(probed.forward_ns) as f64);
         let is_new = self.probed.replace(one_way).is_none();
         if let Some(median) = probed.idle_ns {
-            self.base.note(now, median as f64);
+            self.base.note(now, Span::nanos(median as f64));
         }
         self.glimpse(now, probed.forward_ns);
         if is_new {
@@ -177,29 +182,29 @@ impl Pace {
         let Some(least) = self.base.least() else {
             return;
         };
-        let behind = one_way as f64 - least;
-        let is_news = now.since(self.queue_told) > self.law.seen && behind < CLOCK_JUMP as f64;
+        let behind = Span::nanos(one_way as f64) - least;
+        let is_news = now.since(self.queue_told) > self.law.seen && behind < JUMP;
         if is_news && behind > self.doubt.of_one() {
             self.queue = behind;
             self.queue_holds_until = now + self.law.glimpsed;
         }
     }
 
-    /// The delay that the next packet would have, with the clocks' offset, in nanoseconds.
+    /// The delay that the next packet would have, with the clocks' offset.
     #[inline]
-    pub(crate) fn delay(&self, now: Time) -> Option<f64> {
-        let queue = self.queue(now).as_nanos() as f64;
+    pub(crate) fn delay(&self, now: Time) -> Option<Span> {
+        let queue = Span::from(self.queue(now));
         self.least_delay().map(|least| least + queue)
     }
 
     /// The delay that it would have without a queue, with what its disorder and its losses make others wait.
-    pub(crate) fn least_delay(&self) -> Option<f64> {
+    pub(crate) fn least_delay(&self) -> Option<Span> {
         let least = self.base.least().or(self.probed)?;
         Some(least + self.holds_up)
     }
 
-    /// For how long what comes over it makes others wait, in nanoseconds.
-    pub(crate) fn holds_up(&self) -> f64 {
+    /// For how long what comes over it makes others wait.
+    pub(crate) fn holds_up(&self) -> Span {
         self.holds_up
     }
 
@@ -207,22 +212,23 @@ impl Pace {
     /// delays and, if it `recovers`, for lost ones until they came again.
     pub(crate) fn weigh_disorder(&mut self, recovers: bool) {
         let late = self.doubt.jitter() * self.law.tail_jitters;
-        let again = (self.rtt + self.law.found_lost).as_secs_f64() + late / 1e9;
-        let lost_per_second = self.loss.smoothed() * self.delivered / self.law.mean_bytes;
+        let again = (self.rtt + self.law.found_lost).as_secs_f64() + late.as_secs();
+        let lost_per_second =
+            (self.delivered * self.loss.smoothed()).bytes_a_second() / self.law.mean_bytes;
         // Half the packets that come meanwhile wait for less than half of it.
         let mean = (lost_per_second * again).min(1.0) * again * 1e9 / 2.0;
-        self.holds_up = late + if recovers { mean } else { 0.0 };
+        self.holds_up = late + Span::nanos(if recovers { mean } else { 0.0 });
     }
 
     /// How long the queue lasts. What was not looked at for long has been working it off.
     #[inline]
     pub(crate) fn queue(&self, now: Time) -> Duration {
-        let queue = Duration::from_nanos(self.queue.max(0.0) as u64);
+        let queue = self.queue.to_duration();
         queue.saturating_sub(now.since(self.queue_holds_until))
     }
 
-    /// Bytes a second that it takes; none while open.
-    pub(crate) fn rate(&self) -> Option<f64> {
+    /// What it takes; none while open.
+    pub(crate) fn rate(&self) -> Option<Rate> {
         self.rate
     }
 
@@ -230,14 +236,14 @@ impl Pace {
     pub(crate) fn report(&self, status: &mut PathStatus) {
         let competes = self.company.is_competing(self.credit.heard());
         status.tx_phase = self.phase.shown(competes);
-        status.tx_limit_bps = self.rate.map(|rate| (rate * 8.0) as u64);
-        status.tx_delivered_bps = (self.delivered * 8.0) as u64;
-        status.tx_queue_us = (self.queue / 1e3) as u64;
+        status.tx_limit_bps = self.rate.map(Rate::bits_a_second);
+        status.tx_delivered_bps = self.delivered.bits_a_second();
+        status.tx_queue_us = self.queue.as_micros();
         status.tx_usual_loss = self.loss.usual;
     }
 
-    /// Bytes a second that it delivered of late.
-    pub(crate) fn delivered(&self) -> f64 {
+    /// What it delivered in the last epoch.
+    pub(crate) fn delivered(&self) -> Rate {
         self.delivered
     }
 
@@ -282,16 +288,16 @@ impl Pace {
 
     /// Bytes that may be under way while it is open, beyond the first window.
     fn startup_most(&self) -> f64 {
-        if self.best == 0.0 {
+        if self.best == Rate::ZERO {
             // No epoch has told yet.
             return f64::MAX;
         }
-        let rtt = self.rtt.as_nanos() as f64;
+        let rtt = Span::from(self.rtt);
         // A packet may be so late without a queue.
-        let late = 2.0 * self.doubt.jitter();
-        let queue = (self.queue - late).max(0.0);
-        let rtt = ((rtt - queue).max(rtt / 4.0) + late) / 1e9;
-        self.law.startup_gain * self.best * rtt
+        let late = self.doubt.jitter() * 2.0;
+        let queue = (self.queue - late).max(Span::ZERO);
+        let rtt = (rtt - queue).max(rtt / 4.0) + late;
+        (self.best * self.law.startup_gain).bytes_within(rtt)
     }
 
     /// It took so many bytes with a number.
@@ -347,7 +353,7 @@ impl Pace {
             return;
         };
         let last = epoch.last;
-        epoch.add(sample, self.base.least().unwrap_or(f64::MAX));
+        epoch.add(sample, self.base.least().unwrap_or(Span::MAX));
         self.consider_train(now, last, sample);
         if self.epoch_is_over() {
             self.conclude(now);
@@ -371,10 +377,10 @@ impl Pace {
 
     /// How far apart samples of an epoch may be.
     fn longest_gap(&self) -> Duration {
-        let slow = self
-            .rate()
-            .map_or(0.0, |rate| self.law.epoch_gap_bytes / rate);
-        let slow = Duration::from_secs_f64(slow.min(2.0));
+        let slow = self.rate.map_or(Duration::ZERO, |rate| {
+            let takes = rate.time_for(self.law.epoch_gap_bytes);
+            takes.unwrap_or(Duration::MAX).min(LONGEST_GAP)
+        });
         self.law.epoch_gap.max(self.rtt).max(slow)
     }
 
@@ -387,14 +393,14 @@ impl Pace {
         }
         let enough =
             epoch.packets() >= self.law.epoch_packets || epoch.span() >= self.law.epoch_span * 4;
-        let least = self.base.least().unwrap_or(f64::MAX);
+        let least = self.base.least().unwrap_or(Span::MAX);
         // A queue that grows fast is not watched for long.
         let alarming = epoch.mean_one_way() - least > self.doubt.alarming();
         enough && (alarming || epoch.span() >= self.epoch_span())
     }
 
     fn epoch_span(&self) -> Duration {
-        let jitters = Duration::from_nanos((self.doubt.jitter() * self.law.epoch_jitters) as u64);
+        let jitters = (self.doubt.jitter() * self.law.epoch_jitters).to_duration();
         self.law.epoch_span.max(self.rtt / 3).max(jitters)
     }
 
@@ -404,7 +410,7 @@ impl Pace {
         };
         self.epoch = Some(Epoch::new(self.law, epoch.last));
         let found = epoch.findings();
-        let is_jump = |least: f64| (found.one_way - least).abs() > CLOCK_JUMP as f64;
+        let is_jump = |least: Span| (found.one_way - least).abs() > JUMP;
         if self.base.least().is_some_and(is_jump) {
             self.base = Base::new(self.law);
         }
@@ -423,7 +429,7 @@ impl Pace {
             self.open(now, Why::Fast);
         }
         // Who offers bursts with pauses between them is refused something now and then, too.
-        let offers_enough = |rate: f64| found.offered > self.law.backlogged * rate;
+        let offers_enough = |rate: Rate| found.offered > rate * self.law.backlogged;
         let refused = self.credit.take_refused() && self.rate.is_none_or(offers_enough);
         self.learn_capacity(&found, refused);
         match self.phase {
@@ -447,11 +453,11 @@ impl Pace {
         let busy = found.delivered_busy.filter(|_| is_steady);
         let delivered = busy.map_or(found.delivered, |busy| busy.max(found.delivered));
         let carried = delivered / self.arrives();
-        let differs = (found.delivered - found.offered).abs() > self.law.differs * found.offered;
+        let differs = found.delivered.abs_diff(found.offered) > found.offered * self.law.differs;
         let stands = self.queue > self.doubt.target();
         let is_busy = busy.is_some() || refused || !is_steady;
         if carried > self.capacity || stands && differs && is_busy {
-            self.capacity += (carried - self.capacity) / 2.0;
+            self.capacity = self.capacity + (carried - self.capacity) / 2.0;
         }
     }
 
@@ -492,17 +498,15 @@ impl Pace {
 
     /// Keeps what was decided, for whoever asks why.
     pub(crate) fn note(&mut self, now: Time, why: Why) {
-        let bps = |rate: f64| (rate * 8.0) as u64;
-        let us = |ns: f64| (ns / 1e3) as u64;
         self.decisions.note(Decision {
             at_us: now.as_nanos() / 1000,
             phase: self.phase.named(),
             why,
-            rate_bps: self.rate.map(bps),
-            capacity_bps: bps(self.capacity),
-            delivered_bps: bps(self.delivered),
-            queue_us: us(self.queue),
-            target_us: us(self.doubt.target()),
+            rate_bps: self.rate.map(Rate::bits_a_second),
+            capacity_bps: self.capacity.bits_a_second(),
+            delivered_bps: self.delivered.bits_a_second(),
+            queue_us: self.queue.as_micros(),
+            target_us: self.doubt.target().as_micros(),
             loss: self.loss.now(),
         });
     }
@@ -518,17 +522,18 @@ impl Pace {
 
     /// The share by which the rate should differ from what is delivered.
     fn correction(&self) -> f64 {
-        (self.doubt.target() - self.queue) / ns(self.law.correction).max(2.0 * self.feedback())
+        let over = Span::from(self.law.correction).max(self.feedback() * 2.0);
+        (self.doubt.target() - self.queue) / over
     }
 
-    /// How long it takes until what is sent now shows in an epoch, were there no queue, in nanoseconds.
-    fn feedback(&self) -> f64 {
-        let rtt = self.rtt.as_nanos() as f64;
-        (rtt - self.queue).max(rtt / 4.0) + self.epoch_span().as_nanos() as f64
+    /// How long it takes until what is sent now shows in an epoch, were there no queue.
+    fn feedback(&self) -> Span {
+        let rtt = Span::from(self.rtt);
+        (rtt - self.queue).max(rtt / 4.0) + self.epoch_span().into()
     }
 
     fn after_feedback(&self, now: Time, times: u32) -> Time {
-        now + Duration::from_nanos(self.feedback() as u64) * times
+        now + self.feedback().to_duration() * times
     }
 
     /// An open path whose packets queue gets a limit.
@@ -579,8 +584,9 @@ impl Pace {
         self.company.relieved();
         self.search(now, refused, found);
         if refused && now >= self.drain_at && !matches!(self.phase, Phase::Hold { .. }) {
-            let empty_after = self.queue.max(ns(self.law.target)) / (1.0 - self.law.drain_rate);
-            let rest = self.rtt + self.law.epoch_span + Duration::from_nanos(empty_after as u64);
+            let standing = self.queue.max(self.law.target.into());
+            let empty_after = (standing / (1.0 - self.law.drain_rate)).to_duration();
+            let rest = self.rtt + self.law.epoch_span + empty_after;
             let phase = Phase::Drain { until: now + rest };
             self.limit(now, phase, self.law.drain_rate, Why::DrainDue);
         }
@@ -666,7 +672,7 @@ impl Pace {
     fn judge_loss(&mut self, now: Time) {
         let is_steady = self.doubt.is_steady();
         let lateness = if is_steady {
-            0.0
+            Span::ZERO
         } else {
             self.doubt.lateness()
         };

@@ -16,6 +16,7 @@ use arrayvec::ArrayVec;
 use super::law::Law;
 use super::pace::Pace;
 use crate::path::{MAX_PATHS, PathId, PathSet};
+use crate::send::units::Rate;
 use crate::time::Time;
 
 /// Bytes of a segment.
@@ -36,13 +37,13 @@ struct Retry {
     after: Duration,
 }
 
-/// A path as it is judged. Rates in bytes a second.
+/// A path as it is judged.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     path: PathId,
     loss: f64,
-    takes: f64,
-    carries: f64,
+    takes: Rate,
+    carries: Rate,
     rtt: Duration,
 }
 
@@ -103,7 +104,7 @@ impl Worth {
                 Some(Candidate {
                     path,
                     loss: pace.loss()?,
-                    takes: pace.rate().unwrap_or(f64::INFINITY),
+                    takes: pace.rate().unwrap_or(Rate::UNLIMITED),
                     carries: pace.delivered(),
                     rtt: pace.rtt(),
                 })
@@ -113,7 +114,7 @@ impl Worth {
         let all = attainable(&candidates, flows);
         let best = (1..candidates.len())
             .map(|count| (count, attainable(&candidates[..count], flows)))
-            .max_by(|a, b| a.1.total_cmp(&b.1));
+            .max_by_key(|&(_, attained)| attained);
         let Some((count, _)) = best.filter(|best| best.1 > all * self.law.worth_advantage) else {
             return;
         };
@@ -129,22 +130,25 @@ impl Worth {
     }
 }
 
-/// What flows get of these paths together, in bytes a second.
-fn attainable(paths: &[Candidate], flows: usize) -> f64 {
-    let (mut takes, mut carries, mut lost, mut rtt) = (0.0, 0.0, 0.0, Duration::ZERO);
+/// What flows get of these paths together.
+fn attainable(paths: &[Candidate], flows: usize) -> Rate {
+    let (mut takes, mut carries, mut lost) = (Rate::ZERO, Rate::ZERO, Rate::ZERO);
+    let mut rtt = Duration::ZERO;
     for path in paths {
-        takes += path.takes;
-        carries += path.carries;
-        lost += path.carries * path.loss;
+        takes = takes + path.takes;
+        carries = carries + path.carries;
+        lost = lost + path.carries * path.loss;
         rtt = rtt.max(path.rtt);
     }
-    if lost <= 0.0 {
+    if lost <= Rate::ZERO {
         return takes;
     }
     let (loss, rtt) = (lost / carries, rtt.as_secs_f64().max(1e-3));
     let reno = 1.22 / loss.sqrt();
     let cubic = 1.054 * (rtt / loss).powf(0.75);
-    takes.min(reno.max(cubic) * SEGMENT / rtt * flows.max(1) as f64)
+    takes.min(Rate::new(
+        reno.max(cubic) * SEGMENT / rtt * flows.max(1) as f64,
+    ))
 }
 
 #[cfg(test)]
@@ -156,8 +160,8 @@ mod tests {
         Candidate {
             path: PathId::new(index).unwrap(),
             loss,
-            takes: mbps * 125_000.0,
-            carries: mbps * 125_000.0,
+            takes: Rate::new(mbps * 125_000.0),
+            carries: Rate::new(mbps * 125_000.0),
             rtt: Duration::from_millis(rtt_ms),
         }
     }
@@ -166,7 +170,7 @@ mod tests {
     fn a_lossy_path_beside_a_clean_one_costs_more_than_it_adds() {
         let fibre = candidate(0, 300.0, 16, 0.0);
         let lte = candidate(1, 30.0, 80, 0.005);
-        assert!(attainable(&[fibre], 1) > 5.0 * attainable(&[fibre, lte], 1));
+        assert!(attainable(&[fibre], 1) > attainable(&[fibre, lte], 1) * 5.0);
         // Many flows share the loss.
         assert!(attainable(&[fibre], 100) < attainable(&[fibre, lte], 100));
     }
@@ -174,7 +178,7 @@ mod tests {
     #[test]
     fn two_paths_of_one_loss_are_better_than_one() {
         let paths = [candidate(0, 50.0, 40, 0.0), candidate(1, 50.0, 40, 0.0)];
-        assert_eq!(attainable(&paths, 1), 2.0 * attainable(&paths[..1], 1));
+        assert_eq!(attainable(&paths, 1), attainable(&paths[..1], 1) * 2.0);
         let paths = [candidate(0, 50.0, 40, 0.02), candidate(1, 50.0, 40, 0.02)];
         assert_eq!(attainable(&paths, 1), attainable(&paths[..1], 1));
     }

@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use super::epoch::Findings;
 use crate::send::scheduler::law::Law;
+use crate::send::units::Span;
 use crate::time::Time;
 
 /// What became of a queue that is above its target since the rate was lowered for it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Company {
     law: &'static Law,
-    /// The longest that it was since it is above its target or was last looked at, in nanoseconds, and
+    /// The longest that it was since it is above its target or was last looked at, and
     /// when it was so long.
-    longest: Option<(Time, f64)>,
+    longest: Option<(Time, Span)>,
     /// When the rate was lowered last, and by what share.
     lowered_at: Time,
     lowered_by: f64,
@@ -35,9 +36,9 @@ impl Company {
         }
     }
 
-    /// Whether a queue above its target stays, `queue` nanoseconds long, though the rate was lowered for it
+    /// Whether a queue above its target stays, this long, though the rate was lowered for it
     /// for long.
-    pub(super) fn stays(&mut self, now: Time, queue: f64, rtt: Duration) -> bool {
+    pub(super) fn stays(&mut self, now: Time, queue: Span, rtt: Duration) -> bool {
         let (since, then) = match self.longest {
             Some(longest) if queue <= longest.1 => longest,
             Some(_) | None => {
@@ -49,7 +50,7 @@ impl Company {
             return false;
         }
         self.longest = Some((now, queue));
-        queue >= self.law.company_shrunk * then
+        queue >= then * self.law.company_shrunk
     }
 
     /// Whether the rate was lowered in vain several times, as far as `found` tells; once, if others filled
@@ -112,6 +113,7 @@ impl Company {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::send::units::Rate;
 
     fn at(ms: u64) -> Time {
         Time::from_nanos(ms * 1_000_000)
@@ -120,11 +122,11 @@ mod tests {
     /// What an epoch tells whose packets were sent since `sent` and whose delay grew by `trend`.
     fn found(sent: Time, trend: f64) -> Findings {
         Findings {
-            one_way: 0.0,
-            noise: 0.0,
-            delivered: 0.0,
+            one_way: Span::ZERO,
+            noise: Span::ZERO,
+            delivered: Rate::ZERO,
             delivered_busy: None,
-            offered: 0.0,
+            offered: Rate::ZERO,
             is_dispersed: false,
             trend,
             sent,
@@ -176,8 +178,9 @@ mod tests {
     fn a_queue_that_shrinks_is_ours_and_one_that_does_not_in_six_round_trips_stays() {
         let rtt = Duration::from_millis(200);
         for (after, stays) in [(60e6, false), (80e6, true)] {
+            let after = Span::nanos(after);
             let mut company = Company::default();
-            assert!(!company.stays(at(0), 100e6, rtt));
+            assert!(!company.stays(at(0), Span::nanos(100e6), rtt));
             assert!(!company.stays(at(1_100), after, rtt));
             assert_eq!(company.stays(at(1_200), after, rtt), stays);
         }

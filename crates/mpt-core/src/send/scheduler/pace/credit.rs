@@ -6,7 +6,11 @@
 use std::time::Duration;
 
 use crate::send::scheduler::law::Law;
+use crate::send::units::Rate;
 use crate::time::Time;
+
+/// Credit is looked at again after this time, however slowly it is earned.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Bytes that a path may take.
 #[derive(Debug, Clone)]
@@ -44,19 +48,19 @@ impl Credit {
         }
     }
 
-    /// How many bytes a path takes that is paced at `rate` bytes a second; none when it has to wait.
+    /// How many bytes a path takes that is paced at `rate`; none when it has to wait.
     #[inline]
-    pub(super) fn paced(&mut self, now: Time, rate: f64, rtt: Duration) -> Option<usize> {
-        let since = now.since(self.refilled).as_secs_f64();
+    pub(super) fn paced(&mut self, now: Time, rate: Rate, rtt: Duration) -> Option<usize> {
+        let since = now.since(self.refilled);
         // A report is handled as of when it came, which may be before the last packet: what was
         // credited once is not credited again.
         self.refilled = self.refilled.max(now);
-        self.tokens = (self.tokens + since * rate).min(self.burst(rate));
+        self.tokens = (self.tokens + rate.bytes_in(since)).min(self.burst(rate));
         if self.tokens <= 0.0 {
             self.refused = true;
             return None;
         }
-        let most = self.law.first_window + rate * (rtt + self.law.spare_time).as_secs_f64();
+        let most = self.law.first_window + rate.bytes_in(rtt + self.law.spare_time);
         let room = self.within(now, most)?;
         Some(room.min(self.tokens as usize + 1))
     }
@@ -68,11 +72,11 @@ impl Credit {
         self.within(now, window)
     }
 
-    /// The same of one whose queue others fill: what it delivers in a round trip at `rate` bytes a second, and a
+    /// The same of one whose queue others fill: what it delivers in a round trip at `rate`, and a
     /// first window more each time. All that waits, put there at once, would make a queue that is ours.
     #[inline]
-    pub(super) fn competing(&mut self, now: Time, rate: f64, rtt: Duration) -> Option<usize> {
-        self.within(now, self.law.first_window + rate * rtt.as_secs_f64())
+    pub(super) fn competing(&mut self, now: Time, rate: Rate, rtt: Duration) -> Option<usize> {
+        self.within(now, self.law.first_window + rate.bytes_in(rtt))
     }
 
     /// How many bytes more may be under way, of `window`.
@@ -147,18 +151,18 @@ impl Credit {
     }
 
     /// When there will be room for a few packets.
-    pub(super) fn ready_at(&self, now: Time, rate: Option<f64>) -> Time {
+    pub(super) fn ready_at(&self, now: Time, rate: Option<Rate>) -> Time {
         let Some(rate) = rate.filter(|_| self.tokens <= 0.0) else {
             return now + self.law.look_again;
         };
         let wanted = self.burst(rate) / 2.0 - self.tokens;
-        let since = wanted.max(0.0) / rate;
-        (self.refilled + Duration::from_secs_f64(since.min(1.0))).max(now)
+        let since = rate.time_for(wanted.max(0.0)).unwrap_or(Duration::MAX);
+        (self.refilled + since.min(LONGEST_WAIT)).max(now)
     }
 
     /// Bytes that are handed out at once.
-    fn burst(&self, rate: f64) -> f64 {
-        (rate * self.law.burst.as_secs_f64()).max(self.law.least_burst)
+    fn burst(&self, rate: Rate) -> f64 {
+        rate.bytes_in(self.law.burst).max(self.law.least_burst)
     }
 
     /// All that was sent has been answered.
@@ -179,7 +183,7 @@ mod tests {
             heard: now,
             ..Credit::new(&Law::LAW)
         };
-        let (rate, rtt) = (1e6, Duration::from_millis(200));
+        let (rate, rtt) = (Rate::new(1e6), Duration::from_millis(200));
         credit.sent(Law::LAW.first_window as usize + 192_000);
         assert_eq!(credit.competing(now, rate, rtt), Some(8_001));
         credit.sent(8_000);

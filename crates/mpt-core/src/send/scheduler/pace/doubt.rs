@@ -4,18 +4,19 @@
 //! grows with the load though no queue stands. How much, the jitter of probes tells while the path has
 //! nothing else to carry; and where that says too little, a queue that does not shrink when less is sent.
 
-use crate::send::scheduler::law::{Law, ns};
+use crate::send::scheduler::law::Law;
+use crate::send::units::Span;
 
 /// What is known of a path's jitter.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Doubt {
     law: &'static Law,
     /// Mean deviation of probes, of an idle path.
-    jitter: f64,
+    jitter: Span,
     /// Scatter of delays about their trend in an epoch, smoothed.
-    scatter: f64,
+    scatter: Span,
     /// What was taken for a queue and did not shrink.
-    stuck: f64,
+    stuck: Span,
 }
 
 impl Doubt {
@@ -27,66 +28,66 @@ impl Doubt {
     }
 
     /// What probes tell.
-    pub(super) fn probed(&mut self, jitter: f64) {
+    pub(super) fn probed(&mut self, jitter: Span) {
         self.jitter = jitter;
     }
 
     /// Mean deviation of probes, of an idle path.
-    pub(super) fn jitter(&self) -> f64 {
+    pub(super) fn jitter(&self) -> Span {
         self.jitter
     }
 
     /// What an epoch tells.
-    pub(super) fn epoch(&mut self, scatter: f64) {
-        self.stuck *= self.law.stuck_stays;
-        self.scatter += (scatter - self.scatter) / 4.0;
+    pub(super) fn epoch(&mut self, scatter: Span) {
+        self.stuck = self.stuck * self.law.stuck_stays;
+        self.scatter = self.scatter + (scatter - self.scatter) / 4.0;
     }
 
     /// A queue that was lowered for does not shrink: so long is what jitter makes of none.
-    pub(super) fn allow(&mut self, queue: f64) {
+    pub(super) fn allow(&mut self, queue: Span) {
         self.stuck = queue;
     }
 
     /// Whether packets keep the distances in which the path delivers them.
     pub(super) fn is_steady(&self) -> bool {
-        self.jitter < ns(self.law.steady)
+        self.jitter < Span::from(self.law.steady)
     }
 
     /// How much later packets come under load without any queue.
-    pub(super) fn lateness(&self) -> f64 {
+    pub(super) fn lateness(&self) -> Span {
         self.by_jitter().max(self.stuck)
     }
 
-    fn by_jitter(&self) -> f64 {
-        (self.jitter * self.law.late_by_jitter).min(ns(self.law.latest))
+    fn by_jitter(&self) -> Span {
+        (self.jitter * self.law.late_by_jitter).min(self.law.latest.into())
     }
 
     /// Whether the queue is longer than jitter would make it seem.
-    pub(super) fn is_exceeded(&self, queue: f64) -> bool {
-        queue > self.by_jitter() + ns(self.law.stuck)
+    pub(super) fn is_exceeded(&self, queue: Span) -> bool {
+        queue > self.by_jitter() + self.law.stuck.into()
     }
 
     /// What a lone packet's delay has to exceed to tell of a queue.
-    pub(super) fn of_one(&self) -> f64 {
-        ns(self.law.limit_above) + 2.0 * self.jitter
+    pub(super) fn of_one(&self) -> Span {
+        Span::from(self.law.limit_above) + self.jitter * 2.0
     }
 
     /// The queue that is aimed at.
-    pub(super) fn target(&self) -> f64 {
-        ns(self.law.target) + self.scatter().max(self.lateness())
+    pub(super) fn target(&self) -> Span {
+        Span::from(self.law.target) + self.scatter().max(self.lateness())
     }
 
     /// What the queue has to exceed for the path to be limited.
-    pub(super) fn limit_above(&self) -> f64 {
-        ns(self.law.limit_above) + self.lateness().max(2.0 * self.scatter())
+    pub(super) fn limit_above(&self) -> Span {
+        Span::from(self.law.limit_above) + self.lateness().max(self.scatter() * 2.0)
     }
 
     /// What it has to exceed by far to end an epoch at once.
-    pub(super) fn alarming(&self) -> f64 {
-        3.0 * self.limit_above().max(self.scatter)
+    pub(super) fn alarming(&self) -> Span {
+        self.limit_above().max(self.scatter) * 3.0
     }
 
-    fn scatter(&self) -> f64 {
-        self.scatter.min(ns(self.law.most_scatter))
+    fn scatter(&self) -> Span {
+        self.scatter.min(self.law.most_scatter.into())
     }
 }

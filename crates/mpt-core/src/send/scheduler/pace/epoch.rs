@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::send::scheduler::law::Law;
+use crate::send::units::{Rate, Span};
 use crate::time::Time;
 
 /// What a report tells of one path.
@@ -33,15 +34,15 @@ impl Sample {
     }
 }
 
-/// What an epoch tells. Rates in bytes a second, delays in nanoseconds.
+/// What an epoch tells.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Findings {
-    pub(super) one_way: f64,
-    pub(super) noise: f64,
-    pub(super) delivered: f64,
+    pub(super) one_way: Span,
+    pub(super) noise: Span,
+    pub(super) delivered: Rate,
     /// The same while a queue stood, where one did.
-    pub(super) delivered_busy: Option<f64>,
-    pub(super) offered: f64,
+    pub(super) delivered_busy: Option<Rate>,
+    pub(super) offered: Rate,
     /// Less arrived than was sent meanwhile: the rest queues, or is lost.
     pub(super) is_dispersed: bool,
     /// By how much the delay grew in time: 0.1 is a tenth of a second in a second.
@@ -87,10 +88,10 @@ impl Epoch {
     }
 
     /// Adds a sample; the least delay is `least`, as far as it is known.
-    pub(super) fn add(&mut self, sample: Sample, least: f64) {
+    pub(super) fn add(&mut self, sample: Sample, least: Span) {
         let since_last = sample.arrived.since(self.last.arrived).as_nanos() as f64;
         // Who waited for longer than that found the path busy all the while.
-        if sample.one_way as f64 - least > since_last {
+        if sample.one_way as f64 - least.as_nanos() > since_last {
             self.busy_packets += sample.arrived_packets - self.last.arrived_packets;
             let arrived = sample.arrived_bytes - self.last.arrived_bytes;
             let sent = sample.sent_bytes.saturating_sub(self.last.sent_bytes);
@@ -112,9 +113,9 @@ impl Epoch {
         self.last.arrived.since(self.first.arrived)
     }
 
-    /// The mean one-way delay, with the clocks' offset, in nanoseconds.
-    pub(super) fn mean_one_way(&self) -> f64 {
-        self.first.one_way as f64 + self.x / f64::from(self.samples)
+    /// The mean one-way delay, with the clocks' offset.
+    pub(super) fn mean_one_way(&self) -> Span {
+        Span::nanos(self.first.one_way as f64 + self.x / f64::from(self.samples))
     }
 
     pub(super) fn packets(&self) -> u64 {
@@ -135,15 +136,15 @@ impl Epoch {
         let busy_for = self.busy_for >= self.law.busy_for.as_secs_f64();
         let is_busy = busy_for && self.busy_packets >= self.law.train_packets;
         // More than was sent cannot have arrived.
-        let delivered = arrived.min(sent) / self.span().as_secs_f64().max(1e-6);
-        let offered = sent / sent_for.as_secs_f64().max(1e-6);
+        let delivered = Rate::of(arrived.min(sent), self.span());
+        let offered = Rate::of(sent, sent_for);
         Findings {
             one_way: self.mean_one_way(),
-            noise: (scatter.max(0.0) / (n - 2.0).max(1.0)).sqrt(),
+            noise: Span::nanos((scatter.max(0.0) / (n - 2.0).max(1.0)).sqrt()),
             delivered,
-            delivered_busy: is_busy.then(|| self.busy_bytes / self.busy_for),
+            delivered_busy: is_busy.then(|| Rate::new(self.busy_bytes / self.busy_for)),
             offered,
-            is_dispersed: delivered < self.law.dispersed * offered,
+            is_dispersed: delivered < offered * self.law.dispersed,
             trend: if tt > 0.0 { tx / tt } else { 0.0 },
             sent: self.first.sent,
         }
@@ -154,8 +155,8 @@ impl Epoch {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Base {
     law: &'static Law,
-    now: Option<f64>,
-    before: Option<f64>,
+    now: Option<Span>,
+    before: Option<Span>,
     began: Time,
 }
 
@@ -167,7 +168,7 @@ impl Base {
         }
     }
 
-    pub(super) fn note(&mut self, at: Time, one_way: f64) {
+    pub(super) fn note(&mut self, at: Time, one_way: Span) {
         if at.since(self.began) >= self.law.base_span {
             self.before = self.now.take();
             self.began = at;
@@ -175,7 +176,7 @@ impl Base {
         self.now = Some(self.now.map_or(one_way, |least| least.min(one_way)));
     }
 
-    pub(super) fn least(&self) -> Option<f64> {
+    pub(super) fn least(&self) -> Option<Span> {
         match (self.now, self.before) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),

@@ -2,10 +2,14 @@
 
 use super::epoch::Sample;
 use crate::send::scheduler::law::Law;
+use crate::send::units::Span;
 use crate::time::Time;
 
 /// More packets than this were not sent between two samples: somebody's numbers are wrong.
 const MOST_PACKETS: u64 = 1 << 20;
+
+/// No time is divided by less.
+const NANOSECOND: Span = Span::nanos(1.0);
 
 /// What is usual, and what was seen since it was last judged.
 #[derive(Debug, Clone, Copy, Default)]
@@ -69,16 +73,16 @@ impl Loss {
         self.lost += sent as i64 - arrived as i64;
     }
 
-    /// Judges what was counted once that is enough. Packets of the last `lateness` nanoseconds may only have
-    /// been overtaken.
-    pub(super) fn judge(&mut self, lateness: f64) -> Option<Judged> {
+    /// Judges what was counted once that is enough. Packets of the last `lateness` may only have been
+    /// overtaken.
+    pub(super) fn judge(&mut self, lateness: Span) -> Option<Judged> {
         let is_in_order = !self.overtakes && self.in_order >= self.law.order_known;
-        let span = self.until.since(self.from?).as_nanos() as f64;
+        let span = Span::from(self.until.since(self.from?));
         // Of what was sent ever faster, more was sent at last.
         let share = if is_in_order {
             0.0
         } else {
-            lateness * 2.0 / span.max(lateness * 2.0).max(1.0)
+            lateness * 2.0 / span.max(lateness * 2.0).max(NANOSECOND)
         };
         let overtaken = self.sent as f64 * share;
         let sent = self.sent as f64;

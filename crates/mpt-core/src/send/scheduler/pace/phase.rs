@@ -10,6 +10,7 @@
 
 use crate::control::PathPhase;
 use crate::control::trace::RatePhase;
+use crate::send::units::Rate;
 use crate::time::Time;
 
 /// What the rate of a path is doing.
@@ -19,8 +20,8 @@ pub(super) enum Phase {
     Open,
     /// Paced at its capacity, and not tried at more before this time.
     Cruise { until: Time },
-    /// Paced at so much more than its capacity, which was `from` bytes a second, since then.
-    Probe { since: Time, from: f64, step: f64 },
+    /// Paced at so much more than its capacity, which was `from`, since then.
+    Probe { since: Time, from: Rate, step: f64 },
     /// Paced lower, surely below what it delivered or not, to see whether it loses less.
     Hold { until: Time, is_low: bool },
     /// Let run dry, to see its least delay.
@@ -77,7 +78,7 @@ mod tests {
         let cruise = Phase::Cruise { until };
         let probe = Phase::Probe {
             since: until,
-            from: 1.0,
+            from: Rate::new(1.0),
             step: 0.1,
         };
         let is_low = true;

@@ -120,7 +120,7 @@ fn probed(model: &Model) -> Pace {
 }
 
 fn mbps(pace: &Pace) -> Option<f64> {
-    pace.rate.map(|rate| rate / 125_000.0)
+    pace.rate.map(|rate| rate.bytes_a_second() / 125_000.0)
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_buffer_too_short_to_show_delay_limits_it_by_its_loss() {
 fn times_that_go_back_earn_nothing() {
     let begin = Time::from_nanos(1_000 * MS);
     let mut pace = Pace {
-        capacity: 1e6,
+        capacity: Rate::new(1e6),
         ..Pace::default()
     };
     pace.limit(begin, Phase::Cruise { until: begin }, 1.0, Why::Trains);
@@ -245,9 +245,12 @@ fn absurd_samples_leave_it_within_its_clamps() {
         let rate = pace.rate().unwrap_or(Law::LAW.slowest);
         assert!(
             (Law::LAW.slowest * Law::LAW.drain_rate..=Law::LAW.fastest).contains(&rate),
-            "{rate}"
+            "{rate:?}"
         );
-        assert!(pace.delay(Time::ZERO).is_none_or(f64::is_finite));
+        assert!(
+            pace.delay(Time::ZERO)
+                .is_none_or(|delay| delay.as_nanos().is_finite())
+        );
     }
 }
 
@@ -320,7 +323,7 @@ fn found_of_bursts(of_packets: u64) -> Findings {
     let first = samples.next().unwrap();
     let mut epoch = Epoch::new(&Law::LAW, first);
     for sample in samples {
-        epoch.add(sample, first.one_way as f64);
+        epoch.add(sample, Span::nanos(first.one_way as f64));
     }
     epoch.findings()
 }
@@ -329,17 +332,20 @@ fn found_of_bursts(of_packets: u64) -> Findings {
 fn what_arrives_while_a_queue_stands_is_the_capacity_of_a_path_with_pauses() {
     let bursts = found_of_bursts(10);
     assert!(!bursts.is_dispersed);
-    assert!(bursts.delivered < 0.8e6, "{}", bursts.delivered);
+    assert!(bursts.delivered < Rate::new(0.8e6), "{bursts:?}");
     let learnt = |found: &Findings, jitter: f64| {
         let mut pace = Pace::default();
-        pace.doubt.probed(jitter);
+        pace.doubt.probed(Span::nanos(jitter));
         for _ in 0..20 {
             pace.learn_capacity(found, false);
         }
         pace.capacity
     };
     let capacity = learnt(&bursts, 0.0);
-    assert!((capacity / 1.25e6 - 1.0).abs() < 0.01, "{capacity}");
+    assert!(
+        (capacity / Rate::new(1.25e6) - 1.0).abs() < 0.01,
+        "{capacity:?}"
+    );
     // Of the same packets one by one none waits: they tell no more than what arrived.
     let single = found_of_bursts(1);
     assert_eq!(single.delivered_busy, None);

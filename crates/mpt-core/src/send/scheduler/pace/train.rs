@@ -5,13 +5,14 @@
 
 use super::epoch::Sample;
 use crate::send::scheduler::law::Law;
+use crate::send::units::Rate;
 
 /// What trains of late say.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Trains {
     law: &'static Law,
-    /// Bytes a second, and how many in a row say so.
-    rate: f64,
+    /// How fast they arrived, and how many in a row say so.
+    rate: Rate,
     agreed: u32,
 }
 
@@ -23,18 +24,18 @@ impl Trains {
         }
     }
 
-    /// Looks at what arrived between two samples. The capacity in bytes a second, if this is another
-    /// train that agrees with those before.
-    pub(super) fn observe(&mut self, last: Sample, sample: Sample) -> Option<f64> {
+    /// Looks at what arrived between two samples. The capacity, if this is another train that agrees
+    /// with those before.
+    pub(super) fn observe(&mut self, last: Sample, sample: Sample) -> Option<Rate> {
         let packets = sample.sent_packets - last.sent_packets;
         let arrived_for = sample.arrived.since(last.arrived);
         if packets < self.law.train_packets || sample.sent.since(last.sent) * 2 > arrived_for {
             return None;
         }
         let bytes = (sample.arrived_bytes - last.arrived_bytes) as f64;
-        let rate = bytes / arrived_for.as_secs_f64().max(1e-6);
-        if (rate - self.rate).abs() <= self.law.trains_agree * self.rate {
-            self.rate += (rate - self.rate) / 4.0;
+        let rate = Rate::of(bytes, arrived_for);
+        if rate.abs_diff(self.rate) <= self.rate * self.law.trains_agree {
+            self.rate = self.rate + (rate - self.rate) / 4.0;
             self.agreed += 1;
         } else {
             (self.rate, self.agreed) = (rate, 1);
