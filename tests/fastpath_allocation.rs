@@ -327,8 +327,8 @@ impl Bonded {
             0 => (a, &mut b.1),
             _ => (b, &mut a.1),
         };
-        while let Some((at, report)) = inbound.poll_report() {
-            outbound.handle_report(at, &report);
+        while let Some(news) = inbound.poll_news() {
+            outbound.learn(news);
         }
         outbound.handle_timeout(self.now);
         inbound.handle_timeout(self.now);

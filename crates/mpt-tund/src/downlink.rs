@@ -16,8 +16,7 @@ use mpt_core::path::{MAX_PATHS, PathConfig, PathId, Unreachable};
 use mpt_core::receive::buffer::Buffer;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::time::{Time, earliest};
-use mpt_core::tunnel::{Change, Datagram, Event, Inbound, ReorderSettings};
-use mpt_core::wire::report;
+use mpt_core::tunnel::{Datagram, Event, Inbound, News, ReorderSettings};
 use tokio::io::Ready;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -102,10 +101,8 @@ pub(crate) enum Another {
 pub(crate) struct Outlets {
     /// The tunnel's name.
     pub(crate) tunnel: String,
-    /// To the line out: what the peer reports.
-    pub(crate) reports: mpsc::Sender<(Time, report::Report)>,
-    /// To the line out: keys, and where peers are.
-    pub(crate) changes: mpsc::Sender<Change>,
+    /// To the line out: what it has to know.
+    pub(crate) news: mpsc::Sender<News>,
     /// To the control thread: the MTU that the interface is to have, with the tunnel's name.
     pub(crate) mtus: mpsc::Sender<(String, u16)>,
     /// To the control thread: the path that is to have another socket, with the tunnel's name.
@@ -435,16 +432,10 @@ impl Downlink {
     /// Takes everything that the core has ready; returns when it wants to be called again.
     fn flush(&mut self) -> Option<Time> {
         self.write_tun();
-        // While the other line has no time, changes and reports wait in the core, which lets the oldest go.
-        while let Ok(room) = self.outlets.changes.try_reserve() {
-            match self.inbound.poll_change() {
-                Some(change) => room.send(change),
-                None => break,
-            }
-        }
-        while let Ok(room) = self.outlets.reports.try_reserve() {
-            match self.inbound.poll_report() {
-                Some(report) => room.send(report),
+        // While the other line has no time, news wait in the core, which lets the oldest go.
+        while let Ok(room) = self.outlets.news.try_reserve() {
+            match self.inbound.poll_news() {
+                Some(news) => room.send(news),
                 None => break,
             }
         }

@@ -39,11 +39,9 @@ use crate::{clock, downlink, sealing, udp, uplink};
 
 /// Commands that may wait for a thread.
 const MAX_COMMANDS: usize = 64;
-/// Reports of the peer that may wait on their way from the line in to the line out.
-const MAX_REPORTS: usize = 16;
-
-/// Changes of keys and peers' addresses that may wait there.
-const MAX_CHANGES: usize = 16;
+/// News that may wait on their way from the line in to the line out: nearly all are the peer's reports, which come
+/// every few milliseconds.
+const MAX_NEWS: usize = 16;
 
 pub(crate) use names::{Finds, Found};
 pub(crate) use threads::{Ended, Ending};
@@ -102,8 +100,7 @@ impl Tunnel {
         };
         outbound.set_mss_clamped(config.tunnel.clamps_mss);
         inbound.set_mss_clamped(config.tunnel.clamps_mss);
-        let (changes, changed) = mpsc::channel(MAX_CHANGES);
-        let (reports, reported) = mpsc::channel(MAX_REPORTS);
+        let (news, told) = mpsc::channel(MAX_NEWS);
         let (uplink, uplink_commands) = mpsc::channel(MAX_COMMANDS);
         let (downlink, downlink_commands) = mpsc::channel(MAX_COMMANDS);
         let carries = Arc::new(Notify::new());
@@ -113,8 +110,7 @@ impl Tunnel {
         };
         let outlets = downlink::Outlets {
             tunnel: name.clone(),
-            reports,
-            changes,
+            news,
             mtus: mtus.clone(),
             sockets: sockets.clone(),
             carries,
@@ -122,7 +118,7 @@ impl Tunnel {
         let whose = (name.as_str(), session);
         let threads = vec![
             threads::spawn(&format!("{name}-out"), whose, ended, move || {
-                uplink::run(outbound, reported, changed, uplink_commands, out)
+                uplink::run(outbound, told, uplink_commands, out)
             })?,
             threads::spawn(&format!("{name}-in"), whose, ended, move || {
                 downlink::run(inbound, receives_trains, outlets, downlink_commands)

@@ -13,8 +13,7 @@ use mpt_core::control::trace::Trace;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
 use mpt_core::send::scheduler::Policy;
 use mpt_core::time::Time;
-use mpt_core::tunnel::{Change, Outbound, Transmit};
-use mpt_core::wire::report;
+use mpt_core::tunnel::{News, Outbound, Transmit};
 use mpt_core::wire::vnet::VnetHeader;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -75,8 +74,7 @@ pub(crate) struct Outlets {
 /// When the TUN fails or cannot be watched, or there is no descriptor for the timer.
 pub(crate) async fn run(
     outbound: Outbound,
-    mut reports: mpsc::Receiver<(Time, report::Report)>,
-    mut changes: mpsc::Receiver<Change>,
+    mut news: mpsc::Receiver<News>,
     mut commands: mpsc::Receiver<Command>,
     outlets: Outlets,
 ) -> io::Result<()> {
@@ -98,8 +96,7 @@ pub(crate) async fn run(
                 None => return Ok(()),
             },
             () = timer.elapsed() => uplink.outbound.handle_timeout(clock::now()),
-            Some(change) = changes.recv() => uplink.outbound.follow(change),
-            Some((at, report)) = reports.recv() => uplink.outbound.handle_report(at, &report),
+            Some(news) = news.recv() => uplink.outbound.learn(news),
             ready = readable(uplink.tun.as_ref()) => {
                 ready?;
                 uplink.take_batch(&mut bytes)?;

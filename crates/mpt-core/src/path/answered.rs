@@ -23,10 +23,8 @@ impl RoundTrip {
 }
 
 /// What the answers to our probes tell of a path.
-#[derive(Debug, Default)]
-pub(crate) struct Answered {
-    /// How many were answered.
-    pub(crate) answers: u32,
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Answered {
     /// When what was answered last had been sent.
     pub(crate) sent: Time,
     pub(crate) rtt: Duration,

@@ -12,7 +12,7 @@
 use crate::control::drops::DropReason;
 use crate::control::trace::{Trace, Why};
 use crate::control::{PathPhase, PathStatus, RecoveryStatus, TunnelStatus};
-use crate::path::{MAX_PATHS, PathId, PathSet};
+use crate::path::{Answered, MAX_PATHS, PathId, PathSet};
 use crate::send::committed::{Committed, CommittedPacket};
 use crate::send::queue::Queue;
 use crate::send::recovery::{Recovery, Resend};
@@ -38,9 +38,11 @@ pub(crate) struct Sender {
     recovery: Recovery,
     rescue: Rescue,
     sparse: Sparse,
-    /// Answered probes that were taken note of.
-    answers: u32,
-    answers_of: [u32; MAX_PATHS],
+    /// What the probe told that was answered last on each path; of which paths that was not looked at yet, and whether
+    /// any came since that was done last.
+    answered: [Answered; MAX_PATHS],
+    unseen: PathSet,
+    has_answers: bool,
     /// When the queue is looked at again.
     wake: Option<Time>,
     /// Paths that were told to have fallen silent.
@@ -56,8 +58,9 @@ impl Sender {
             recovery: Recovery::new(recovery),
             rescue: Rescue::default(),
             sparse: Sparse::default(),
-            answers: 0,
-            answers_of: [0; MAX_PATHS],
+            answered: [Answered::default(); MAX_PATHS],
+            unseen: PathSet::EMPTY,
+            has_answers: false,
             wake: None,
             told_silent: PathSet::EMPTY,
         }
@@ -91,25 +94,32 @@ impl Sender {
         self.committed.first()
     }
 
-    /// Takes over what the line in learnt from answered probes.
+    /// A probe was answered. That is looked at before the next packet goes.
+    pub(crate) fn note_answer(&mut self, path: PathId, answered: Answered) {
+        self.answered[path.index()] = answered;
+        self.unseen.insert(path);
+        self.has_answers = true;
+    }
+
+    /// Looks at what answered probes tell.
     #[inline]
-    pub(crate) fn note_probes(&mut self, turn: &Turn<'_>) {
-        let answers = turn.probes.answers();
-        if answers != self.answers {
-            self.answers = answers;
+    pub(crate) fn look_at_answers(&mut self, turn: &Turn<'_>) {
+        if std::mem::take(&mut self.has_answers) {
             self.take_probes(turn);
         }
     }
 
     fn take_probes(&mut self, turn: &Turn<'_>) {
         let now = turn.now;
-        let rtts = turn.usable.iter().map(|path| turn.probes.of(path).rtt);
+        let rtts = turn
+            .usable
+            .iter()
+            .map(|path| self.answered[path.index()].rtt);
         let quickest = rtts.min().unwrap_or_default();
         for path in turn.usable.iter() {
-            let probed = turn.probes.of(path);
-            let known = &mut self.answers_of[path.index()];
-            if *known != probed.answers {
-                *known = probed.answers;
+            let probed = self.answered[path.index()];
+            if self.unseen.contains(path) {
+                self.unseen.remove(path);
                 self.paths.probed(now, path, &probed);
                 self.rescue.answered(now, path, &probed);
             }
@@ -133,7 +143,7 @@ impl Sender {
     /// Lets flows wait for as long as it takes them to notice that they should slow down.
     fn set_patience(&mut self, turn: &Turn<'_>) {
         let (now, usable) = (turn.now, turn.usable);
-        let rtts = usable.iter().map(|path| turn.probes.of(path).rtt);
+        let rtts = usable.iter().map(|path| self.answered[path.index()].rtt);
         let slowest = rtts.max().unwrap_or_default();
         // What waits on a path or is held up at the receiver delays all that is behind it.
         let behind = self.paths.longest_queue(now, usable) + self.recovery.holds(now) * 2;

@@ -1,7 +1,7 @@
 //! What the sender has at hand in one call.
 
 use crate::control::drops::Drops;
-use crate::path::{PathSet, ProbeBoard};
+use crate::path::PathSet;
 use crate::send::datagrams::Datagrams;
 use crate::time::Time;
 
@@ -12,7 +12,6 @@ pub(crate) struct Turn<'a> {
     pub(crate) usable: PathSet,
     /// Paths that the peer suspects.
     pub(crate) doubted: PathSet,
-    pub(crate) probes: &'a ProbeBoard,
     pub(crate) out: &'a mut Datagrams,
     pub(crate) drops: &'a mut Drops,
 }

@@ -24,6 +24,7 @@ use super::event::{Event, Events};
 use super::heard::HeardReports;
 use super::look::{Content, look_at};
 use super::mtus::Mtus;
+use super::news::Answers;
 use super::outbox::{LONE_BYTE, Outbox};
 use super::reporting::Reporting;
 use super::sealing::{Arrival, Opening};
@@ -100,6 +101,7 @@ pub struct Inbound {
     outbox: Outbox,
     reporting: Reporting,
     heard: HeardReports,
+    answers: Answers,
     watermarks: Watermarks,
     activity: Activity,
     diagnosis: Diagnosis,
@@ -145,6 +147,7 @@ impl Inbound {
             outbox: Outbox::default(),
             reporting: Reporting::default(),
             heard: HeardReports::default(),
+            answers: Answers::default(),
             watermarks: Watermarks::default(),
             activity: Activity::default(),
             diagnosis: Diagnosis::default(),

@@ -11,9 +11,7 @@
 //! half's `poll_*` functions have, until they return `None`. [`Inbound::poll_timeout`] says when to
 //! call [`Inbound::handle_timeout`] at the latest, [`Outbound::poll_timeout`] the same of
 //! [`Outbound::handle_timeout`]; it may change with any call. When [`Outbound::poll_wake`] says so, call
-//! [`Inbound::wake`] of the same end. What [`Inbound::poll_report`] has goes to
-//! [`Outbound::handle_report`] of the same end, and what [`Inbound::poll_change`] has to
-//! [`Outbound::follow`].
+//! [`Inbound::wake`] of the same end. What [`Inbound::poll_news`] has goes to [`Outbound::learn`] of the same end.
 
 mod activity;
 mod diagnosis;
@@ -23,6 +21,7 @@ mod heard;
 mod inbound;
 mod look;
 mod mtus;
+mod news;
 mod outbound;
 mod outbox;
 mod report_budget;
@@ -39,12 +38,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 pub use event::Event;
 use halves::{Numbers, Suspicion, Wake};
 pub use inbound::{Datagram, Inbound};
+pub use news::News;
 pub use outbound::Outbound;
-pub use sealing::Change;
 pub use sizing::ReorderSettings;
 
 use crate::crypto::Sessions;
-use crate::path::{MAX_PATHS, PathId, PathSet, ProbeBoard};
+use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::receive::coalesce::Accepts;
 use crate::send::scheduler::Policy;
 use crate::send::scheduler::law::Law;
@@ -149,7 +148,6 @@ struct Shared {
     wake: Wake,
     /// The peer's session is known: it answers probes, and reports when it is asked.
     peer_known: AtomicBool,
-    probes: ProbeBoard,
 }
 
 /// What was sent on one path; both lines add to it.
@@ -170,7 +168,6 @@ impl Shared {
             doubted: AtomicU32::new(0),
             wake: Wake::new(),
             peer_known: AtomicBool::new(false),
-            probes: ProbeBoard::default(),
         }
     }
 

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::sealing::{Change, Sealing};
-use super::{Shared, Transmit, TunnelConfig};
+use super::sealing::Sealing;
+use super::{News, Shared, Transmit, TunnelConfig};
 use crate::control::drops::{DropReason, Drops};
 use crate::control::trace::Trace;
 use crate::control::{PathStatus, TunnelStatus};
@@ -94,12 +94,14 @@ impl Outbound {
         self.out.seal();
     }
 
-    /// Follows what the line in of a sealed tunnel has found out.
-    pub fn follow(&mut self, change: Change) {
-        match (change, &mut self.sealing) {
-            (Change::Keys(keys), Some(sealing)) => sealing.set_keys(keys),
-            (Change::Peer(path, peer), Some(_)) => self.remotes[path.index()].now = Some(peer),
-            (_, None) => {}
+    /// Takes what the line in has learnt ([`super::Inbound::poll_news`]). Afterwards, poll everything.
+    pub fn learn(&mut self, news: News) {
+        match (news, &mut self.sealing) {
+            (News::Report(at, report), _) => self.handle_report(at, &report),
+            (News::Answered(path, answered), _) => self.sender.note_answer(path, answered),
+            (News::Keys(keys), Some(sealing)) => sealing.set_keys(keys),
+            (News::Peer(path, peer), Some(_)) => self.remotes[path.index()].now = Some(peer),
+            (News::Keys(_) | News::Peer(..), None) => {}
         }
     }
 
@@ -189,7 +191,6 @@ impl Outbound {
             now,
             usable: self.shared.usable(),
             doubted: self.shared.doubted(),
-            probes: &self.shared.probes,
             out: &mut self.out,
             drops: &mut self.drops,
         };
@@ -205,7 +206,7 @@ impl Outbound {
             && self.sender.is_informed();
         if adapts {
             let (sender, turn) = self.turn(now);
-            sender.note_probes(&turn);
+            sender.look_at_answers(&turn);
         }
         adapts
     }
@@ -217,7 +218,7 @@ impl Outbound {
     }
 
     /// Takes what the peer reports on what this end sent, which came at `now`.
-    pub fn handle_report(&mut self, now: Time, report: &Report) {
+    fn handle_report(&mut self, now: Time, report: &Report) {
         let (sender, turn) = self.turn(now);
         sender.handle_report(&turn, report);
         self.handle_timeout(now);

@@ -31,13 +31,6 @@ use crate::time::Time;
 pub(super) const HANDSHAKE_GRE: [u8; 4] = [0x00, 0x00, 0x88, 0xb5];
 
 /// What the line in of a sealed tunnel has found out and the line out has to follow.
-pub enum Change {
-    /// There are other keys, or none.
-    Keys(KeyChange),
-    /// The peer of a path is elsewhere.
-    Peer(PathId, SocketAddr),
-}
-
 /// What the line out needs of a sealed tunnel.
 #[derive(Default)]
 pub(super) struct Sealing {

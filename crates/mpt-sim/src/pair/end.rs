@@ -11,7 +11,7 @@ use mpt_core::crypto::Sessions;
 use mpt_core::path::{PathConfig, PathId, PathState};
 use mpt_core::time::{Time, earliest};
 use mpt_core::tunnel::{
-    Datagram, Event, Inbound, Outbound, Transmit, TunnelConfig, sealed_tunnel, tunnel,
+    Datagram, Event, Inbound, News, Outbound, Transmit, TunnelConfig, sealed_tunnel, tunnel,
 };
 use mpt_core::wire::report::Report;
 use mpt_core::wire::vnet::VnetHeader;
@@ -244,12 +244,11 @@ impl End {
             self.delivered.push((now, packet.to_vec()));
             true
         });
-        while let Some(change) = self.inbound.poll_change() {
-            self.outbound.follow(change);
-        }
-        while let Some((at, report)) = self.inbound.poll_report() {
-            self.outbound.handle_report(at, &report);
-            self.reports.push((now, report));
+        while let Some(news) = self.inbound.poll_news() {
+            if let News::Report(_, report) = &news {
+                self.reports.push((now, report.clone()));
+            }
+            self.outbound.learn(news);
         }
         while let Some(message) = self.outbound.poll_tun() {
             self.refused.push(message.to_vec());

@@ -49,7 +49,7 @@ use std::time::Duration;
 use company::Company;
 use credit::Credit;
 use doubt::Doubt;
-use epoch::{Base, Epoch, Findings};
+use epoch::{Epoch, Findings};
 use loss::Loss;
 use phase::Phase;
 use train::Trains;
@@ -61,6 +61,7 @@ use crate::control::trace::{Decision, Trace, Why};
 use crate::path::{Answered, CLOCK_JUMP};
 use crate::send::units::{Rate, Span};
 use crate::time::Time;
+use crate::windowed::Windowed;
 
 pub(crate) use epoch::Sample;
 
@@ -87,7 +88,8 @@ pub(crate) struct Pace {
     trains: Trains,
     epoch: Option<Epoch>,
     rtt: Duration,
-    base: Base,
+    /// The least mean delay.
+    base: Windowed<Span>,
     /// What a probe took.
     probed: Option<Span>,
     /// For how long what comes over it makes others wait.
@@ -134,7 +136,7 @@ impl Pace {
             trains: Trains::new(law),
             epoch: None,
             rtt: Duration::from_millis(100),
-            base: Base::new(law),
+            base: Windowed::least(law.base_span),
             probed: None,
             holds_up: Span::ZERO,
             doubt: Doubt::new(law),
@@ -179,7 +181,7 @@ impl Pace {
 
     /// A lone packet took so long: where few are sent it tells of the queue, which others may fill.
     fn glimpse(&mut self, now: Time, one_way: i64) {
-        let Some(least) = self.base.least() else {
+        let Some(least) = self.base.get() else {
             return;
         };
         let behind = Span::nanos(one_way as f64) - least;
@@ -199,7 +201,7 @@ impl Pace {
 
     /// The delay that it would have without a queue, with what its disorder and its losses make others wait.
     pub(crate) fn least_delay(&self) -> Option<Span> {
-        let least = self.base.least().or(self.probed)?;
+        let least = self.base.get().or(self.probed)?;
         Some(least + self.holds_up)
     }
 
@@ -353,7 +355,7 @@ impl Pace {
             return;
         };
         let last = epoch.last;
-        epoch.add(sample, self.base.least().unwrap_or(Span::MAX));
+        epoch.add(sample, self.base.get().unwrap_or(Span::MAX));
         self.consider_train(now, last, sample);
         if self.epoch_is_over() {
             self.conclude(now);
@@ -393,7 +395,7 @@ impl Pace {
         }
         let enough =
             epoch.packets() >= self.law.epoch_packets || epoch.span() >= self.law.epoch_span * 4;
-        let least = self.base.least().unwrap_or(Span::MAX);
+        let least = self.base.get().unwrap_or(Span::MAX);
         // A queue that grows fast is not watched for long.
         let alarming = epoch.mean_one_way() - least > self.doubt.alarming();
         enough && (alarming || epoch.span() >= self.epoch_span())
@@ -411,11 +413,11 @@ impl Pace {
         self.epoch = Some(Epoch::new(self.law, epoch.last));
         let found = epoch.findings();
         let is_jump = |least: Span| (found.one_way - least).abs() > JUMP;
-        if self.base.least().is_some_and(is_jump) {
-            self.base = Base::new(self.law);
+        if self.base.get().is_some_and(is_jump) {
+            self.base = Windowed::least(self.law.base_span);
         }
         self.base.note(now, found.one_way);
-        let least = self.base.least().unwrap_or(found.one_way);
+        let least = self.base.get().unwrap_or(found.one_way);
         self.queue = found.one_way - least;
         (self.queue_told, self.queue_holds_until) = (now, now + self.law.seen);
         self.doubt.epoch(found.noise);

@@ -7,6 +7,7 @@ use super::Inbound;
 use crate::control::drops::DropReason;
 use crate::path::{MAX_PATHS, PathId, PathSet, PathState};
 use crate::time::Time;
+use crate::tunnel::News;
 use crate::tunnel::heard::Standing;
 use crate::tunnel::outbox::{ControlDatagram, control_header};
 use crate::tunnel::reporting::Reader;
@@ -58,7 +59,7 @@ impl Inbound {
         self.outbox.push(path, datagram);
     }
 
-    /// Takes a report of the path's peer, for [`Inbound::poll_report`]. It is believed when it is of
+    /// Takes a report of the path's peer, for [`Inbound::poll_news`]. It is believed when it is of
     /// the peer's session, about ours, and newer than the last.
     fn handle_report(&mut self, now: Time, path: PathId, report: Report) {
         let is_the_peer_s =
@@ -81,10 +82,15 @@ impl Inbound {
         self.tell_edges(now);
     }
 
-    /// The next of the peer's reports on what this end sent, and when it came: for
-    /// [`crate::tunnel::Outbound::handle_report`]. A few wait; when they are not fetched, the oldest go.
-    pub fn poll_report(&mut self) -> Option<(Time, Report)> {
-        self.heard.pop()
+    /// What the line out has to know next: for [`crate::tunnel::Outbound::learn`]. What is not fetched waits: of keys,
+    /// addresses and answers the newest, of the peer's reports a few, of which the oldest go.
+    pub fn poll_news(&mut self) -> Option<News> {
+        let news = self.poll_change().or_else(|| self.answers.pop());
+        news.or_else(|| {
+            self.heard
+                .pop()
+                .map(|(at, report)| News::Report(at, report))
+        })
     }
 
     /// Sends the report that is due.

@@ -15,11 +15,11 @@ use crate::path::{Call, Path, PathId, PathState, Rank, Ruling};
 use crate::receive::buffer::Stored;
 use crate::seq::Seq;
 use crate::time::Time;
-use crate::tunnel::Transmit;
 use crate::tunnel::event::Event;
 use crate::tunnel::look::look_into;
 use crate::tunnel::outbox::{ControlDatagram, control_header};
-use crate::tunnel::sealing::{Arrival, Change, HANDSHAKE_GRE, Opening};
+use crate::tunnel::sealing::{Arrival, HANDSHAKE_GRE, Opening};
+use crate::tunnel::{News, Transmit};
 use crate::wire::gre::Protocol;
 use crate::wire::ip::Version;
 use crate::wire::kind::Kind;
@@ -384,18 +384,17 @@ impl Inbound {
         }
     }
 
-    /// What the line out has to know: for [`crate::tunnel::Outbound::follow`]. What is not fetched waits, and
-    /// newer replaces older.
-    pub fn poll_change(&mut self) -> Option<Change> {
+    /// The next change of keys or of a peer's address.
+    pub(super) fn poll_change(&mut self) -> Option<News> {
         let opening = self.opening.as_mut()?;
         while let Some(id) = opening.moved.iter().next() {
             opening.moved.remove(id);
             let path = self.paths[id.index()].as_ref();
             if let Some(peer) = path.and_then(|path| path.peer) {
-                return Some(Change::Peer(id, peer));
+                return Some(News::Peer(id, peer));
             }
         }
-        opening.sessions.poll_keys().map(Change::Keys)
+        opening.sessions.poll_keys().map(News::Keys)
     }
 
     /// Whether a control message could be sent.

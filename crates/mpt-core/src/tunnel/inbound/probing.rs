@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Inbound;
 use crate::control::drops::DropReason;
-use crate::path::{MAX_PATHS, PathId, PathSet, PathState};
+use crate::path::{Answered, MAX_PATHS, PathId, PathSet, PathState};
 use crate::receive::reorder::{MAX_DISTANCE, Recovery};
 use crate::seq::Seq;
 use crate::time::{Time, earliest};
@@ -70,8 +70,14 @@ impl Inbound {
             known.learn(now, message, echo_sent);
             if let (Some(rtt), Some(forward)) = (known.rtt.smoothed(), known.forward) {
                 known.idle.probed(now, forward, self.shared.sent(path).1);
-                let probes = &self.shared.probes;
-                probes.note(path, echo_sent, rtt, forward, &known.idle);
+                let answered = Answered {
+                    sent: echo_sent,
+                    rtt,
+                    forward_ns: forward,
+                    idle_ns: known.idle.median(),
+                    jitter_ns: known.idle.jitter(),
+                };
+                self.answers.note(path, answered);
             }
             self.reporting.learn(path, message);
             if let Some(rtt) = known.rtt.round_trip() {

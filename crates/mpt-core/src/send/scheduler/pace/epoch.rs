@@ -150,36 +150,3 @@ impl Epoch {
         }
     }
 }
-
-/// The least mean delay of the last ten to twenty seconds.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Base {
-    law: &'static Law,
-    now: Option<Span>,
-    before: Option<Span>,
-    began: Time,
-}
-
-impl Base {
-    pub(super) fn new(law: &'static Law) -> Base {
-        Base {
-            law,
-            ..Base::default()
-        }
-    }
-
-    pub(super) fn note(&mut self, at: Time, one_way: Span) {
-        if at.since(self.began) >= self.law.base_span {
-            self.before = self.now.take();
-            self.began = at;
-        }
-        self.now = Some(self.now.map_or(one_way, |least| least.min(one_way)));
-    }
-
-    pub(super) fn least(&self) -> Option<Span> {
-        match (self.now, self.before) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
-    }
-}
