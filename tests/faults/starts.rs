@@ -1,6 +1,8 @@
 //! Starts, one after another, with a flow from the first moment: each soon carries what the uplinks do.
 //!
-//! One start in some thirty was once seen to carry a hundredth of that. `MPT_TEST_STARTS=60` looks for another,
+//! One start in some thirty was once seen to carry a hundredth of that, and one in nine a third: the buffer of the
+//! faster uplink had no room for the first slow start, and what it dropped was taken for the nature of the path, which
+//! was not used any more. `MPT_TEST_STARTS=60` looks for another,
 //! `MPT_TEST_SEED` says where to begin. Of a slow one everything is printed that either end thought of its
 //! paths, every 100 ms.
 
@@ -26,11 +28,8 @@ const TRY_AGAIN: Duration = Duration::from_millis(50);
 const SETTLED: Duration = Duration::from_secs(2);
 /// … for so long.
 const COUNTED: Duration = Duration::from_secs(2);
-/// Of what the uplinks carry, a flow gets this much then, on a busy machine …
-const LEAST_SHARE: f64 = 0.4;
-/// … and this much in an ordinary run. One start in nine has the slower uplink alone, 0.34 of the sum, for these
-/// seconds: a fault whose cause is not known yet, and which `MPT_TEST_STARTS` finds.
-const LEAST_SHARE_ORDINARILY: f64 = 0.3;
+/// Of what the uplinks carry, a flow gets this much then, on a busy machine.
+const LEAST_SHARE: f64 = 0.5;
 /// Nothing was to be had, or taken, for a while.
 const WAITS: [ErrorKind; 2] = [ErrorKind::WouldBlock, ErrorKind::TimedOut];
 /// Time between two looks at a status.
@@ -48,17 +47,13 @@ fn every_start_soon_carries_what_the_uplinks_do() {
         asked("MPT_TEST_STARTS").unwrap_or(STARTS),
         asked("MPT_TEST_SEED").unwrap_or(1),
     );
-    let least = match asked("MPT_TEST_STARTS") {
-        Some(_) => LEAST_SHARE,
-        None => LEAST_SHARE_ORDINARILY,
-    };
     let mut shares = Vec::new();
     let mut slow = Vec::new();
     for seed in first..first + starts {
         let start = Start::run(seed);
         println!("{}", start.told);
         shares.push(start.share);
-        if start.share < least {
+        if start.share < LEAST_SHARE {
             println!("{}", start.trace.join("\n"));
             slow.push(start.told);
         }

@@ -481,7 +481,7 @@ impl Pace {
         if self.rate.is_none() {
             self.credit.begin(now);
             if self.drain_at == Time::ZERO {
-                // What it lost in its first slow start may have been its buffer's overflow.
+                // What it lost in its first slow start may be what its buffer had no room for.
                 self.held_since = now;
                 self.loss.forget_smoothed();
                 self.loss.start_again();

@@ -34,7 +34,7 @@ pub(super) struct Loss {
     judged: u64,
     /// The share that was judged last.
     last: f64,
-    /// The same, smoothed over a few judgements.
+    /// The same, smoothed over a few judgements, but for what was excessive.
     smoothed: f64,
 }
 
@@ -114,7 +114,7 @@ impl Loss {
         })
     }
 
-    /// The share of late, smoothed.
+    /// The share that the path loses by its nature, smoothed.
     pub(super) fn smoothed(&self) -> f64 {
         self.smoothed
     }
@@ -133,7 +133,8 @@ impl Loss {
         self.excesses == 0
     }
 
-    /// Takes what was judged for usual, or only if it is less than usual.
+    /// Takes what was judged for usual, or only if it is less than usual. What the rate may be at fault for is not
+    /// the path's loss.
     pub(super) fn accept(&mut self, judged: Judged, even_more: bool) {
         if even_more || !judged.is_excessive {
             self.smoothed += (judged.share.max(0.0) - self.smoothed) / 4.0;
@@ -161,5 +162,51 @@ impl Loss {
 
     pub(super) fn forget_mean(&mut self) {
         (self.mean, self.judged) = (0.0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes samples of 100 packets each, of which `arrives` arrive, until that is judged.
+    fn judge(loss: &mut Loss, from: &mut Sample, arrives: u64) -> Judged {
+        for _ in 0..100 {
+            from.sent_packets += 100;
+            from.arrived_packets += arrives;
+            from.sent = from.sent + std::time::Duration::from_millis(1);
+            loss.count(from, Time::ZERO);
+            if let Some(judged) = loss.judge(0.0) {
+                return judged;
+            }
+        }
+        panic!("nothing was judged");
+    }
+
+    fn sample() -> Sample {
+        Sample {
+            arrived: Time::ZERO,
+            one_way: 0,
+            arrived_packets: 0,
+            arrived_bytes: 0,
+            sent: Time::ZERO,
+            sent_packets: 0,
+            sent_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn what_a_buffer_drops_of_a_slow_start_is_not_the_nature_of_the_path() {
+        let (mut loss, mut from) = (Loss::new(&Law::LAW), sample());
+        loss.count(&from, Time::ZERO);
+        let judged = judge(&mut loss, &mut from, 90);
+        assert!(judged.is_excessive);
+        loss.accept(judged, false);
+        assert_eq!(loss.smoothed(), 0.0);
+        // As much is lost at a rate that is low enough.
+        loss.accept(judged, true);
+        assert_eq!(loss.smoothed(), 0.1 / 4.0);
+        loss.forget_smoothed();
+        assert_eq!(loss.smoothed(), 0.0);
     }
 }
