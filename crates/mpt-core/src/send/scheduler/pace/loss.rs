@@ -176,7 +176,7 @@ mod tests {
             from.arrived_packets += arrives;
             from.sent = from.sent + std::time::Duration::from_millis(1);
             loss.count(from, Time::ZERO);
-            if let Some(judged) = loss.judge(0.0) {
+            if let Some(judged) = loss.judge(Span::ZERO) {
                 return judged;
             }
         }
