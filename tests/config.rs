@@ -8,6 +8,8 @@ use std::path::Path;
 use assert_cmd::Command;
 use tempfile::TempDir;
 
+#[path = "config/addresses.rs"]
+mod addresses;
 #[path = "config/crypto.rs"]
 mod crypto;
 #[path = "config/examples.rs"]
@@ -16,6 +18,8 @@ mod examples;
 mod made;
 #[path = "config/mistakes.rs"]
 mod mistakes;
+#[path = "config/values.rs"]
+mod values;
 
 /// A right configuration, for edits that make it wrong.
 const BASE: &str = r#"[tunnel]

@@ -12,20 +12,9 @@
 //! its handshake any session ends. So a recording
 //! can be opened by nobody, the two ends included, after that time.
 //!
-//! A new handshake begins two minutes after the last, after 2^32 packets, when there is no session, and when
-//! nothing has come for [`CryptoConfig::silence`]: the peer may have begun anew, and what it sends be lost. So a
-//! peer whose clock went back, which cannot prove itself by an initiation, is asked and can answer. Its initiation
-//! itself begins nothing: anybody may have recorded it.
-//!
-//! While the tunnel carries nothing, a handshake is most of what it costs. Then it goes over one path, and
-//! over all only when that brings no answer; on metered paths it begins as late as it may; nobody is
-//! taken for silent that was asked nothing; and where nobody answers for long, the next initiation waits
-//! ([`Calm`]). There is a session all the same, so that the first packet finds one.
-//!
-//! When keys are two minutes old one end begins, and the other only some seconds later, for the case that it
-//! does not. Which is which cannot hang on who began the session: of two that began at once each end may send in
-//! the other's, and both would wait. So it is the end whose session number, random and new at each start, is
-//! the higher: the ends always agree on that.
+//! When a handshake begins, and when a session ends: [`due`].
+
+mod due;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -33,38 +22,18 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
-use super::handshake::{Agreed, Handshake, HandshakeTransmit, Haste, Refused, Sender};
+use super::handshake::{Agreed, Handshake, HandshakeTransmit, Refused, Sender};
 use super::mac::AddressCodes;
 use super::opener::Opener;
 use super::packet::{Route, SealedHeader, UNORDERED};
-use super::sealer::{ControlSealer, REKEY_AFTER_PACKETS};
+use super::sealer::ControlSealer;
 use super::wire::{End, is_index};
 use super::{Cipher, CryptoConfig, DataSealer, Entropy, OpenError, Opened, PublicKey, WallClock};
 use crate::control::Protection;
 use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::time::{Time, earliest};
+pub use due::{OLD_KEYS_KEPT, REJECT_AFTER, REKEY_AFTER};
 
-/// Age of a session at which the end with the higher session number begins the next.
-pub const REKEY_AFTER: Duration = Duration::from_secs(120);
-/// Age at which the other end does, if the first did not; less than [`REKEY_SPREAD`] more.
-const REKEY_SECOND_AFTER: Duration = Duration::from_secs(130);
-const REKEY_SPREAD: Duration = Duration::from_secs(8);
-/// Age at which either does while nothing but metered paths are up and the tunnel carries nothing.
-const REKEY_METERED_AFTER: Duration = Duration::from_secs(165);
-const REKEY_METERED_SECOND_AFTER: Duration = Duration::from_secs(174);
-/// An idle tunnel waits for so long from one initiation to the next when [`HASTY_ATTEMPTS`] were in vain …
-const CALM_ATTEMPT: Duration = Duration::from_secs(5);
-/// … and where that costs money for so long.
-const CALM_METERED_ATTEMPT: Duration = Duration::from_secs(20);
-const HASTY_ATTEMPTS: u32 = 6;
-/// Age at which a session ends, whatever happens.
-pub const REJECT_AFTER: Duration = Duration::from_secs(180);
-/// How long a session that was replaced is kept after the last packet in it.
-pub const OLD_KEYS_KEPT: Duration = Duration::from_secs(5);
-/// How long a session that the peer began may take to be confirmed before this end begins one.
-const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
-/// Pause after an initiation that could not be written.
-const FAILED_PAUSE: Duration = Duration::from_secs(5);
 /// Sessions at once: the one to send in, one not confirmed, two that were replaced.
 const MAX_SESSIONS: usize = 4;
 /// Most events waiting to be taken.
@@ -401,53 +370,6 @@ impl Sessions {
         self.handshake.stranger()
     }
 
-    /// When this end is to begin a handshake.
-    fn next_due(&self) -> Option<Time> {
-        if self.paths.is_empty() {
-            return None;
-        }
-        let due = match self.sending() {
-            None => Time::ZERO,
-            Some(session) if self.is_used_up(session) => Time::ZERO,
-            Some(session) => {
-                let silent_since = self.owed_since.map(|since| since.max(self.last_heard));
-                let silent = silent_since.map(|since| since + self.silence);
-                let rekey_at = self.rekey_at(session);
-                silent.map_or(rekey_at, |silent| silent.min(rekey_at))
-            }
-        };
-        let sessions = self.sessions.iter().flatten();
-        let hoped_for = sessions
-            .filter(|session| !session.confirmed)
-            .map(|session| session.created + CONFIRMED_WITHIN);
-        let not_before = hoped_for.fold(self.next_initiation, Time::max);
-        Some(due.max(not_before))
-    }
-
-    /// When a session is dropped, as things stand.
-    fn ends(&self, session: &Session) -> Time {
-        let end = session.created + REJECT_AFTER;
-        let mut others = self.sessions.iter().flatten();
-        let is_left = others.any(|other| other.was_used && other.last_heard > session.last_heard)
-            || self.is_of_former_life(session.number);
-        match session.replaced.filter(|_| is_left) {
-            Some(at) => end.min(at.max(session.last_heard) + OLD_KEYS_KEPT),
-            None => end,
-        }
-    }
-
-    fn rekey_at(&self, session: &Session) -> Time {
-        if !self.calm.is_some_and(|calm| calm.metered) {
-            return session.rekey_at;
-        }
-        let is_first = session.own.session > session.peer.session;
-        let after = match is_first {
-            true => REKEY_METERED_AFTER,
-            false => REKEY_METERED_SECOND_AFTER,
-        };
-        session.created + after
-    }
-
     /// What this end says of itself, but for the index.
     fn own_end(&self) -> End {
         End {
@@ -455,40 +377,6 @@ impl Sessions {
             next_number: self.next_number,
             session: self.own_session,
             hardware_aes: self.hardware_aes,
-        }
-    }
-
-    fn is_used_up(&self, session: &Session) -> bool {
-        self.next_number.saturating_sub(session.own.next_number) >= REKEY_AFTER_PACKETS
-    }
-
-    fn initiate(&mut self, now: Time) {
-        let taken = self.indices();
-        let own = End {
-            index: fresh_index(self.handshake.entropy(), &taken),
-            ..self.own_end()
-        };
-        let is_routine = self.sending().is_some_and(|session| {
-            let silent = self.owed_since.map(|since| since.max(self.last_heard));
-            silent.is_none_or(|since| now < since + self.silence) && !self.is_used_up(session)
-        });
-        let (paths, haste) = match self.calm {
-            Some(calm) if is_routine && self.attempts == 0 && !calm.path.is_empty() => {
-                (calm.path, Haste::CopyAfter(calm.patience))
-            }
-            Some(calm) if self.attempts >= HASTY_ATTEMPTS => {
-                let attempt = match calm.metered {
-                    true => CALM_METERED_ATTEMPT,
-                    false => CALM_ATTEMPT,
-                };
-                (self.paths, Haste::OnceIn(attempt))
-            }
-            _ => (self.paths, Haste::CopyAfter(Duration::ZERO)),
-        };
-        self.attempts = self.attempts.saturating_add(1);
-        self.handshake.initiate(now, paths, own, haste);
-        if !self.handshake.is_pending() {
-            self.next_initiation = now + FAILED_PAUSE;
         }
     }
 
@@ -506,10 +394,7 @@ impl Sessions {
             true => Cipher::Aes256Gcm,
             false => Cipher::ChaCha20Poly1305,
         };
-        let rekey_after = match own.session > peer.session {
-            true => REKEY_AFTER,
-            false => REKEY_SECOND_AFTER + self.spread(),
-        };
+        let rekey_after = self.rekey_after(&own, &peer);
         let data = DataSealer::new(cipher, &keys.send, peer.index, own.next_number);
         let session = Session {
             number,
@@ -617,13 +502,6 @@ impl Sessions {
         }
         taken[MAX_SESSIONS] = self.handshake.pending_index();
         taken
-    }
-
-    /// By chance, less than [`REKEY_SPREAD`].
-    fn spread(&mut self) -> Duration {
-        let mut byte = [0; 1];
-        (self.handshake.entropy())(&mut byte);
-        REKEY_SPREAD * u32::from(byte[0]) / 256
     }
 
     fn event(&mut self, event: SessionEvent) {

@@ -23,6 +23,7 @@ mod parse;
 mod regular;
 mod remote;
 mod reorder;
+mod replace;
 mod save;
 mod section;
 mod validate;
@@ -44,7 +45,8 @@ pub(crate) use document::Mistake;
 pub(crate) use files::{Files, Opened};
 pub(crate) use remote::Remote;
 #[allow(unused_imports, reason = "until the daemon uses all of it")]
-pub(crate) use save::{Running, SaveError, replace, replace_settings, save};
+pub(crate) use replace::replace;
+pub(crate) use save::{SaveError, replace_settings, save};
 
 /// UDP port of GRE-in-UDP (RFC 8086 §3.1), on both sides unless configured.
 pub(crate) const DEFAULT_PORT: u16 = 4754;

@@ -3,11 +3,9 @@
 //! `mpt-ctl save` must not cost anybody a comment. So the text is edited, not written anew: only
 //! the values that differ from what the file already means are touched, each in its place; a key
 //! that is not there is added at the end of its section. The result is read again before it
-//! replaces the file, and replaces it whole: a temporary file beside it, with its owner and mode,
-//! is renamed over it, so that a power cut leaves the old text or the new one.
+//! replaces the file.
 
-use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
+use std::io;
 use std::path::{Path as FilePath, PathBuf};
 
 use mpt_core::control::setting::Setting;
@@ -19,6 +17,7 @@ use toml_edit::{DocumentMut, Item, RawString, Table, TableLike, Value};
 use super::document::{Mistake, Source};
 use super::entry::in_one_unit;
 use super::files::Files;
+use super::replace::{remedy, replace};
 use super::{Config, parse};
 
 /// Settings of a running tunnel that `mpt-ctl` may have changed.
@@ -321,62 +320,6 @@ fn set(section: &mut dyn TableLike, key: &str, mut value: Value) {
             section.insert(key, Item::Value(value));
         }
     }
-}
-
-/// What to do about a file that could not be replaced.
-fn remedy(why: &io::Error) -> &'static str {
-    match why.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM) => {
-            "; the user who runs mpt-tund must be allowed to write into its folder"
-        }
-        Some(libc::ENOSPC | libc::EDQUOT) => "; make room there, and save again",
-        Some(libc::EROFS) => "; its file system must be writable for mpt-tund",
-        _ => "",
-    }
-}
-
-/// Replaces a file at once; its owner and mode stay, and a symbolic link to it too.
-pub(crate) fn replace(file: &FilePath, text: &str) -> io::Result<()> {
-    let file = file.canonicalize()?;
-    let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
-        return Err(io::ErrorKind::InvalidInput.into());
-    };
-    let mut temporary = std::ffi::OsString::from(".");
-    temporary.push(name);
-    temporary.push(format!(".{}", std::process::id()));
-    let temporary = folder.join(temporary);
-
-    let written = write_like(&temporary, &file, text)
-        .and_then(|()| std::fs::rename(&temporary, &file))
-        .and_then(|()| std::fs::File::open(folder)?.sync_all());
-    if written.is_err() {
-        // The first error says more than that of tidying up would.
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
-}
-
-/// Makes a file with the owner and mode of `model`, and sees it to the disk.
-fn write_like(file: &FilePath, model: &FilePath, text: &str) -> io::Result<()> {
-    if let Err(error) = std::fs::remove_file(file)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        return Err(error);
-    }
-    let model = model.metadata()?;
-    let mut options = std::fs::OpenOptions::new();
-    let mut opened = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(file)?;
-    let made = opened.metadata()?;
-    if (made.uid(), made.gid()) != (model.uid(), model.gid()) {
-        fchown(&opened, Some(model.uid()), Some(model.gid()))?;
-    }
-    opened.set_permissions(model.permissions())?;
-    opened.write_all(text.as_bytes())?;
-    opened.sync_all()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Cookies in every order of events, with the real [`Sessions`]: each sequence is played from the start.
 
-use super::tests::{WALL, address, config, entropy, flood, path, sender};
+use super::tests::hostile::flood;
+use super::tests::{WALL, address, config, entropy, path, sender};
 use super::*;
 use crate::crypto::mac::{Addressee, mac2};
 use crate::crypto::{COOKIE_REPLY_BYTES, INITIATION_BYTES};
