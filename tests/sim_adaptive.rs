@@ -349,23 +349,22 @@ fn nothing_is_delivered_twice_or_backwards() {
 /// Pairs of links that are tried.
 const PAIRS: u64 = 1000;
 #[test]
-fn without_recovery_a_path_that_costs_more_than_it_adds_is_left_out() {
+fn without_recovery_a_path_that_costs_more_than_it_adds_is_hardly_used() {
     let mut paths = [path(50, 10, 1000), path(20, 30, 1000)];
     paths[1].links[0].loss = Loss::Independent { probability: 0.01 };
-    let config = PairConfig {
-        recovery: false,
-        ..config(paths, 1)
-    };
-    let mut pair = Pair::running(config, SECOND);
-    let mut flow = Flow::new(Side::A, 1400);
-    let mut left_out = false;
-    for _ in 0..20 {
-        flow.run_for(&mut pair, SECOND / 2);
-        left_out |= pair.end(Side::A).path(1).tx_phase == PathPhase::LeftOut;
+    for seed in 1..=4 {
+        let config = PairConfig {
+            recovery: false,
+            ..config(paths.clone(), seed)
+        };
+        let mut pair = Pair::running(config, SECOND);
+        let mut flow = Flow::new(Side::A, 1400);
+        let goodput = flow.goodput_bps(&mut pair, SECOND * 14);
+        assert!(goodput > 0.9 * 50e6 * PAYLOAD, "seed {seed}: {goodput}");
+        // It is left out once 600 packets tell what it loses; until then it gets few.
+        let [used, costs] = [0, 1].map(|path| pair.end(Side::A).path(path).tx_packets);
+        assert!(costs * 20 < used, "seed {seed}: {costs} beside {used}");
     }
-    assert!(left_out);
-    let goodput = flow.goodput_bps(&mut pair, SECOND * 4);
-    assert!(goodput > 0.9 * 50e6 * PAYLOAD, "{goodput}");
 }
 
 #[test]
