@@ -15,7 +15,7 @@ use net::{Family, Hosts, Link, Namespace, Random, Settings, Shape, Tunnel};
 const PATHS: usize = 4;
 /// Bytes written and hashed at a time.
 const CHUNK: usize = 1 << 16;
-/// No byte for so long is the end of a connection that ought to go on.
+/// No byte for this long is the end of a connection that ought to go on.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const GIB: usize = 1 << 30;
@@ -145,7 +145,7 @@ struct Disorder {
 const HELD: usize = 8;
 /// One datagram in so many goes on twice.
 const DOUBLED: usize = 100;
-/// When nothing comes for so long, what is held goes on.
+/// When nothing comes for this long, what is held goes on.
 const RELAY_IDLE: Duration = Duration::from_millis(2);
 
 impl Disorder {

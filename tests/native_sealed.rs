@@ -283,7 +283,7 @@ fn besieged(shape: Shape) -> (Tunnel, Injector) {
 const FLOOD: u32 = 100_000;
 /// … of which so many come when others use the machine as well.
 const LEAST_FLOOD: f64 = 20_000.0;
-/// A flood, and the calm before it, last so long; both come so many times, since others use the machine.
+/// A flood, and the calm before it, last this long; both come so many times, since others use the machine.
 const SPELL: Duration = Duration::from_millis(1250);
 const SPELLS: usize = 4;
 
@@ -414,7 +414,7 @@ struct Attacker {
 }
 
 impl Attacker {
-    /// Sends for so long, and takes the cookies that come. Returns how many it sent.
+    /// Sends for this long, and takes the cookies that come. Returns how many it sent.
     fn flood(&mut self, span: Duration, shows_cookies: bool) -> u64 {
         let (start, mut sent) = (Instant::now(), 0);
         while start.elapsed() < span {

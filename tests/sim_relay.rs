@@ -431,7 +431,7 @@ fn a_path_that_is_delayed_leaves_the_other_its_rate() {
             "{seed}: {case:?}: path 1 alone {alone:.1} Mbit/s; of that {mean:.2}, worst second {worst:.2}, {below} below {LEFT}"
         );
         assert!(mean >= LEFT, "{shares:.2?}");
-        // A flow that the sender's queue made halve its window may take so long to fill a path again.
+        // A flow that the sender's queue made halve its window may take this long to fill a path again.
         assert!(below <= 2, "{shares:.2?}");
     }
 }

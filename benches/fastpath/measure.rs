@@ -78,7 +78,7 @@ impl Measure {
         }
     }
 
-    /// Measures a system for about so long.
+    /// Measures a system for about this long.
     pub(crate) fn take(self, system: &System, time: Duration) -> Sample {
         match self {
             Measure::OneFlow => tcp(system, time, ""),

@@ -21,7 +21,7 @@ use crate::signaling::RTT_NS;
 
 /// IPv4 and UDP of the inner packets.
 const INNER_HEADERS: usize = 28;
-/// The path is probed for so long before anything is sent.
+/// The path is probed for this long before anything is sent.
 const WARM_UP: Duration = Duration::from_secs(2);
 /// What the last datagrams are given to arrive.
 const AFTERWARDS: Duration = Duration::from_secs(2);

@@ -6,7 +6,7 @@ use net::settings::Side;
 use net::traffic::Iperf;
 use net::{Bench, Files, Shape, Uplinks};
 
-/// Every 5 s for 40 s; `MPT_TEST_MOVING=600` (seconds) asks for a change every 20 s for so long.
+/// Every 5 s for 40 s; `MPT_TEST_MOVING=600` (seconds) asks for a change every 20 s for this long.
 #[test]
 fn a_host_that_changes_its_addresses_loses_no_connection() {
     let Some(_turn) = net::turn() else { return };

@@ -22,7 +22,7 @@ const RATE: f64 = 20.0;
 /// A flow stands still where this long brings less than that: pings go on beside it.
 const STEP: Duration = Duration::from_millis(10);
 const LEAST_BYTES: u64 = 1000;
-/// For so long after the fault a flow is looked at.
+/// For this long after the fault a flow is looked at.
 const LOOKED_AT: Duration = Duration::from_secs(3);
 
 /// The time after which the adaptive scheduler knows what the paths are like.

@@ -24,9 +24,9 @@ const STARTS: u64 = 2;
 const MBPS: [f64; 2] = [50.0, 30.0];
 /// A flow begins so soon after the tunnel is open, or earlier.
 const TRY_AGAIN: Duration = Duration::from_millis(50);
-/// What a flow gets is counted from so long after its first byte …
+/// What a flow gets is counted from this long after its first byte …
 const SETTLED: Duration = Duration::from_secs(2);
-/// … for so long.
+/// … for this long.
 const COUNTED: Duration = Duration::from_secs(2);
 /// Of what the uplinks carry, a flow gets this much then, on a busy machine.
 const LEAST_SHARE: f64 = 0.5;

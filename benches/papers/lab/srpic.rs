@@ -26,7 +26,7 @@ const SPREADS: [(&str, u32); 4] = [("10", 250), ("2", 50), ("1", 25), ("0.2", 5)
 /// The paper's senders, how far each raises its threshold, and streams at once.
 const SENDERS: [(&str, u32, u32); 3] = [("S", 3, 1), ("S", 3, 10), ("A", 127, 1)];
 const TUNNELS: [(&str, u32); 2] = [("off", 0), ("on", 1024)];
-/// Packets leave A once in so long, seven at a gigabit.
+/// Packets leave A once in this time, seven at a gigabit.
 const SLOT: &str = "slot 85us 85us";
 const TIME: Duration = Duration::from_millis(1200);
 /// Round trips of 5 ms.

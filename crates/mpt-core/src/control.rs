@@ -284,7 +284,7 @@ pub struct PathStatus {
     /// What the adaptive scheduler gives it at most, in bits a second; absent while that is unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_limit_bps: Option<u64>,
-    /// What it delivered of late, by the peer's reports.
+    /// What it delivered recently, by the peer's reports.
     #[serde(default)]
     pub tx_delivered_bps: u64,
     /// Queue on the way, as delay.
@@ -435,7 +435,7 @@ pub struct ReorderStatus {
     /// From the earliest to the latest that packets come over any path, jitter included.
     #[serde(default)]
     pub delay_difference_us: u64,
-    /// Most packets that came in a second of late.
+    /// Most packets that came in a recent second.
     #[serde(default)]
     pub packets_per_s: u64,
     /// Window that the delay difference and the rate seen now ask for; absent until known.

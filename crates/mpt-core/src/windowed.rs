@@ -16,7 +16,7 @@ pub(crate) struct Windowed<T> {
 }
 
 impl<T: Copy + Ord> Windowed<T> {
-    /// The greatest; nothing noted, spans last so long.
+    /// The greatest; nothing noted, spans last this long.
     pub(crate) fn greatest(span: Duration) -> Windowed<T> {
         Windowed {
             span,

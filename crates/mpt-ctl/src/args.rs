@@ -61,11 +61,11 @@ Columns:
   LEAST      the least of the last half to whole minute
   LATER BY   how much later than over the fastest path packets come in here,
              one way: what the reorder window has to hold
-  LOSS       share of what is sent here that the peer misses, of late
+  LOSS       share of what was sent here recently that the peer misses
   MTU        the largest inner packet that the path carries
   TAKES      what the adaptive scheduler gives it at most; all while its
              limit has not shown
-  DELIVERS   what it delivered of late, by the peer's reports
+  DELIVERS   what it delivered recently, by the peer's reports
   QUEUE      how long packets wait in a queue on the way
   LOSES      share that it loses at any rate, which no slowing down avoids";
 

@@ -99,7 +99,7 @@ pub struct ReceiveArgs {
     #[arg(long)]
     pub(crate) icmp: bool,
 
-    /// End when nothing has come for so long after the first packet
+    /// End when nothing has come for this long after the first packet
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     pub(crate) idle: Duration,
 

@@ -59,7 +59,7 @@ impl Sleeps {
     }
 }
 
-/// By how much `CLOCK_BOOTTIME` is ahead of `CLOCK_MONOTONIC`: so long has the host slept.
+/// By how much `CLOCK_BOOTTIME` is ahead of `CLOCK_MONOTONIC`: the host has slept for this time.
 fn ahead() -> Duration {
     let monotonic = now();
     let boot = clock_gettime(ClockId::Boottime);

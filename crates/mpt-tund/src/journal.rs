@@ -13,7 +13,7 @@ use mpt_core::control::PathState;
 use mpt_core::path::{MAX_PATHS, PathId};
 use mpt_core::time::Time;
 
-/// A state that does not last so long is not said.
+/// A state that does not last this long is not said.
 const SETTLED: Duration = Duration::from_secs(1);
 /// Lines about states of paths that may be written one after the other, …
 const LINES: u32 = 5;

@@ -34,7 +34,7 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 const RESOLVED_UPLINKS: &str = "/run/systemd/resolve/resolv.conf";
 /// systemd-resolved on this host. Its own questions carry no mark.
 const RESOLVED_STUB: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 53));
-/// A question may take so long, with all servers and attempts. The C library's default is 10 s for one server.
+/// A question may take this long, with all servers and attempts. The C library's default is 10 s for one server.
 const LONGEST: Duration = Duration::from_secs(15);
 /// A connection over TCP, for an answer that is too long for UDP, is given up after this.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -27,7 +27,7 @@ use crate::udp::{PathSocket, Sent};
 const BATCH: usize = 64;
 /// The same in bytes: what is on its way should still be in the cache.
 const BATCH_BYTES: usize = 256 * 1024;
-/// Reports that stay away for so long while paths are up do not come; less may be a path that has just
+/// Reports that stay away for this long while paths are up do not come; less may be a path that has just
 /// failed.
 const UNREPORTED_FOR: Duration = Duration::from_secs(15);
 /// That is said so often at most.

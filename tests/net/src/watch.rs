@@ -14,7 +14,7 @@ use crate::echo::Ears;
 
 /// Time between two questions.
 const STEP: Duration = Duration::from_millis(100);
-/// Pings that fail for so long cannot go with "all is well".
+/// Pings that fail for this long cannot go with "all is well".
 const TELLING: Duration = Duration::from_secs(2);
 /// Time until what is said is asked for again.
 const SECOND_LOOK: Duration = Duration::from_millis(400);

@@ -1,4 +1,4 @@
-//! What was counted of late.
+//! What was counted in the last seconds.
 //!
 //! Counters since start tell what a tunnel has been through, not how it does: what went wrong a week
 //! ago would speak for ever, and what goes wrong now would be lost in a week's packets. So the daemon
@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use super::Status;
 use crate::time::Time;
 
-/// How far back "of late" goes, and up to a second more: long enough for a share to mean something at a
+/// How far back the last seconds go, and up to a second more: long enough for a share to mean something at a
 /// few packets a second, short enough that whoever mends something is told so within 5 s.
 pub const SPAN: Duration = Duration::from_secs(4);
 
-/// Counters, either since start or of late. What was not counted does not appear in a table.
+/// Counters, either since start or of the last seconds. What was not counted does not appear in a table.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Recent {
@@ -163,7 +163,7 @@ impl History {
         }
     }
 
-    /// What was counted of late.
+    /// What was counted in the last seconds.
     #[must_use]
     pub fn recent(&self, now: Time, status: &Status) -> Recent {
         let total = Recent::total(status, now.since(self.started));

@@ -98,7 +98,7 @@ pub struct Sender {
 pub(super) enum Haste {
     /// After [`FIRST_PAUSE`], or this if it is longer, and again.
     CopyAfter(Duration),
-    /// Not at all: after so long another one takes its place.
+    /// Not at all: after this long another one takes its place.
     OnceIn(Duration),
 }
 

@@ -75,7 +75,7 @@ pub struct CryptoConfig {
     pub session: u64,
     /// This end has AES in hardware: [`has_hardware_aes`].
     pub hardware_aes: bool,
-    /// So long without a packet of the peer, though it should send some, and a new handshake begins:
+    /// This long without a packet of the peer, though it should send some, and a new handshake begins:
     /// a few keepalives.
     pub silence: Duration,
 }

@@ -52,7 +52,7 @@ pub enum KeyChange {
 pub struct Calm {
     /// The path on which the next session is asked for first; all if none is named.
     pub path: PathSet,
-    /// An answer takes so long on it.
+    /// An answer takes this long on it.
     pub patience: Duration,
     /// All paths that could be used are metered.
     pub metered: bool,

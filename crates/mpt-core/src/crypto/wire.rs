@@ -153,7 +153,7 @@ impl<'a> Response<'a> {
 pub(super) struct Timestamp([u8; 12]);
 
 impl Timestamp {
-    /// The moment so long after 1970.
+    /// The moment this long after 1970.
     pub(super) fn at(since_1970: Duration) -> Timestamp {
         let mut bytes = [0; 12];
         let seconds = TAI64_EPOCH.saturating_add(since_1970.as_secs());

@@ -7,7 +7,7 @@ use crate::time::Time;
 /// The round-trip time of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoundTrip {
-    /// The least of late.
+    /// The recent least.
     pub minimum: Duration,
     /// Smoothed (RFC 6298 §2).
     pub smoothed: Duration,

@@ -41,7 +41,7 @@ impl Echoes {
         self.newest
     }
 
-    /// When the message that `echo` speaks of was sent, if it is one of ours of late that has not
+    /// When the message that `echo` speaks of was sent, if it is a recent one of ours that has not
     /// come back before.
     pub(crate) fn fresh(&self, session: u64, echo: Option<Echo>) -> Option<Time> {
         let echo = echo.filter(|echo| echo.session == session)?;

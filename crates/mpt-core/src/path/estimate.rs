@@ -180,7 +180,7 @@ pub(crate) const CLOCK_JUMP: u64 = 10_000_000_000;
 /// A path that took no more bytes than this in this time carries nothing but probes …
 const IDLE_BYTES: u64 = 4096;
 const IDLE_SPAN: Duration = Duration::from_millis(150);
-/// … and after so long what it carried before has left its queue.
+/// … and after this long what it carried before has left its queue.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
 /// Probes that are remembered, and those that make a median.

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use crate::time::Time;
 
-/// Without an answer for so long, another port is tried, or a path that was never up rests.
+/// Without an answer for this long, another port is tried, or a path that was never up rests.
 const LONG: Duration = Duration::from_secs(30);
 /// The same for a path that was up, while another one is.
 const LONG_BESIDE_OTHERS: Duration = Duration::from_secs(10);

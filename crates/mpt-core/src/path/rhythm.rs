@@ -30,7 +30,7 @@ const MAPPING_KEPT: Duration = Duration::from_secs(28);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// … and of a metered one.
 const LONGEST_METERED_PAUSE: Duration = Duration::from_secs(20);
-/// An error that came back stands for so long at least: hosts send one a second at most.
+/// An error that came back stands for this long at least: hosts send one a second at most.
 const ERROR_STANDS: Duration = Duration::from_secs(3);
 /// The pause grows to this part of the time since the path was heard.
 const PAUSE_SHARE: u32 = 16;
@@ -229,7 +229,7 @@ impl PathConfig {
         longest.max(self.keepalive)
     }
 
-    /// After so long without a datagram one byte is sent, for the sake of mappings on the way.
+    /// After this long without a datagram one byte is sent, for the sake of mappings on the way.
     pub(crate) fn mapping_kept(&self) -> Option<Duration> {
         (self.metered && self.remote.is_some()).then_some(MAPPING_KEPT.max(self.keepalive))
     }

@@ -30,7 +30,7 @@ const CONFIRM_INTERVAL: Duration = Duration::from_secs(10);
 const RAISE_INTERVAL: Duration = Duration::from_secs(600);
 /// So often the full size is tried after a fall …
 const RETRY_INTERVAL: Duration = Duration::from_millis(2500);
-/// … for so long,
+/// … for this long,
 const RETRIED_FOR: Duration = Duration::from_secs(30);
 /// and then all is searched again after these pauses.
 const RAISE_AFTER: [Duration; 3] = [
@@ -43,7 +43,7 @@ const SPACING: Duration = Duration::from_millis(100);
 /// An answer takes hardly longer than so many smoothed round trips, and than this.
 const PATIENCE: u32 = 3;
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
-/// A hint that turned out to be false makes the next ones wait for so long.
+/// A hint that turned out to be false makes the next ones wait for this long.
 const HINT_INTERVAL: Duration = Duration::from_secs(1);
 /// Probes of one size that are lost before it is taken for too big: MAX_PROBES of RFC 8899 §5.1.2 ...
 const LEAST_LOST: u32 = 3;

@@ -128,7 +128,7 @@ impl Queue {
     }
 
     /// Suits the patience to paths with this round-trip time, the slowest of which is used once
-    /// packets wait for so long as it adds.
+    /// packets wait for as long as it adds.
     pub(crate) fn set_round_trip(&mut self, rtt: Duration, added: Duration) {
         let behind = (rtt / 2).clamp(codel::TARGET, codel::INTERVAL * 2);
         self.target = behind + added.min(LONGEST_ADDED);

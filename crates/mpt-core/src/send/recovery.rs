@@ -59,13 +59,13 @@ const MAX_DUE: usize = 2048;
 const EARNED: u64 = 8;
 /// … and so many may be saved up for.
 const SAVED_BYTES: u64 = 256 << 10;
-/// Numbers sent again of late, to know a needless one when its original arrives.
+/// Numbers recently sent again, to know a needless one when its original arrives.
 const REMEMBERED: usize = 256;
 /// Of a range that was missing, so many packets are looked at to tell whether they come after all.
 const LOOKED_AT: usize = 16;
-/// A path that lost something so long ago may lose more.
+/// A path that lost something this long ago may lose more.
 const LATELY: Duration = Duration::from_secs(2);
-/// Beyond what a report may take, so long is waited before the tail is probed.
+/// Beyond what a report may take, this time is waited before the tail is probed.
 const TAIL_MARGIN: Duration = Duration::from_millis(25);
 /// Probes of the tail in a row.
 const MAX_PROBES: u32 = 2;

@@ -155,7 +155,7 @@ pub const RUN_TIME: Duration = Duration::from_millis(1);
 
 /// Rates are measured over spans of this length, and each counts a quarter.
 const RATE_SPAN: Duration = Duration::from_millis(8);
-/// After so long a pause the former rate says nothing.
+/// After a pause of this length the former rate says nothing.
 const RATE_STALE: Duration = Duration::from_millis(100);
 
 /// Shares bytes over paths by weight.
@@ -247,7 +247,7 @@ impl Weighted {
     }
 }
 
-/// What a path was given of late.
+/// What a path was given recently.
 #[derive(Debug, Clone, Copy, Default)]
 struct RunRate {
     began: Time,

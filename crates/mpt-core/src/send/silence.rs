@@ -41,7 +41,7 @@ const UNKNOWN_RTT: Duration = Duration::from_millis(100);
 const MOST_BY_CHANCE: u32 = 8;
 /// After so many false alarms in a row a path is suspected no later still.
 const MOST_ALARMS: u32 = 2;
-/// One of them is forgotten after so long.
+/// One of them is forgotten after this long.
 const ALARM_FADES: Duration = Duration::from_secs(5);
 /// Who looks so much later than was asked was held up, and so may be what is to be read.
 const HELD_UP: Duration = Duration::from_millis(10);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::time::Time;
 use crate::wire::ip::{Packet, protocol};
 
-/// After packets went over several paths, sparse flows go without numbers for so long.
+/// After packets went over several paths, sparse flows go without numbers for this long.
 const SPREAD: Duration = Duration::from_secs(1);
 /// A flow is sparse while it sends no more than this, in bytes a second …
 const RATE: f64 = 50_000.0;

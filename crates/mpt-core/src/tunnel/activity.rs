@@ -11,7 +11,7 @@ use crate::crypto::Calm;
 use crate::path::{Path, PathSet, Paths};
 use crate::time::Time;
 
-/// After so long without a packet the tunnel is idle. A conversation pauses for less.
+/// After this long without a packet the tunnel is idle. A conversation pauses for less.
 const BUSY_FOR: Duration = Duration::from_secs(5);
 
 /// What is known of it.

@@ -15,9 +15,9 @@ use crate::wire::kind::Kind;
 
 /// A path works if something of the peer came over it so lately.
 const HEARD: Duration = Duration::from_secs(2);
-/// Without a path for so long, what has been seen may say why.
+/// Without a path for this long, what has been seen may say why.
 const WAITED: Duration = Duration::from_secs(1);
-/// Without any answer for so long, nobody answers: the third copy of an initiation has had 3 s.
+/// Without any answer for this long, nobody answers: the third copy of an initiation has had 3 s.
 const UNANSWERED: Duration = Duration::from_secs(5);
 /// What came before that says nothing of now: a peer calls every 20 s at least.
 const FRESH: Duration = Duration::from_secs(90);

@@ -10,7 +10,7 @@ use crate::wire::report::Report;
 /// A report's number is no farther beyond the last than reports can be sent in some seconds: one that is was not
 /// sent by the peer of this session.
 const MAX_STEP: i32 = 1 << 13;
-/// When none was believed for so long, the next is, whatever its number.
+/// When none was believed for this long, the next is, whatever its number.
 const REFUSED_FOR: Duration = Duration::from_secs(1);
 /// Most of the peer's reports that wait for the other half.
 const MAX_QUEUED: usize = 16;

@@ -424,10 +424,10 @@ impl Inbound {
         let missing_before = self.reorder.counters().gaps_seen;
         let out = &mut |packet| self.ready.push_back(packet);
         let mut verdict = self.reorder.insert(now, path, seq, packet, out);
-        if let Some(whither) = whither(seq, self.reorder.next_expected(), verdict)
-            && self.peer.consider_jump(now, path, seq, whither) == Jump::Believed
+        if let Some(place) = place_of(seq, self.reorder.next_expected(), verdict)
+            && self.peer.consider_jump(now, path, seq, place) == Jump::Believed
         {
-            match whither {
+            match place {
                 Where::Ahead => self.reorder.believe(seq),
                 Where::FarAhead | Where::Behind => {
                     self.reorder.resync(now, seq, out);
@@ -567,7 +567,7 @@ impl Inbound {
 
 /// Where a packet asks the window to go: beyond what it believes, or, when it was delivered before,
 /// perhaps to the beginning.
-fn whither(seq: Seq, expected: Seq, verdict: Verdict) -> Option<Where> {
+fn place_of(seq: Seq, expected: Seq, verdict: Verdict) -> Option<Where> {
     let ahead = seq.distance_from(expected);
     match verdict {
         Verdict::Taken | Verdict::LateDropped => None,

@@ -157,12 +157,12 @@ impl Peer {
         now: Time,
         path: PathId,
         seq: Seq,
-        whither: Where,
+        place: Where,
     ) -> Jump {
-        if self.authentic && whither != Where::Behind {
+        if self.authentic && place != Where::Behind {
             return Jump::Believed;
         }
-        let possible = match whither {
+        let possible = match place {
             Where::Ahead => !self.is_young(now),
             Where::FarAhead | Where::Behind => !self.probes(),
         };
@@ -176,7 +176,7 @@ impl Peer {
             {
                 packets + 1
             }
-            _ if whither == Where::Behind && seq.value() > CONFIRMATION_STRIDE as u32 => 0,
+            _ if place == Where::Behind && seq.value() > CONFIRMATION_STRIDE as u32 => 0,
             _ => 1,
         };
         *candidate = (packets > 0).then_some(Candidate { last: seq, packets });
@@ -207,10 +207,10 @@ mod tests {
     const NOW: Time = Time::from_nanos(10_000_000_000);
 
     /// The verdicts on `packets`, path and number.
-    fn verdicts(peer: &mut Peer, now: Time, whither: Where, packets: &[(usize, u32)]) -> Vec<bool> {
+    fn verdicts(peer: &mut Peer, now: Time, place: Where, packets: &[(usize, u32)]) -> Vec<bool> {
         let verdict = |&(path, seq): &(usize, u32)| {
             let path = PathId::new(path).unwrap();
-            peer.consider_jump(now, path, Seq::new(seq), whither) == Jump::Believed
+            peer.consider_jump(now, path, Seq::new(seq), place) == Jump::Believed
         };
         packets.iter().map(verdict).collect()
     }
@@ -257,8 +257,8 @@ mod tests {
         let mut peer = Peer::default();
         peer.begin(NOW - FORMER_UNDER_WAY, 7);
         let packets: Vec<_> = (0..100).map(|n| (0, n)).collect();
-        for whither in [Where::FarAhead, Where::Behind] {
-            assert!(!verdicts(&mut peer, NOW, whither, &packets).contains(&true));
+        for place in [Where::FarAhead, Where::Behind] {
+            assert!(!verdicts(&mut peer, NOW, place, &packets).contains(&true));
         }
         assert!(verdicts(&mut peer, NOW, Where::Ahead, &packets).contains(&true));
     }

@@ -26,10 +26,10 @@ use crate::windowed::Windowed;
 const MEMORY_BYTES: usize = 32 << 20;
 /// An automatic window is at least so wide.
 const LEAST_WINDOW: u32 = 1024;
-/// An automatic hold is at least so long, so that a queue that fills between two probes makes nothing
+/// An automatic hold is at least this long, so that a queue that fills between two probes makes nothing
 /// late.
 const SHORTEST_HOLD: Duration = Duration::from_millis(250);
-/// An automatic hold is at most so long, whatever is measured.
+/// An automatic hold is at most this long, whatever is measured.
 const LONGEST_HOLD: Duration = Duration::from_secs(5);
 /// The time between two counts of packets, at least.
 const COUNT_INTERVAL: Duration = Duration::from_millis(100);
@@ -115,7 +115,7 @@ impl Sizing {
         }
     }
 
-    /// Most packets that came in a second of late.
+    /// Most packets that came in a recent second.
     pub(super) fn packets_per_s(&self) -> u64 {
         self.packets_per_s.get().unwrap_or(0)
     }

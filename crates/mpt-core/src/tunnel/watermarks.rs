@@ -24,7 +24,7 @@ use crate::wire::edges::Edge;
 const INTERVAL: Duration = Duration::from_millis(4);
 /// … and least numbers, so that they are a small share of what is sent.
 const NUMBERS: i32 = 16;
-/// A path that the peer suspects is doubted for so long at most: by then it answers again, or is down at both
+/// A path that the peer suspects is doubted for this long at most: by then it answers again, or is down at both
 /// ends.
 const DOUBTED_FOR: Duration = Duration::from_secs(1);
 

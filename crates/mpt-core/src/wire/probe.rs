@@ -33,7 +33,7 @@
 //! | 64–71 | echo: time of its receipt, by this message's sender's clock |
 //! | 72–79 | datagrams received on this path so far |
 //! | 80–87 | their bytes |
-//! | 88–91 | loss seen on this path of late, in millionths |
+//! | 88–91 | loss recently seen on this path, in millionths |
 //!
 //! Bytes behind these are ignored, so that later versions can add some.
 
@@ -84,7 +84,7 @@ pub struct Message {
     pub rx_packets: u64,
     /// Their bytes.
     pub rx_bytes: u64,
-    /// Loss seen on this path of late, in millionths.
+    /// Loss recently seen on this path, in millionths.
     pub loss_ppm: u32,
 }
 

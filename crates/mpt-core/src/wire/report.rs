@@ -40,7 +40,7 @@
 //! | 24–31 | their bytes, GRE headers included |
 //!
 //! A missing range is the first missing number and how many are missing from there, the oldest range
-//! first. A duplicate is a number that arrived again of late: the sender sent it needlessly. Bytes
+//! first. A duplicate is a number that arrived again recently: the sender sent it needlessly. Bytes
 //! behind these are ignored.
 
 use arrayvec::ArrayVec;

@@ -13,7 +13,7 @@ use crate::packet::{Inner, id_of, source_port_of};
 use crate::pair::{Pair, PairConfig, Side};
 use crate::source::{Flow, Sender};
 
-/// The ends run for so long before the traffic begins: paths are up, and probes know their delays.
+/// The ends run for this long before the traffic begins: paths are up, and probes know their delays.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// Bytes of a bulk flow's packets.
 const BULK_BYTES: usize = 1400;

@@ -46,7 +46,7 @@ use plan::{Action, Plan};
 
 /// Changes come in bursts: a device that comes up brings some ten. They are looked at together.
 const SETTLE: Duration = Duration::from_millis(50);
-/// Somebody who takes away again and again what is made is left so long.
+/// Somebody who takes away again and again what is made is left for this time.
 const TRUCE: Duration = Duration::from_secs(2);
 /// Reading all routes may take no more than this part of the time: one in so many.
 const REST: u32 = 10;

@@ -18,7 +18,7 @@ use crate::wanted::retry::{Ration, Retry};
 
 /// The least MTU of an interface that keeps its IPv6 addresses (RFC 8200 §5).
 const IPV6_MIN_MTU: u16 = 1280;
-/// Who changes one thing often changes more: so long is waited for the rest, so that all is mended, and
+/// Who changes one thing often changes more: the rest is waited for this long, so that all is mended, and
 /// logged, at once, and `ip address flush`, which looks whether it was successful, is.
 const SETTLE: Duration = Duration::from_millis(200);
 /// It is mended so often at once …

@@ -26,7 +26,7 @@ use crate::resolver::{self, Way};
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 /// Pause between two looks at a path that is, or may be, on its way up.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// A path with an address is given so long to come up before its name is looked up again.
+/// A path with an address is given this time to come up before its name is looked up again.
 const TRIAL: Duration = Duration::from_secs(10);
 /// Addresses of a name that are tried.
 const MAX_ADDRESSES: usize = 16;

@@ -10,7 +10,7 @@ use mpt_core::time::Time;
 
 /// Pause between two attempts, at first.
 const SHORT_PAUSE: Duration = Duration::from_secs(1);
-/// What has failed for so long fails for a while yet …
+/// What has failed for this long fails for a while yet …
 const PATIENCE: Duration = Duration::from_secs(60);
 /// … and is tried again after this. An attempt is a few system calls.
 const LONG_PAUSE: Duration = Duration::from_secs(5);

@@ -21,7 +21,7 @@ use table::Row;
 /// How long an end may take to name what is wrong, and to be as configured once it is not any more. The
 /// machine may be busy; what depends on time is measured in the lab.
 const PATIENCE: Duration = Duration::from_secs(8);
-/// Pings must have been answered for so long for a fault to be over.
+/// Pings must have been answered for this long for a fault to be over.
 const CALM: Duration = Duration::from_millis(300);
 /// Time between two looks at a status.
 const STEP: Duration = Duration::from_millis(50);
@@ -77,21 +77,21 @@ impl Fault {
         self
     }
 
-    /// It lasts so long, although both ends have named it before.
+    /// It lasts this long, although both ends have named it before.
     #[must_use]
     pub fn lasts_ms(mut self, time: u64) -> Self {
         self.lasts = Duration::from_millis(time);
         self
     }
 
-    /// Pings may be without an answer for so long, from the fault to its end.
+    /// Pings may be without an answer for this long, from the fault to its end.
     #[must_use]
     pub fn stalls_at_most_ms(mut self, time: u64) -> Self {
         self.stall = Some(Duration::from_millis(time));
         self
     }
 
-    /// Everything is as configured so long after it was mended.
+    /// Everything is as configured this long after it was mended.
     #[must_use]
     pub fn back_within_ms(mut self, time: u64) -> Self {
         self.back = Duration::from_millis(time);

@@ -9,7 +9,7 @@ use crate::control::{PathStatus, ReorderMode, Status};
 const SIGNIFICANT_DELAY_US: u64 = 1000;
 /// Share of gaps from which their end by timeout or overflow is worth a word.
 const NOTABLE_GAPS: f64 = 0.01;
-/// Gaps of late below which a share means nothing.
+/// Recent gaps below which a share means nothing.
 const ENOUGH_GAPS: u64 = 20;
 /// Share of packets that never came, or came late, that flows feel: see `paths::NOTABLE_LOSS`.
 const NOTABLE_LOSS: f64 = 0.01;
@@ -131,7 +131,7 @@ fn proposed_window(needed: u64) -> u64 {
     needed.next_power_of_two()
 }
 
-/// The share of gaps of late that ended in one way, where it is worth a word.
+/// The share of recent gaps that ended in one way, where it is worth a word.
 fn share_of_gaps(status: &Status, ended: u64) -> Option<f64> {
     let seen = status.recent.gaps_seen;
     let share = ended as f64 / seen.max(1) as f64;

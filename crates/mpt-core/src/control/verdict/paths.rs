@@ -11,9 +11,9 @@ const NOTABLE_LOSS: f64 = 0.01;
 /// The same where losses are sent again, which may take an eighth of what is sent: beyond this a
 /// loss in twenty waits a round trip, one in 400 is lost twice, and bursts exceed the eighth.
 const NOTABLE_LOSS_RECOVERED: f64 = 0.05;
-/// So many lost packets of late are no accident: idle paths send little but probes.
+/// So many recently lost packets are no accident: idle paths send little but probes.
 const ENOUGH_LOST: f64 = 5.0;
-/// So many packets of late that came by another path than theirs are no accident.
+/// So many recent packets that came by another path than theirs are no accident.
 const ENOUGH_CROSSED: u64 = 3;
 
 pub(super) fn findings(status: &Status) -> Vec<Finding> {

@@ -31,9 +31,9 @@ const REKEY_SPREAD: Duration = Duration::from_secs(8);
 /// Age at which either does while nothing but metered paths are up and the tunnel carries nothing.
 const REKEY_METERED_AFTER: Duration = Duration::from_secs(165);
 const REKEY_METERED_SECOND_AFTER: Duration = Duration::from_secs(174);
-/// An idle tunnel waits for so long from one initiation to the next when [`HASTY_ATTEMPTS`] were in vain …
+/// An idle tunnel waits for this long from one initiation to the next when [`HASTY_ATTEMPTS`] were in vain …
 const CALM_ATTEMPT: Duration = Duration::from_secs(5);
-/// … and where that costs money for so long.
+/// … and where that costs money for this long.
 const CALM_METERED_ATTEMPT: Duration = Duration::from_secs(20);
 const HASTY_ATTEMPTS: u32 = 6;
 /// Age at which a session ends, whatever happens.

@@ -51,12 +51,12 @@ impl Account {
         }
     }
 
-    /// A packet was held for so long.
+    /// A packet was held for this long.
     pub(super) fn held(&mut self, span: Duration) {
         record(&mut self.hold_us, span);
     }
 
-    /// A missing number came; if it had been found to be lost, so long ago, as far as is known.
+    /// A missing number came; if it had been found to be lost, this long ago, as far as is known.
     pub(super) fn filled(&mut self, lost: Option<Option<Duration>>) {
         match lost {
             None => self.counters.gaps_filled += 1,

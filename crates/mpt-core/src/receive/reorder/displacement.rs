@@ -22,7 +22,7 @@ use crate::windowed::Windowed;
 
 /// Rounds without a mistake after which the window starts again.
 const CLEAN_ROUNDS: u32 = 16;
-/// After so long without a sign of it, overtaking is forgotten.
+/// After this long without a sign of it, overtaking is forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 /// How far back the longest delay is remembered, at least.
 const LONGEST_SPAN: Duration = Duration::from_secs(4);
@@ -82,7 +82,7 @@ impl Displacement {
         self.rtt.longest()
     }
 
-    /// A packet arrived that another one of its path had overtaken, so long ago, as far as is known;
+    /// A packet arrived that another one of its path had overtaken, this long ago, as far as is known;
     /// `given_up` before it came.
     pub(super) fn overtaken(&mut self, now: Time, ago: Option<Duration>, given_up: bool) {
         self.last_sign = now;

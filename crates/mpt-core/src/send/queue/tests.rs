@@ -72,7 +72,7 @@ fn a_standing_queue_is_dropped_from_and_a_short_one_is_not() {
     assert!(losses.late > 10 && losses.marked == 0, "{losses:?}");
 }
 
-/// Lets every packet wait for so long, one a millisecond, and says how many were dropped. The path's
+/// Lets every packet wait for this long, one a millisecond, and says how many were dropped. The path's
 /// round trip of 20 ms allows a wait of 10 ms.
 fn dropped_after(wait_ms: u64, added_ms: u64) -> u64 {
     let mut queue = Queue::new();

@@ -31,7 +31,7 @@ const LEAST_LATER: f64 = 1.25;
 const RESTORED_AFTER: u32 = 16;
 /// For so many packets that were sent, one more may go.
 const SENT_FOR_ONE: f64 = 8.0;
-/// Without reports more is allowed after so long.
+/// Without reports more is allowed after this long.
 const REFILL: Duration = Duration::from_millis(5);
 
 /// The limit of a burst.

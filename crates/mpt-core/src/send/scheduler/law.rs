@@ -133,9 +133,9 @@ law! {
     /// On a limited path, no more is under way than the first window and what its rate carries in a round trip and
     /// this time.
     spare_time: Duration = ms(100), "ms";
-    /// When no report of the path has come for so long, what was sent before does not count as under way any more.
+    /// When no report of the path has come for this long, what was sent before does not count as under way any more.
     forgotten: Duration = ms(1000), "ms";
-    /// When reports come and tell of nothing new on the path for so long, and for two round trips, what is under way
+    /// When reports come and tell of nothing new on the path for this long, and for two round trips, what is under way
     /// is taken to be lost.
     lost_after: Duration = ms(250), "ms";
     /// A path that is full is looked at again after this time. Reports make room earlier; this is for the case that

@@ -34,7 +34,7 @@ impl Observed {
         }
     }
 
-    /// Sends for so long, and reports what arrives. Returns when the last report comes.
+    /// Sends for this long, and reports what arrives. Returns when the last report comes.
     pub(super) fn run(&mut self, pace: &mut Pace, from: Time, ms: u64) -> Time {
         let mut now = from;
         while now.since(from) < Duration::from_millis(ms) {

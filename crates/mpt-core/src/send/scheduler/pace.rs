@@ -5,7 +5,7 @@
 //! sample: the newest number that arrived on the path, when, and how much arrived by then. A few make
 //! an *epoch*, and an epoch tells
 //!
-//! - the queue on the path, as delay: the mean one-way delay less the least such mean of late. The
+//! - the queue on the path, as delay: the mean one-way delay less the least such mean of the last seconds. The
 //!   clocks' offset is in both and cancels; means, not single samples, since a path with jitter
 //!   has no least delay worth the name;
 //! - the noise of that, as the scatter about the trend (jitter may also make a queue seem to stand
@@ -40,8 +40,10 @@ mod company;
 mod credit;
 mod doubt;
 mod epoch;
+mod known;
 mod loss;
 mod phase;
+mod room;
 mod train;
 
 use std::time::Duration;
@@ -56,8 +58,7 @@ use train::Trains;
 
 use super::law::Law;
 use super::trace::Decisions;
-use crate::control::PathStatus;
-use crate::control::trace::{Decision, Trace, Why};
+use crate::control::trace::Why;
 use crate::path::{Answered, CLOCK_JUMP};
 use crate::send::units::{Rate, Span};
 use crate::time::Time;
@@ -179,7 +180,7 @@ impl Pace {
         }
     }
 
-    /// A lone packet took so long: where few are sent it tells of the queue, which others may fill.
+    /// A lone packet took this long: where few are sent it tells of the queue, which others may fill.
     fn glimpse(&mut self, now: Time, one_way: i64) {
         let Some(least) = self.base.get() else {
             return;
@@ -192,24 +193,6 @@ impl Pace {
         }
     }
 
-    /// The delay that the next packet would have, with the clocks' offset.
-    #[inline]
-    pub(crate) fn delay(&self, now: Time) -> Option<Span> {
-        let queue = Span::from(self.queue(now));
-        self.least_delay().map(|least| least + queue)
-    }
-
-    /// The delay that it would have without a queue, with what its disorder and its losses make others wait.
-    pub(crate) fn least_delay(&self) -> Option<Span> {
-        let least = self.base.get().or(self.probed)?;
-        Some(least + self.holds_up)
-    }
-
-    /// For how long what comes over it makes others wait.
-    pub(crate) fn holds_up(&self) -> Span {
-        self.holds_up
-    }
-
     /// Considers for how long what comes over it makes others wait at the receiver: for packets that jitter
     /// delays and, if it `recovers`, for lost ones until they came again.
     pub(crate) fn weigh_disorder(&mut self, recovers: bool) {
@@ -220,111 +203,6 @@ impl Pace {
         // Half the packets that come meanwhile wait for less than half of it.
         let mean = (lost_per_second * again).min(1.0) * again * 1e9 / 2.0;
         self.holds_up = late + Span::nanos(if recovers { mean } else { 0.0 });
-    }
-
-    /// How long the queue lasts. What was not looked at for long has been working it off.
-    #[inline]
-    pub(crate) fn queue(&self, now: Time) -> Duration {
-        let queue = self.queue.to_duration();
-        queue.saturating_sub(now.since(self.queue_holds_until))
-    }
-
-    /// What it takes; none while open.
-    pub(crate) fn rate(&self) -> Option<Rate> {
-        self.rate
-    }
-
-    /// Fills in the estimates.
-    pub(crate) fn report(&self, status: &mut PathStatus) {
-        let competes = self.company.is_competing(self.credit.heard());
-        status.tx_phase = self.phase.shown(competes);
-        status.tx_limit_bps = self.rate.map(Rate::bits_a_second);
-        status.tx_delivered_bps = self.delivered.bits_a_second();
-        status.tx_queue_us = self.queue.as_micros();
-        status.tx_usual_loss = self.loss.usual;
-    }
-
-    /// What it delivered in the last epoch.
-    pub(crate) fn delivered(&self) -> Rate {
-        self.delivered
-    }
-
-    /// The share of packets that it loses, once that is known.
-    pub(crate) fn loss(&self) -> Option<f64> {
-        self.loss.mean()
-    }
-
-    /// The share of packets that it lost just now.
-    pub(crate) fn loss_now(&self) -> f64 {
-        self.loss.now()
-    }
-
-    /// What it lost is of the past.
-    pub(crate) fn forget_loss(&mut self) {
-        self.loss.forget_mean();
-    }
-
-    pub(crate) fn rtt(&self) -> Duration {
-        self.rtt
-    }
-
-    /// Whether others fill its queue.
-    pub(crate) fn is_contended(&self, now: Time) -> bool {
-        self.rate.is_none() && self.company.is_competing(now)
-    }
-
-    /// How many bytes it takes now; none when it has to wait.
-    #[inline]
-    pub(crate) fn room(&mut self, now: Time) -> Option<usize> {
-        match self.rate() {
-            Some(rate) => self.credit.paced(now, rate, self.rtt),
-            None if self.company.is_competing(now) => {
-                self.credit.competing(now, self.delivered, self.rtt)
-            }
-            None => {
-                let most = self.startup_most();
-                self.credit.open(now, most)
-            }
-        }
-    }
-
-    /// Bytes that may be under way while it is open, beyond the first window.
-    fn startup_most(&self) -> f64 {
-        if self.best == Rate::ZERO {
-            // No epoch has told yet.
-            return f64::MAX;
-        }
-        let rtt = Span::from(self.rtt);
-        // A packet may be so late without a queue.
-        let late = self.doubt.jitter() * 2.0;
-        let queue = (self.queue - late).max(Span::ZERO);
-        let rtt = (rtt - queue).max(rtt / 4.0) + late;
-        (self.best * self.law.startup_gain).bytes_within(rtt)
-    }
-
-    /// It took so many bytes with a number.
-    #[inline]
-    pub(crate) fn took(&mut self, bytes: usize) {
-        self.credit.sent(bytes);
-        self.took_unnumbered(bytes);
-    }
-
-    /// It took so many bytes without a number.
-    #[inline]
-    pub(crate) fn took_unnumbered(&mut self, bytes: usize) {
-        if self.rate.is_some() {
-            self.credit.spent(bytes);
-        }
-    }
-
-    /// When it will have room for a few packets.
-    pub(crate) fn ready_at(&self, now: Time) -> Time {
-        self.credit.ready_at(now, self.rate())
-    }
-
-    /// So many bytes have arrived, of numbers of which it is not known when they were sent there.
-    pub(crate) fn arrived(&mut self, now: Time, arrived_bytes: u64) {
-        self.credit.arrived(now, arrived_bytes, self.rtt);
     }
 
     /// Takes a sample.
@@ -496,26 +374,6 @@ impl Pace {
         self.phase = phase;
         self.rate = Some((self.capacity * gain).max(self.law.slowest));
         self.note(now, why);
-    }
-
-    /// Keeps what was decided, for whoever asks why.
-    pub(crate) fn note(&mut self, now: Time, why: Why) {
-        self.decisions.note(Decision {
-            at_us: now.as_nanos() / 1000,
-            phase: self.phase.named(),
-            why,
-            rate_bps: self.rate.map(Rate::bits_a_second),
-            capacity_bps: self.capacity.bits_a_second(),
-            delivered_bps: self.delivered.bits_a_second(),
-            queue_us: self.queue.as_micros(),
-            target_us: self.doubt.target().as_micros(),
-            loss: self.loss.now(),
-        });
-    }
-
-    /// Fills in the decisions from number `from` on that are kept.
-    pub(crate) fn trace(&self, from: u64, trace: &mut Trace) {
-        self.decisions.report(from, trace);
     }
 
     fn may_be_limited(&self, now: Time) -> bool {

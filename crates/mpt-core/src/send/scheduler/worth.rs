@@ -205,7 +205,7 @@ mod tests {
             }
         }
 
-        /// Sends over what is used for so long, and considers it. Says whether path 1 is left out.
+        /// Sends over what is used for this long, and considers it. Says whether path 1 is left out.
         fn run(&mut self, ms: u64) -> bool {
             let usable = PathSet::from_bits(3);
             let end = self.now + Duration::from_millis(ms);

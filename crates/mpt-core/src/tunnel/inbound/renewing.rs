@@ -11,7 +11,7 @@ use crate::tunnel::event::Event;
 
 /// Least time between two attempts at another port, of all paths.
 const APART: Duration = Duration::from_secs(10);
-/// So long after a datagram from another port of the peer's host, a router on the way is taken to have
+/// This long after a datagram from another port of the peer's host, a router on the way is taken to have
 /// changed it.
 const PORT_CHANGED: Duration = Duration::from_secs(180);
 

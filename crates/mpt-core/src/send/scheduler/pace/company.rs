@@ -16,7 +16,7 @@ use crate::time::Time;
 pub(super) struct Company {
     law: &'static Law,
     /// The longest that it was since it is above its target or was last looked at, and
-    /// when it was so long.
+    /// when it was this long.
     longest: Option<(Time, Span)>,
     /// When the rate was lowered last, and by what share.
     lowered_at: Time,

@@ -43,7 +43,7 @@ impl Doubt {
         self.scatter = self.scatter + (scatter - self.scatter) / 4.0;
     }
 
-    /// A queue that was lowered for does not shrink: so long is what jitter makes of none.
+    /// A queue that was lowered for does not shrink: this long is what jitter makes of none.
     pub(super) fn allow(&mut self, queue: Span) {
         self.stuck = queue;
     }

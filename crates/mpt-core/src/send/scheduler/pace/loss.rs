@@ -1,4 +1,4 @@
-//! What a path loses: by its nature, of late, and beyond that.
+//! What a path loses: by its nature, recently, and beyond that.
 
 use super::epoch::Sample;
 use crate::send::scheduler::law::Law;
@@ -29,7 +29,7 @@ pub(super) struct Loss {
     in_order: u64,
     /// How often in a row it was excessive.
     excesses: u32,
-    /// The mean of late, whosever fault, over how many packets.
+    /// The recent mean, whosever fault, over how many packets.
     mean: f64,
     judged: u64,
     /// The share that was judged last.
@@ -150,7 +150,7 @@ impl Loss {
         (self.sent, self.lost, self.from) = (0, 0, None);
     }
 
-    /// The mean of late, once that is known.
+    /// The recent mean, once that is known.
     pub(super) fn mean(&self) -> Option<f64> {
         (self.judged >= self.law.loss_final).then_some(self.mean.max(0.0))
     }

@@ -7,7 +7,7 @@ use super::epoch::Sample;
 use crate::send::scheduler::law::Law;
 use crate::send::units::Rate;
 
-/// What trains of late say.
+/// What recent trains say.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Trains {
     law: &'static Law,

@@ -1,0 +1,100 @@
+//! What is known of a path, for whoever chooses among paths or asks why.
+
+use std::time::Duration;
+
+use super::Pace;
+use crate::control::PathStatus;
+use crate::control::trace::{Decision, Trace, Why};
+use crate::send::units::{Rate, Span};
+use crate::time::Time;
+
+impl Pace {
+    /// The delay that the next packet would have, with the clocks' offset.
+    #[inline]
+    pub(crate) fn delay(&self, now: Time) -> Option<Span> {
+        let queue = Span::from(self.queue(now));
+        self.least_delay().map(|least| least + queue)
+    }
+
+    /// The delay that it would have without a queue, with what its disorder and its losses make others wait.
+    pub(crate) fn least_delay(&self) -> Option<Span> {
+        let least = self.base.get().or(self.probed)?;
+        Some(least + self.holds_up)
+    }
+
+    /// For how long what comes over it makes others wait.
+    pub(crate) fn holds_up(&self) -> Span {
+        self.holds_up
+    }
+
+    /// How long the queue lasts. What was not looked at for long has been working it off.
+    #[inline]
+    pub(crate) fn queue(&self, now: Time) -> Duration {
+        let queue = self.queue.to_duration();
+        queue.saturating_sub(now.since(self.queue_holds_until))
+    }
+
+    /// What it takes; none while open.
+    pub(crate) fn rate(&self) -> Option<Rate> {
+        self.rate
+    }
+
+    /// Fills in the estimates.
+    pub(crate) fn report(&self, status: &mut PathStatus) {
+        let competes = self.company.is_competing(self.credit.heard());
+        status.tx_phase = self.phase.shown(competes);
+        status.tx_limit_bps = self.rate.map(Rate::bits_a_second);
+        status.tx_delivered_bps = self.delivered.bits_a_second();
+        status.tx_queue_us = self.queue.as_micros();
+        status.tx_usual_loss = self.loss.usual;
+    }
+
+    /// What it delivered in the last epoch.
+    pub(crate) fn delivered(&self) -> Rate {
+        self.delivered
+    }
+
+    /// The share of packets that it loses, once that is known.
+    pub(crate) fn loss(&self) -> Option<f64> {
+        self.loss.mean()
+    }
+
+    /// The share of packets that it lost just now.
+    pub(crate) fn loss_now(&self) -> f64 {
+        self.loss.now()
+    }
+
+    /// What it lost is of the past.
+    pub(crate) fn forget_loss(&mut self) {
+        self.loss.forget_mean();
+    }
+
+    pub(crate) fn rtt(&self) -> Duration {
+        self.rtt
+    }
+
+    /// Whether others fill its queue.
+    pub(crate) fn is_contended(&self, now: Time) -> bool {
+        self.rate.is_none() && self.company.is_competing(now)
+    }
+
+    /// Keeps what was decided, for whoever asks why.
+    pub(crate) fn note(&mut self, now: Time, why: Why) {
+        self.decisions.note(Decision {
+            at_us: now.as_nanos() / 1000,
+            phase: self.phase.named(),
+            why,
+            rate_bps: self.rate.map(Rate::bits_a_second),
+            capacity_bps: self.capacity.bits_a_second(),
+            delivered_bps: self.delivered.bits_a_second(),
+            queue_us: self.queue.as_micros(),
+            target_us: self.doubt.target().as_micros(),
+            loss: self.loss.now(),
+        });
+    }
+
+    /// Fills in the decisions from number `from` on that are kept.
+    pub(crate) fn trace(&self, from: u64, trace: &mut Trace) {
+        self.decisions.report(from, trace);
+    }
+}

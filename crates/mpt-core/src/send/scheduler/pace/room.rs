@@ -1,0 +1,61 @@
+//! How much a path takes now: by its rate, or while it has none by what is under way.
+
+use super::Pace;
+use crate::send::units::{Rate, Span};
+use crate::time::Time;
+
+impl Pace {
+    /// How many bytes it takes now; none when it has to wait.
+    #[inline]
+    pub(crate) fn room(&mut self, now: Time) -> Option<usize> {
+        match self.rate() {
+            Some(rate) => self.credit.paced(now, rate, self.rtt),
+            None if self.company.is_competing(now) => {
+                self.credit.competing(now, self.delivered, self.rtt)
+            }
+            None => {
+                let most = self.startup_most();
+                self.credit.open(now, most)
+            }
+        }
+    }
+
+    /// Bytes that may be under way while it is open, beyond the first window.
+    fn startup_most(&self) -> f64 {
+        if self.best == Rate::ZERO {
+            // No epoch has told yet.
+            return f64::MAX;
+        }
+        let rtt = Span::from(self.rtt);
+        // A packet may be so late without a queue.
+        let late = self.doubt.jitter() * 2.0;
+        let queue = (self.queue - late).max(Span::ZERO);
+        let rtt = (rtt - queue).max(rtt / 4.0) + late;
+        (self.best * self.law.startup_gain).bytes_within(rtt)
+    }
+
+    /// It took so many bytes with a number.
+    #[inline]
+    pub(crate) fn took(&mut self, bytes: usize) {
+        self.credit.sent(bytes);
+        self.took_unnumbered(bytes);
+    }
+
+    /// It took so many bytes without a number.
+    #[inline]
+    pub(crate) fn took_unnumbered(&mut self, bytes: usize) {
+        if self.rate.is_some() {
+            self.credit.spent(bytes);
+        }
+    }
+
+    /// When it will have room for a few packets.
+    pub(crate) fn ready_at(&self, now: Time) -> Time {
+        self.credit.ready_at(now, self.rate())
+    }
+
+    /// So many bytes have arrived, of numbers of which it is not known when they were sent there.
+    pub(crate) fn arrived(&mut self, now: Time, arrived_bytes: u64) {
+        self.credit.arrived(now, arrived_bytes, self.rtt);
+    }
+}
