@@ -42,7 +42,11 @@ fn is_there(name: &str) -> bool {
     let (files, start) = if file == "crypto" {
         let (module, start) = start.split_once("::").unwrap_or((start, ""));
         let folder = root().join("crates/mpt-core/src/crypto");
-        let places = [format!("{module}.rs"), format!("{module}/tests.rs")];
+        let places = [
+            format!("{module}.rs"),
+            format!("{module}/tests.rs"),
+            format!("{module}/tests/hostile.rs"),
+        ];
         (places.map(|place| folder.join(place)).to_vec(), start)
     } else {
         (vec![root().join(format!("tests/{file}.rs"))], start)
