@@ -29,9 +29,9 @@ const CONFIRM_INTERVAL: Duration = Duration::from_secs(10);
 /// After this long the full size is tried again: PMTU_RAISE_TIMER of RFC 8899 §5.1.1.
 const RAISE_INTERVAL: Duration = Duration::from_secs(600);
 /// So often the full size is tried after a fall …
-const RETRY_INTERVAL: Duration = Duration::from_millis(2500);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// … for this long,
-const RETRIED_FOR: Duration = Duration::from_secs(30);
+const RETRIED_FOR: Duration = Duration::from_secs(60);
 /// and then all is searched again after these pauses.
 const RAISE_AFTER: [Duration; 3] = [
     Duration::from_secs(10),
@@ -473,18 +473,18 @@ mod tests {
 
     #[test]
     fn after_a_fall_the_full_size_is_tried_again_soon_and_then_seldom() {
-        for hole in [3, 9, 16] {
+        for hole in [3, 9, 16, 35] {
             let mut path = Path::new(1500);
             path.run_for(30 * SECOND);
             path.carries = 600;
             path.run_for(10 * SECOND + hole * SECOND);
             assert_eq!(path.search.size(), 600, "after {hole} s");
             path.carries = 1500;
-            path.run_for(3 * SECOND);
+            path.run_for(2 * SECOND);
             assert_eq!(path.search.size(), 1442, "after {hole} s");
         }
         let mut path = Path::new(600);
-        path.run_for(120 * SECOND);
+        path.run_for(180 * SECOND);
         let before = path.probes;
         path.run_for(450 * SECOND);
         assert!(path.probes - before < 60, "{}", path.probes - before);

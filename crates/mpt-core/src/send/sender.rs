@@ -470,10 +470,11 @@ impl Sender {
     /// Takes what the peer reports. Afterwards do what is due.
     pub(crate) fn handle_report(&mut self, turn: &Turn<'_>, report: &Report) {
         let now = turn.now;
+        let suspected = self.rescue.suspected();
         self.rescue.learn(now, report, self.paths.log());
         self.rescue.rehabilitate(&mut self.recovery);
         self.note_silence(now);
-        self.paths.learn(now, report);
+        self.paths.learn(now, report, suspected);
         let (recovers, flows) = (self.recovery.is_enabled(), self.queue.flows());
         self.paths.weigh(now, turn.usable, recovers, flows);
         self.recovery.learn(now, report, self.paths.log());

@@ -84,6 +84,15 @@ impl SentLog {
         self.paths[path.index()].find(seq)
     }
 
+    /// Whether a packet that `path` took at `time` had gone over another path by then: it may have come that way,
+    /// and be said to have come this way by who put it before this path's socket.
+    pub(crate) fn went_elsewhere(&self, path: PathId, seq: Seq, time: Time) -> bool {
+        let others = self.paths.iter().enumerate();
+        let mut others =
+            others.filter(|(index, log)| *index != path.index() && !log.runs.is_empty());
+        others.any(|(_, log)| log.find(seq).is_some_and(|sent| sent.time <= time))
+    }
+
     /// When the first number higher than `seq` was sent on `path`, if one was.
     pub(crate) fn next_after(&self, path: PathId, seq: Seq) -> Option<Time> {
         self.paths[path.index()].next_after(seq)
@@ -226,5 +235,21 @@ mod tests {
                 .map(|sent| sent.totals),
             Some(totals(RUNS as u64 + 12))
         );
+    }
+
+    #[test]
+    fn what_went_over_another_path_before_is_told_from_what_did_later() {
+        let mut log = SentLog::default();
+        let [first, second, third] = [0, 1, 2].map(|path| PathId::new(path).unwrap());
+        let seq = Seq::new(7);
+        log.note(at(10), first, seq, 3, 300);
+        log.note(at(10), second, seq, 1, 100);
+        log.note(at(20), third, seq, 1, 100);
+        let sent = |path, seq| log.find(path, seq).unwrap().time;
+        for (path, elsewhere) in [(first, true), (second, true), (third, true)] {
+            assert_eq!(log.went_elsewhere(path, seq, sent(path, seq)), elsewhere);
+        }
+        assert!(!log.went_elsewhere(first, seq.next(), at(10)));
+        assert!(!log.went_elsewhere(second, seq, at(9)));
     }
 }

@@ -301,28 +301,38 @@ impl Adaptive {
         self.paces[path.index()].took_unnumbered(bytes);
     }
 
-    /// Takes a believed report. What it says of numbers that were not sent there is passed over.
-    pub(crate) fn learn(&mut self, now: Time, report: &Report) {
+    /// Takes a believed report. What it says of numbers that were not sent there is passed over, and so is what came
+    /// too early to have come there, where it had gone over another path as well: who has that one may have put it
+    /// before this path's socket. Paths that are `suspected` get copies, which tell of them.
+    pub(crate) fn learn(&mut self, now: Time, report: &Report, suspected: PathSet) {
         self.unreported = None;
         self.silent = false;
         for entry in &report.paths {
             let Some(path) = PathId::new(usize::from(entry.path)) else {
                 continue;
             };
+            let pace = &mut self.paces[path.index()];
             let Some(sent) = self.log.find(path, entry.edge) else {
                 // The newest that came was sent again, for another path; what has lower numbers arrives meanwhile.
-                self.paces[path.index()].arrived(now, entry.bytes);
+                pace.arrived(now, entry.bytes);
                 continue;
             };
             let one_way = entry
                 .edge_arrived
                 .as_nanos()
-                .wrapping_sub(sent.time.as_nanos());
-            self.paces[path.index()].sample(
+                .wrapping_sub(sent.time.as_nanos()) as i64;
+            if pace.is_too_early(one_way)
+                && !suspected.contains(path)
+                && self.log.went_elsewhere(path, entry.edge, sent.time)
+            {
+                pace.arrived(now, entry.bytes);
+                continue;
+            }
+            pace.sample(
                 now,
                 Sample {
                     arrived: entry.edge_arrived,
-                    one_way: one_way as i64,
+                    one_way,
                     arrived_packets: entry.packets,
                     arrived_bytes: entry.bytes,
                     sent: sent.time,

@@ -93,6 +93,8 @@ pub(crate) struct Pace {
     base: Windowed<Span>,
     /// What a probe took.
     probed: Option<Span>,
+    /// What the last probe took, when that was far less than the least delay.
+    faster: Option<Span>,
     /// For how long what comes over it makes others wait.
     holds_up: Span,
     doubt: Doubt,
@@ -139,6 +141,7 @@ impl Pace {
             rtt: Duration::from_millis(100),
             base: Windowed::least(law.base_span),
             probed: None,
+            faster: None,
             holds_up: Span::ZERO,
             doubt: Doubt::new(law),
             queue: Span::ZERO,
@@ -175,8 +178,23 @@ impl Pace {
             self.base.note(now, Span::nanos(median as f64));
         }
         self.glimpse(now, probed.forward_ns);
+        self.consider_faster(now, Span::nanos(probed.forward_ns as f64));
         if is_new {
             self.note(now, Why::New);
+        }
+    }
+
+    /// Two probes in a row that are far earlier than the least delay tell that the path leads another way now,
+    /// or is no more held up. What is known of its queue was said of the former one.
+    fn consider_faster(&mut self, now: Time, one_way: Span) {
+        let far = self.doubt.of_one() * 2.0;
+        let is_far = self.base.get().is_some_and(|least| one_way < least - far);
+        if !is_far {
+            self.faster = None;
+        } else if let Some(before) = self.faster.replace(one_way) {
+            self.base = Windowed::least(self.law.base_span);
+            self.base.note(now, one_way.max(before));
+            (self.faster, self.epoch, self.queue) = (None, None, Span::ZERO);
         }
     }
 

@@ -9,6 +9,12 @@ use crate::send::units::{Rate, Span};
 use crate::time::Time;
 
 impl Pace {
+    /// Whether a packet that took this long came earlier than any does on the path.
+    pub(crate) fn is_too_early(&self, one_way: i64) -> bool {
+        let early = |least: Span| Span::nanos(one_way as f64) < least - self.doubt.of_one();
+        self.base.get().is_some_and(early)
+    }
+
     /// The delay that the next packet would have, with the clocks' offset.
     #[inline]
     pub(crate) fn delay(&self, now: Time) -> Option<Span> {

@@ -422,3 +422,36 @@ fn a_rate_that_falls_says_which_signal_it_was() {
     assert_eq!(decided(&pace, 0).0, decisions);
     assert_eq!(pace.rate(), None);
 }
+
+#[test]
+fn a_path_that_leads_another_way_has_the_delay_of_two_probes_in_a_row() {
+    let ms = |ms: u64| Span::nanos((ms * MS) as f64);
+    let probed = |way_ms: u64, jitter_ms: u64| Answered {
+        rtt: Duration::from_millis(2 * way_ms),
+        forward_ns: (way_ms * MS) as i64,
+        idle_ns: Some(200 * MS as i64),
+        jitter_ns: jitter_ms * MS,
+        ..Answered::default()
+    };
+    let mut pace = Pace::default();
+    let mut now = 0;
+    let mut probe = |pace: &mut Pace, way_ms, jitter_ms| {
+        now += 200 * MS;
+        pace.probed(Time::from_nanos(now), &probed(way_ms, jitter_ms));
+        pace.least_delay()
+    };
+    for _ in 0..20 {
+        assert_eq!(probe(&mut pace, 200, 0), Some(ms(200)));
+    }
+    // One alone may be chance, and so may two that are a little earlier, or where it jitters.
+    assert_eq!(probe(&mut pace, 10, 0), Some(ms(200)));
+    assert_eq!(probe(&mut pace, 200, 0), Some(ms(200)));
+    for way in [185, 185, 185] {
+        assert_eq!(probe(&mut pace, way, 0), Some(ms(200)));
+    }
+    for _ in 0..3 {
+        assert_eq!(probe(&mut pace, 130, 20), Some(ms(200)));
+    }
+    assert_eq!(probe(&mut pace, 10, 0), Some(ms(200)));
+    assert_eq!(probe(&mut pace, 12, 0), Some(ms(12)));
+}
