@@ -1,7 +1,7 @@
 //! The sender's two quantities: rates and spans of time, as numbers that cannot be taken for each other.
 //!
-//! A [`Duration`] cannot be negative and counts whole nanoseconds. Delays here carry the offset of two clocks, which
-//! may be anything, and are means; so a [`Span`] is a real number.
+//! A `Duration` cannot be negative and counts whole nanoseconds. Delays here carry the offset of two clocks, which
+//! may be anything, and are means; so a `Span` is a real number.
 
 use std::cmp::Ordering;
 use std::ops::{Add, Div, Mul, Sub};

@@ -1,14 +1,14 @@
 //! When a handshake begins, over which paths it goes, and when a session ends.
 //!
 //! A new handshake begins two minutes after the last, after 2^32 packets, when there is no session, and when
-//! nothing has come for [`CryptoConfig::silence`]: the peer may have begun anew, and what it sends be lost. So a
+//! nothing has come for `CryptoConfig::silence`: the peer may have begun anew, and what it sends be lost. So a
 //! peer whose clock went back, which cannot prove itself by an initiation, is asked and can answer. Its initiation
 //! itself begins nothing: anybody may have recorded it.
 //!
 //! While the tunnel carries nothing, a handshake is most of what it costs. Then it goes over one path, and
 //! over all only when that brings no answer; on metered paths it begins as late as it may; nobody is
 //! taken for silent that was asked nothing; and where nobody answers for long, the next initiation waits
-//! ([`Calm`]). There is a session all the same, so that the first packet finds one.
+//! (`Calm`). There is a session all the same, so that the first packet finds one.
 //!
 //! When keys are two minutes old one end begins, and the other only some seconds later, for the case that it
 //! does not. Which is which cannot hang on who began the session: of two that began at once each end may send in
