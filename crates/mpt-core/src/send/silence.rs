@@ -27,6 +27,8 @@ use std::time::Duration;
 use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::time::{Time, earliest};
 
+/// Time between a receiver's reports while data come.
+pub(crate) const REPORT_INTERVAL: Duration = Duration::from_millis(5);
 /// A receiver reports what arrived after no more than this, however little came.
 pub(crate) const REPORTED_WITHIN: Duration = Duration::from_millis(40);
 /// Clocks, threads and queues may delay a report, or what it tells of, by this. A ping that is answered

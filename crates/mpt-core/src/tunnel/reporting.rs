@@ -22,14 +22,12 @@ use arrayvec::ArrayVec;
 use super::report_budget::{Budget, Occasion};
 use crate::path::{MAX_PATHS, PathId, PathSet};
 use crate::receive::reorder::Reorder;
-use crate::send::silence::REPORTED_WITHIN;
+use crate::send::silence::{REPORT_INTERVAL, REPORTED_WITHIN};
 use crate::seq::Seq;
 use crate::time::{Time, earliest};
 use crate::wire::probe::Message;
 use crate::wire::report::{MAX_DUPLICATES, Missing, PathReport, Report};
 
-/// Time between reports while data come.
-pub(super) const REPORT_INTERVAL: Duration = Duration::from_millis(5);
 /// Least time between two reports, whatever happens.
 const LEAST_INTERVAL: Duration = Duration::from_millis(1);
 /// Least time to one that tells of a gap that paths may still fill.

@@ -1,6 +1,7 @@
 //! How much a path takes now: by its rate, or while it has none by what is under way.
 
 use super::Pace;
+use crate::send::silence::REPORT_INTERVAL;
 use crate::send::units::{Rate, Span};
 use crate::time::Time;
 
@@ -31,6 +32,8 @@ impl Pace {
         let late = self.doubt.jitter() * 2.0;
         let queue = (self.queue - late).max(Span::ZERO);
         let rtt = (rtt - queue).max(rtt / 4.0) + late;
+        // What has arrived is told of only then; on paths of a short round trip that is nearly all of the time.
+        let rtt = rtt + Span::from(REPORT_INTERVAL);
         (self.best * self.law.startup_gain).bytes_within(rtt)
     }
 
@@ -57,5 +60,28 @@ impl Pace {
     /// So many bytes have arrived, of numbers of which it is not known when they were sent there.
     pub(crate) fn arrived(&mut self, now: Time, arrived_bytes: u64) {
         self.credit.arrived(now, arrived_bytes, self.rtt);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn an_open_path_of_a_short_round_trip_grows_though_reports_are_further_apart() {
+        let mut pace = Pace {
+            rtt: Duration::from_micros(400),
+            ..Pace::default()
+        };
+        // As much as is under way arrives until the next report tells of it.
+        for _ in 0..10 {
+            let most = pace.law.first_window + pace.startup_most();
+            let told_after = pace.rtt + REPORT_INTERVAL;
+            let best = Rate::new(most.min(1e7) / told_after.as_secs_f64());
+            assert!(best > pace.best || best > pace.law.fast, "{best:?}");
+            pace.best = best;
+        }
+        assert!(pace.best > pace.law.fast);
     }
 }
