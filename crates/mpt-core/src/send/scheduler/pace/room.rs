@@ -32,8 +32,8 @@ impl Pace {
         let late = self.doubt.jitter() * 2.0;
         let queue = (self.queue - late).max(Span::ZERO);
         let rtt = (rtt - queue).max(rtt / 4.0) + late;
-        // What has arrived is told of only then; on paths of a short round trip that is nearly all of the time.
-        let rtt = rtt + Span::from(REPORT_INTERVAL);
+        // What arrived is told of only so often: on a path of a short round trip that is nearly all of the time.
+        let rtt = rtt.max(Span::from(REPORT_INTERVAL) * 2.0);
         (self.best * self.law.startup_gain).bytes_within(rtt)
     }
 
