@@ -60,6 +60,20 @@ fn the_paths_add_up() {
     }
 }
 
+/// A round trip that is much shorter than the time between two reports bounds nothing.
+#[test]
+fn fast_paths_of_a_short_round_trip_add_up() {
+    let mut paths = [path(500, 0, 1000), path(500, 0, 1000)];
+    for link in paths.iter_mut().flat_map(|path| &mut path.links) {
+        link.delay = Delay::Constant { ns: 100_000 };
+    }
+    let mut pair = pair(paths, 1);
+    let mut flow = Flow::new(Side::A, 1400);
+    flow.run_for(&mut pair, SECOND / 2);
+    let goodput = flow.goodput_bps(&mut pair, SECOND / 2);
+    assert!(goodput > 0.9 * 1e9 * PAYLOAD, "{goodput}");
+}
+
 #[test]
 fn what_fits_the_fastest_path_stays_there_and_waits_for_nothing() {
     let mut pair = pair([path(50, 40, 1000), path(50, 10, 1000)], 1);
