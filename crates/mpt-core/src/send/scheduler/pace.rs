@@ -108,6 +108,7 @@ pub(crate) struct Pace {
     best: Rate,
     /// The last epoch found the queue too long for an open path.
     above_before: bool,
+    /// When it is let run dry next; zero before its first limit.
     drain_at: Time,
     loss: Loss,
     /// What was sent later than this was sent at the rate that is held.
@@ -372,11 +373,16 @@ impl Pace {
         self.note(now, why);
     }
 
+    /// Whether it ever had a limit: since then it is to be let run dry at some time.
+    fn was_limited(&self) -> bool {
+        self.drain_at != Time::ZERO
+    }
+
     /// Paces the path at `gain` times its capacity.
     fn limit(&mut self, now: Time, phase: Phase, gain: f64, why: Why) {
         if self.rate.is_none() {
             self.credit.begin(now);
-            if self.drain_at == Time::ZERO {
+            if !self.was_limited() {
                 // What it lost in its first slow start may be what its buffer had no room for.
                 self.held_since = now;
                 self.loss.forget_smoothed();

@@ -28,11 +28,12 @@ impl Pace {
             return f64::MAX;
         }
         let rtt = Span::from(self.rtt);
-        // A packet may be so late without a queue.
+        // A packet may be this late without a queue.
         let late = self.doubt.jitter() * 2.0;
         let queue = (self.queue - late).max(Span::ZERO);
         let rtt = (rtt - queue).max(rtt / 4.0) + late;
-        // What arrived is told of only so often: on a path of a short round trip that is nearly all of the time.
+        // What arrives just after a report waits for the next one, and what that lets go is told of by the one after:
+        // on a path of a short round trip these two take nearly all of the time.
         let rtt = rtt.max(Span::from(REPORT_INTERVAL) * 2.0);
         (self.best * self.law.startup_gain).bytes_within(rtt)
     }
