@@ -28,13 +28,14 @@ impl Sum {
     /// The sum of `bytes`. An odd last byte is padded with a zero (RFC 1071 §4.1).
     #[inline]
     pub fn of(bytes: &[u8]) -> Self {
-        // One plain loop over two lanes that need no carry: compilers turn it into wide registers.
+        // One plain loop over two lanes that need no carry: compilers turn it into wide registers, unless each sum
+        // is checked. No lane can wrap: that takes 32 GiB.
         let (words, rest) = bytes.as_chunks::<8>();
-        let mut lanes = [0; 2];
+        let mut lanes = [0_u64; 2];
         for word in words {
             let word = u64::from_ne_bytes(*word);
-            lanes[0] += word & 0xffff_ffff;
-            lanes[1] += word >> 32;
+            lanes[0] = lanes[0].wrapping_add(word & 0xffff_ffff);
+            lanes[1] = lanes[1].wrapping_add(word >> 32);
         }
         let mut sum = lanes[0] + lanes[1];
         let (words, rest) = rest.as_chunks::<4>();
