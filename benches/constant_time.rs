@@ -199,11 +199,11 @@ fn main() {
     compare(
         "code of an address",
         |kind| {
-            let code = opening.code(Time::ZERO, path, sender().address);
+            let code = opening.code(Time::ZERO, [path; 2], sender().address);
             [code ^ 1 << 63, code ^ 1][kind]
         },
         |code| {
-            black_box(opening.is_code(Time::ZERO, path, sender().address, *code));
+            black_box(opening.is_code(Time::ZERO, [path; 2], sender().address, *code));
         },
     );
     // Both kinds are made by the same steps, so that caches are as warm for either.

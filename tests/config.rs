@@ -14,6 +14,8 @@ mod addresses;
 mod crypto;
 #[path = "config/examples.rs"]
 mod examples;
+#[path = "config/hub.rs"]
+mod hub;
 #[path = "config/made.rs"]
 mod made;
 #[path = "config/mistakes.rs"]
@@ -281,9 +283,9 @@ fn a_file_that_is_not_text() {
 
 #[test]
 fn a_file_too_large() {
-    insta::assert_snapshot!(complaint(&"#\n".repeat(600_000)), @r"
+    insta::assert_snapshot!(complaint(&"#\n".repeat(17_000_000)), @r"
     mpt0.toml: is too large for a configuration
-      help: a configuration has at most 1 MiB
+      help: a configuration has at most 32 MiB
     ");
 }
 

@@ -154,6 +154,7 @@ fn the_document_has_a_row_for_every_key() {
         "[crypto]",
         "[control]",
         "[[paths]]",
+        "[[peers]]",
     ] {
         let tunnel = if section == "[tunnel]" {
             ""
@@ -190,6 +191,7 @@ fn the_whole_files_in_the_documents_are_right() {
         ("README.md", 0),
         ("docs/configuration.md", 2),
         ("docs/interoperability.md", 2),
+        ("docs/hub.md", 2),
         ("docs/two-hosts.md", 1),
         ("docs/plain.md", 5),
     ] {

@@ -9,7 +9,7 @@ use super::{can_run, network};
 
 const OWN_PORTS: &str = "a port of its own at the peer for each path";
 
-/// Refused where the file shows it; else both ends say so.
+/// Refused where the file shows it and no peer could tell them apart; else both ends say so.
 #[test]
 fn two_paths_come_to_one_port() {
     let Some(_turn) = net::turn() else { return };
@@ -26,26 +26,27 @@ fn two_paths_come_to_one_port() {
         let shared = own.replace("203.0.113.7:4755", "203.0.113.7:4754");
         // Under its name the file does not show that it is one.
         let by_name = shared.replacen("203.0.113.7:4754", &format!("{}:4754", names::NAME), 1);
-        let kind = if files.is_sealed() { "" } else { ", plain" };
-        if files.is_sealed() {
+        let what = match files.is_sealed() {
+            true => "both paths of the client have one `remote`, of a server that is no hub",
+            false => "the same, where one `remote` is a name and the other its address, plain",
+        };
+        if !files.is_sealed() {
             let refused = refusal(&bench.pair, &shared);
             bench.note(
-                "both paths of the client have one `remote`",
+                "both paths of the client have one `remote`, plain",
                 &format!("no: {OWN_PORTS}"),
                 [refused, "–".to_owned()],
             );
         }
         bench.run(
-            &Fault::new(&format!(
-                "the same, where one `remote` is a name and the other its address{kind}"
-            ))
-            .client(
-                "shared-remote",
-                "Paths fibre and lte both lead to 203.0.113.7:4754",
-            )
-            .server("shared-remote", "Packets of two of the peer's paths")
-            .by_hand(OWN_PORTS)
-            .lasts_ms(2500),
+            &Fault::new(what)
+                .client(
+                    "shared-remote",
+                    "Paths fibre and lte both lead to 203.0.113.7:4754",
+                )
+                .server("shared-remote", "Packets of two of the peer's paths")
+                .by_hand(OWN_PORTS)
+                .lasts_ms(2500),
             |pair| start_with(pair, Side::A, &by_name),
             |pair| start_with(pair, Side::A, &own),
         );

@@ -10,6 +10,7 @@
 pub mod drops;
 mod handshake;
 pub mod order;
+mod peers;
 pub mod recent;
 pub mod setting;
 pub mod trace;
@@ -22,13 +23,14 @@ use serde::{Deserialize, Serialize};
 
 pub use handshake::{Handshake, HandshakeState};
 use order::OrderStatus;
+pub use peers::{HubStatus, PeerReport, PeerState, PeerStatus};
 use recent::Recent;
 use setting::Setting;
 use trace::Trace;
 use verdict::Verdict;
 
 /// The longest line that either side accepts, in bytes.
-pub const MAX_LINE_BYTES: usize = 256 * 1024;
+pub const MAX_LINE_BYTES: usize = 32 * 1024 * 1024;
 
 /// What a client asks of the daemon.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,6 +40,38 @@ pub enum Request {
     Status,
     /// The paths alone: answered by [`Answer::Paths`].
     Paths,
+    /// A hub's peers: answered by [`Answer::Peers`].
+    Peers,
+    /// One of them with all that is known: answered by [`Answer::Peer`].
+    PeerShow {
+        /// The peer's name in the configuration.
+        name: String,
+    },
+    /// Let another peer call at a hub, until the next reload.
+    PeerAdd {
+        /// Its name.
+        name: String,
+        /// Its public key, in base64.
+        public_key: String,
+        /// Its inner addresses, as prefixes.
+        allowed_ips: Vec<String>,
+    },
+    /// Change a peer of a hub, until the next reload.
+    PeerSet {
+        /// The peer's name.
+        name: String,
+        /// Its new public key, in base64.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        public_key: Option<String>,
+        /// Its new inner addresses, as prefixes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        allowed_ips: Option<Vec<String>>,
+    },
+    /// Take a peer away from a hub, until the next reload.
+    PeerRemove {
+        /// The peer's name.
+        name: String,
+    },
     /// The reorder window alone: answered by [`Answer::Reorder`].
     Reorder,
     /// What was decided about a path's rate, and why: answered by [`Answer::Trace`].
@@ -102,6 +136,10 @@ pub enum Answer {
     Status(Box<Status>),
     /// To [`Request::Paths`].
     Paths(Vec<PathStatus>),
+    /// To [`Request::Peers`].
+    Peers(Vec<PeerStatus>),
+    /// To [`Request::PeerShow`].
+    Peer(Box<PeerReport>),
     /// To [`Request::Reorder`].
     Reorder(ReorderStatus),
     /// To [`Request::Trace`].
@@ -119,6 +157,12 @@ pub struct Status {
     pub paths: Vec<PathStatus>,
     /// The receiving side's reorder window.
     pub reorder: ReorderStatus,
+    /// Where the tunnel is a hub: how many peers it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hub: Option<HubStatus>,
+    /// Where the tunnel is a hub: its peers, in the order of the configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub peers: Vec<PeerStatus>,
     /// What was counted in the last seconds.
     #[serde(default)]
     pub recent: Recent,
@@ -235,6 +279,9 @@ pub struct PathStatus {
     pub local: String,
     /// Remote address and port.
     pub remote: String,
+    /// What the peer calls it, where the peer calls and has told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer_name: Option<String>,
     /// Device that the path is bound to, when one is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,

@@ -3,6 +3,7 @@
 //! kernel and here, `mpt-sim` between two tunnels in virtual time.
 //!
 //! * [`tunnel`]: the machine, and its two lines, [`tunnel::Outbound`] and [`tunnel::Inbound`]; they use
+//! * [`hub`]: many peers behind one interface and a few sockets;
 //! * [`send`]: what the line out decides: paths, queue, recovery;
 //! * [`receive`]: what the line in does with what came: order;
 //! * [`path`]: what is known of a path: its probes, its peer, its MTU;
@@ -17,6 +18,7 @@
 mod bucket;
 pub mod control;
 pub mod crypto;
+pub mod hub;
 pub mod limits;
 pub mod metrics;
 pub mod path;

@@ -4,6 +4,8 @@
 //! before anything is sent, with a text that lists what would have been understood: a setting is
 //! either applied as a whole or not at all.
 
+mod peer;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,6 +21,7 @@ use crate::keys::KeyCommand;
 use crate::new::NewCommand;
 use crate::trace::{self, TraceCommand};
 use mpt_measure::{self as measure, MeasureCommand};
+use peer::PeerCommand;
 
 /// Seconds between refreshes where `--watch` names none.
 const DEFAULT_WATCH: &str = "2";
@@ -115,6 +118,11 @@ enum Command {
     /// Show each path: state, round-trip time, loss, traffic
     #[command(after_help = PATHS_HELP)]
     Paths,
+    /// Show a hub's peers: who is there, over which paths, and how much goes
+    Peers,
+    /// Show one of a hub's peers in full, add one, change one, or take one away
+    #[command(subcommand)]
+    Peer(PeerCommand),
     /// Show the reorder window and how gaps ended; `reorder set` changes it
     #[command(args_conflicts_with_subcommands = true)]
     Reorder {
@@ -222,7 +230,9 @@ impl Cli {
         }
         let views = matches!(&task, Task::Ask(request) if is_view(request));
         if cli.watch.is_some() && !views {
-            return Err(wrong("--watch goes with status, paths and reorder".into()));
+            return Err(wrong(
+                "--watch goes with status, paths, peers, peer show and reorder".into(),
+            ));
         }
         Ok((cli, task))
     }
@@ -240,6 +250,8 @@ impl Command {
             Self::Genpsk => return Ok(Task::Key(KeyCommand::GeneratePreshared)),
             Self::Status => Request::Status,
             Self::Paths => Request::Paths,
+            Self::Peers => Request::Peers,
+            Self::Peer(peer) => peer.request()?,
             Self::Reorder { change: None } => Request::Reorder,
             Self::Reorder {
                 change: Some(ReorderCommand::Set { settings }),
@@ -296,7 +308,14 @@ impl Command {
 
 /// Whether the request only looks, so that it may be repeated by `--watch`.
 fn is_view(request: &Request) -> bool {
-    matches!(request, Request::Status | Request::Paths | Request::Reorder)
+    matches!(
+        request,
+        Request::Status
+            | Request::Paths
+            | Request::Peers
+            | Request::PeerShow { .. }
+            | Request::Reorder
+    )
 }
 
 /// Keeps `--watch status` from reading "status" as a number of seconds: a bare `--watch` gets its
@@ -558,7 +577,7 @@ mod tests {
             reorder set late=maybe
                 error: late=maybe: give deliver or drop
             path up lte --watch
-                error: --watch goes with status, paths and reorder
+                error: --watch goes with status, paths, peers, peer show and reorder
             status --watch 0
                 error: invalid value '0' for '--watch [<SECONDS>]': give a number of seconds from 0.1 to 86400
             status --tunnel ../x

@@ -232,6 +232,8 @@ fn as_json(answer: &Answer, indented: bool) -> Result<String, ClientError> {
     match answer {
         Answer::Status(status) => json(status, indented),
         Answer::Paths(paths) => json(paths, indented),
+        Answer::Peers(peers) => json(peers, indented),
+        Answer::Peer(peer) => json(peer, indented),
         Answer::Reorder(reorder) => json(reorder, indented),
         Answer::Trace(trace) => json(trace, indented),
         Answer::Done(sentence) => json(&BTreeMap::from([("done", sentence)]), indented),

@@ -7,6 +7,7 @@
 mod density;
 mod order;
 mod paths;
+mod peers;
 mod reorder;
 mod status;
 pub(crate) mod trace;
@@ -24,6 +25,8 @@ pub(crate) fn text(answer: &Answer, look: Look) -> String {
     match answer {
         Answer::Status(status) => status::show(status, look),
         Answer::Paths(paths) => paths::show(paths, look),
+        Answer::Peers(peers) => peers::show(peers, look),
+        Answer::Peer(peer) => peers::show_one(peer, look),
         Answer::Reorder(reorder) => reorder::show(reorder, look),
         Answer::Trace(trace) => trace::show(trace),
         Answer::Done(sentence) => format!("{sentence}\n"),

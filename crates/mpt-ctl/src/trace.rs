@@ -92,9 +92,14 @@ fn ask(socket: &Path, path: &str, from: u64) -> Result<Trace, ClientError> {
     let name = path.to_owned();
     match client::ask(socket, &Request::Trace { name, from })? {
         Answer::Trace(trace) => Ok(trace),
-        Answer::Status(_) | Answer::Paths(_) | Answer::Reorder(_) | Answer::Done(_) => Err(
-            ClientError::Protocol("an answer to another question".into()),
-        ),
+        Answer::Status(_)
+        | Answer::Paths(_)
+        | Answer::Peers(_)
+        | Answer::Peer(_)
+        | Answer::Reorder(_)
+        | Answer::Done(_) => Err(ClientError::Protocol(
+            "an answer to another question".into(),
+        )),
     }
 }
 

@@ -43,9 +43,14 @@ const LOOK: Duration = Duration::from_secs(1);
 
 const EXAMPLE: &str = r#"{"command":"status"}"#;
 /// What [`Request`] knows, for those who write requests by hand.
-const COMMANDS: [&str; 10] = [
+const COMMANDS: [&str; 15] = [
     "status",
     "paths",
+    "peers",
+    "peer-show",
+    "peer-add",
+    "peer-set",
+    "peer-remove",
     "reorder",
     "trace",
     "path-up",
@@ -424,11 +429,11 @@ mod tests {
             [1]
                 a request is a JSON object such as {"command":"status"}
             {}
-                `command` is missing; it is one of status, paths, reorder, trace, path-up, path-down, path-set, reorder-set, reload, save
+                `command` is missing; it is one of status, paths, peers, peer-show, peer-add, peer-set, peer-remove, reorder, trace, path-up, path-down, path-set, reorder-set, reload, save
             {"command":7}
-                `command` is a string, one of status, paths, reorder, trace, path-up, path-down, path-set, reorder-set, reload, save
+                `command` is a string, one of status, paths, peers, peer-show, peer-add, peer-set, peer-remove, reorder, trace, path-up, path-down, path-set, reorder-set, reload, save
             {"command":"stauts"}
-                unknown command "stauts"; known are status, paths, reorder, trace, path-up, path-down, path-set, reorder-set, reload, save
+                unknown command "stauts"; known are status, paths, peers, peer-show, peer-add, peer-set, peer-remove, reorder, trace, path-up, path-down, path-set, reorder-set, reload, save
             {"command":"path-up"}
                 path-up: missing field `name`
             {"command":"path-set","name":"lte","weight":-1}

@@ -17,29 +17,31 @@ use mpt_core::receive::buffer::Buffer;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::time::{Time, earliest};
 use mpt_core::tunnel::{Datagram, Event, Inbound, News, ReorderSettings};
+use mpt_core::wire::name::PathName;
 use tokio::io::Ready;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::clock::{self, Sleeps, Timer};
+use crate::hub::{Listed, PeerChanges, Shown};
 use crate::journal::{Journal, Level};
 use crate::tun::Tun;
 use crate::udp::errqueue::{self, PathError};
 use crate::udp::{PathSocket, RecvMeta};
 
 /// Datagrams that a system call may bring where each comes by itself.
-const BATCH: usize = 32;
+pub(crate) const BATCH: usize = 32;
 /// Batches that are still taken from a socket that is to be closed.
-const MAX_LAST_BATCHES: usize = 64;
+pub(crate) const MAX_LAST_BATCHES: usize = 64;
 /// The same where each may be a train of 64: while one path's are worked off, those of the others
 /// wait, and the reorder window with them.
 const BATCH_OF_TRAINS: usize = 4;
 
 /// So often in a row a socket may fail to receive, as with a flood of errors from the network …
-const MAX_FAILURES: u32 = 20;
+pub(crate) const MAX_FAILURES: u32 = 20;
 /// … with a pause of this after each.
-const FAILURE_PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const FAILURE_PAUSE: Duration = Duration::from_millis(50);
 
 /// What the control thread tells this one.
 pub(crate) enum Command {
@@ -72,6 +74,12 @@ pub(crate) enum Command {
     Report(Box<Report>, oneshot::Sender<Box<Report>>),
     /// Tell how packets were ordered.
     ReportOrder(oneshot::Sender<Box<OrderStatus>>),
+    /// In a hub: peers come and go.
+    SetPeers(PeerChanges),
+    /// In a hub: fill in what this line knows of peers.
+    ReportPeers(Vec<Listed>, oneshot::Sender<Vec<Listed>>),
+    /// The same of one.
+    ReportPeer(Shown, oneshot::Sender<Shown>),
 }
 
 /// This half of the status.
@@ -83,6 +91,8 @@ pub(crate) struct Report {
     pub(crate) paths: Vec<(PathId, PathStatus)>,
     /// The reorder window.
     pub(crate) reorder: ReorderStatus,
+    /// In a hub: peers that have a path up.
+    pub(crate) peers_up: usize,
 }
 
 /// Asks for another socket for a path of a tunnel.
@@ -214,6 +224,7 @@ fn obey(downlink: &Rc<RefCell<Downlink>>, wake: &Rc<Notify>, command: Command) {
                 drop(this.close(id));
             }
             this.inbound.set_path(now, id, config);
+            this.inbound.set_path_name(id, PathName::new(&name));
             let attached = this.paths[id.index()].get_or_insert_with(|| Attached {
                 name,
                 open: None,
@@ -286,6 +297,8 @@ fn obey(downlink: &Rc<RefCell<Downlink>>, wake: &Rc<Notify>, command: Command) {
             let order = this.inbound.report_order(now, name_of);
             let _ = reply.send(Box::new(order));
         }
+        // A tunnel of two ends has none.
+        Command::SetPeers(_) | Command::ReportPeers(..) | Command::ReportPeer(..) => {}
     }
 }
 

@@ -9,6 +9,7 @@ mod files;
 mod host;
 #[cfg(test)]
 mod hostile;
+mod hub;
 mod journal;
 mod log;
 mod netlink;
@@ -121,8 +122,10 @@ fn main() -> ExitCode {
     let loaded = config::load(&arguments.config);
     if arguments.check {
         for config in &loaded.configs {
+            let peers = config.peers.as_ref();
+            let peers = peers.map_or(String::new(), |peers| format!(", {} peers", peers.len()));
             println!(
-                "{}: ok ({}, {} paths)",
+                "{}: ok ({}, {} paths{peers})",
                 config.tunnel.name,
                 config.file.display(),
                 config.paths.len()

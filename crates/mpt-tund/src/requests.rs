@@ -1,16 +1,19 @@
 //! What `mpt-ctl` asks of a tunnel, carried out.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use mpt_core::control::setting::Setting;
 use mpt_core::control::{Answer, LatePolicy, Missing, Reply, Request};
+use mpt_core::crypto::{PresharedKey, PublicKey};
 use mpt_core::limits;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::ReorderSettings;
+use mpt_core::wire::name::PathName;
 
-use crate::config::Config;
+use crate::config::{self, Config, Peer};
 use crate::host::Host;
 use crate::tunnel::Tunnel;
 
@@ -27,22 +30,91 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
     match request {
         Request::Status => Ok(Answer::Status(Box::new(tunnel.status(host).await?))),
         Request::Paths => Ok(Answer::Paths(tunnel.status(host).await?.paths)),
-        Request::Reorder => Ok(Answer::Reorder(tunnel.reorder().await?)),
+        Request::Reorder => {
+            if tunnel.config.peers.is_some() {
+                bail!(
+                    "a hub puts each peer's packets in order by itself: `mpt-ctl peer show NAME`"
+                );
+            }
+            Ok(Answer::Reorder(tunnel.reorder().await?))
+        }
         Request::Trace { name, from } => {
+            no_hub(&tunnel.config)?;
             traceable(&tunnel.config, &name)?;
             Ok(Answer::Trace(tunnel.trace(&name, from).await?))
         }
+        Request::Peers => {
+            hub(&tunnel.config)?;
+            Ok(Answer::Peers(tunnel.list_peers().await?))
+        }
+        Request::PeerShow { name } => {
+            hub(&tunnel.config)?;
+            let shown = tunnel.show_peer(&name).await?;
+            let shown = shown.with_context(|| unknown_peer(&name))?;
+            Ok(Answer::Peer(Box::new(shown)))
+        }
+        Request::PeerAdd {
+            name,
+            public_key,
+            allowed_ips,
+        } => {
+            let mut peers = hub(&tunnel.config)?.to_vec();
+            ensure!(
+                PathName::new(&name).is_some(),
+                "{name:?} is no name: use 1 to 32 letters, digits, '-', '_' or '.', a letter or digit first"
+            );
+            peers.push(Peer {
+                name: name.clone(),
+                public_key: key_of(&public_key)?,
+                psk: PresharedKey::none(),
+                allowed_ips: networks_of(&allowed_ips)?,
+            });
+            tunnel.change_peers(peers).await?;
+            done(kept(tunnel, &format!("peer {name} may call")))
+        }
+        Request::PeerSet {
+            name,
+            public_key,
+            allowed_ips,
+        } => {
+            let mut peers = hub(&tunnel.config)?.to_vec();
+            ensure!(
+                public_key.is_some() || allowed_ips.is_some(),
+                "nothing to set: give public_key=KEY or allowed_ips=PREFIX,…"
+            );
+            let peer = peers.iter_mut().find(|peer| peer.name == name);
+            let peer = peer.with_context(|| unknown_peer(&name))?;
+            if let Some(key) = public_key {
+                peer.public_key = key_of(&key)?;
+            }
+            if let Some(prefixes) = allowed_ips {
+                peer.allowed_ips = networks_of(&prefixes)?;
+            }
+            tunnel.change_peers(peers).await?;
+            done(kept(tunnel, &format!("peer {name} is changed")))
+        }
+        Request::PeerRemove { name } => {
+            let mut peers = hub(&tunnel.config)?.to_vec();
+            let before = peers.len();
+            peers.retain(|peer| peer.name != name);
+            ensure!(peers.len() < before, unknown_peer(&name));
+            tunnel.change_peers(peers).await?;
+            done(kept(tunnel, &format!("peer {name} is taken away")))
+        }
         Request::PathUp { name } => {
             known(&tunnel.config, &name)?;
+            no_hub(&tunnel.config)?;
             tunnel.set_out_of_service(&name, false).await?;
             done(format!("path {name} is back in service"))
         }
         Request::PathDown { name } => {
             known(&tunnel.config, &name)?;
+            no_hub(&tunnel.config)?;
             tunnel.set_out_of_service(&name, true).await?;
             done(format!("path {name} is out of service"))
         }
         Request::PathSet { name, weight } => {
+            no_hub(&tunnel.config)?;
             let weight = settable_weight(&tunnel.config, &name, weight)?;
             tunnel.set_weight(&name, weight).await?;
             done(format!("path {name} has weight {weight}"))
@@ -76,6 +148,56 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
             })
         }
     }
+}
+
+/// Refuses what only a hub has.
+fn hub(config: &Config) -> anyhow::Result<&[Peer]> {
+    config.peers.as_deref().with_context(|| {
+        format!(
+            "this tunnel has two ends and no peers; [[peers]] in {} would make it a hub",
+            config.file.display()
+        )
+    })
+}
+
+fn unknown_peer(name: &str) -> String {
+    format!("there is no peer {name:?}; `mpt-ctl peers` lists them")
+}
+
+/// What was done to a peer, and how it stays.
+fn kept(tunnel: &Tunnel, done: &str) -> String {
+    let file = tunnel.config.file.display();
+    format!("{done}, until the next reload or start; to keep that, change [[peers]] in {file}")
+}
+
+fn key_of(text: &str) -> anyhow::Result<PublicKey> {
+    PublicKey::from_base64(text)
+        .with_context(|| "public_key: give what `mpt-ctl pubkey < private.key` prints at the peer")
+}
+
+fn networks_of(prefixes: &[String]) -> anyhow::Result<Vec<(IpAddr, u8)>> {
+    ensure!(
+        !prefixes.is_empty(),
+        "allowed_ips is empty: the peer could neither send nor be reached"
+    );
+    let network = |text: &String| {
+        config::network_of(text).with_context(|| {
+            format!(
+                "{text:?} is no network: write ADDRESS/LENGTH without host bits, like 10.99.0.2/32"
+            )
+        })
+    };
+    prefixes.iter().map(network).collect()
+}
+
+/// Refuses what a path of a hub has not.
+fn no_hub(config: &Config) -> anyhow::Result<()> {
+    ensure!(
+        config.peers.is_none(),
+        "this tunnel is a hub, and its paths are where peers call: whether one is used, and how, is decided at \
+         the peer; `mpt-ctl peers` shows them"
+    );
+    Ok(())
 }
 
 /// What a reload has come to.

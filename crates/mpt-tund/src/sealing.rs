@@ -5,6 +5,10 @@ use std::time::{Duration, SystemTime};
 
 use mpt_core::crypto::{CryptoConfig, Entropy, Sessions, has_hardware_aes};
 
+use mpt_core::hub::HubConfig;
+use mpt_core::path::MAX_PATHS;
+use mpt_core::tunnel::TunnelConfig;
+
 use crate::clock;
 use crate::config::Config;
 
@@ -14,18 +18,44 @@ const SILENT_KEEPALIVES: u32 = 3;
 /// The sessions of a tunnel with `[crypto]`, none yet.
 pub(crate) fn sessions(config: &Config, session: u64) -> Option<Sessions> {
     let crypto = config.crypto.as_ref()?;
-    let keepalive = config.paths.iter().map(|path| path.keepalive).max();
+    let silence = silence(config);
     let config = CryptoConfig {
         private_key: crypto.private_key.clone(),
-        peer_public_key: crypto.peer_public_key,
+        peer_public_key: crypto.peer_public_key?,
         psk: crypto.psk.clone(),
         session,
         hardware_aes: has_hardware_aes(),
-        silence: keepalive.unwrap_or(Duration::from_secs(1)) * SILENT_KEEPALIVES,
+        silence,
     };
     let mut sessions = Sessions::new(config, clock::now(), since_1970(), entropy());
     sessions.set_wall_clock(Box::new(|_| since_1970()));
     Some(sessions)
+}
+
+/// How long after the last sign of a peer a handshake begins.
+fn silence(config: &Config) -> Duration {
+    let keepalive = config.paths.iter().map(|path| path.keepalive).max();
+    keepalive.unwrap_or(Duration::from_secs(1)) * SILENT_KEEPALIVES
+}
+
+/// What the peers of a hub have in common, if the tunnel is one.
+pub(crate) fn hub(config: &Config, tunnel: &TunnelConfig) -> Option<HubConfig> {
+    let crypto = config.crypto.as_ref()?;
+    config.peers.as_ref()?;
+    Some(HubConfig {
+        // What arrives is copied to its peer packet by packet.
+        tunnel: TunnelConfig {
+            receives_trains: false,
+            ..tunnel.clone()
+        },
+        clamps_mss: config.tunnel.clamps_mss,
+        private_key: crypto.private_key.clone(),
+        hardware_aes: has_hardware_aes(),
+        silence: silence(config),
+        called: [None; MAX_PATHS],
+        entropy: Box::new(entropy),
+        wall: Box::new(|| Box::new(|_| since_1970())),
+    })
 }
 
 /// The wall clock. One before 1970 is as good as one in 1970: the peer then calls.

@@ -8,40 +8,40 @@
 //! tunnel starts with what there is, and a reload only says what is wanted from now on.
 
 mod interface;
+mod lines;
 mod names;
 mod paths;
+mod peers;
 mod routes;
 mod threads;
 
-use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use anyhow::{Context as _, bail};
 use interface::Interface;
+use lines::Lines;
 use mpt_core::control::drops::DropReason;
 use mpt_core::control::recent::History;
 use mpt_core::control::trace::Trace;
 use mpt_core::control::verdict::judge;
-use mpt_core::control::{Missing, ReorderStatus, Status, TunnelStatus};
+use mpt_core::control::{HubStatus, Missing, ReorderStatus, Status, TunnelStatus};
 use mpt_core::receive::coalesce::Accepts;
 use mpt_core::send::scheduler::law::Law;
 use mpt_core::time::Time;
-use mpt_core::tunnel::{ReorderSettings, TunnelConfig, sealed_tunnel, tunnel};
+use mpt_core::tunnel::{ReorderSettings, TunnelConfig};
 use paths::RunningPath;
 use routes::Ways;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::config::{self, Changes, Config};
 use crate::host::Host;
+use crate::hub::peers::Peers;
 use crate::log::Log;
 use crate::netlink::{Change, Netlink};
 use crate::{clock, downlink, sealing, udp, uplink};
 
 /// Commands that may wait for a thread.
 const MAX_COMMANDS: usize = 64;
-/// News that may wait on their way from the line in to the line out: nearly all are the peer's reports, which come
-/// every few milliseconds.
-const MAX_NEWS: usize = 16;
 
 pub(crate) use names::{Finds, Found};
 pub(crate) use threads::{Ended, Ending};
@@ -61,6 +61,8 @@ pub(crate) struct Tunnel {
     uplink: mpsc::Sender<uplink::Command>,
     downlink: mpsc::Sender<downlink::Command>,
     threads: Vec<JoinHandle<()>>,
+    /// In a hub: which slots its peers have.
+    peers: Peers,
 }
 
 /// Says which MTU a tunnel's interface is to have, in bytes.
@@ -94,36 +96,19 @@ impl Tunnel {
             receives_trains,
             law: &Law::LAW,
         };
-        let (mut outbound, mut inbound) = match sealing::sessions(&config, session) {
-            Some(sessions) => sealed_tunnel(&tunnel_config, sessions),
-            None => tunnel(&tunnel_config),
-        };
-        outbound.set_mss_clamped(config.tunnel.clamps_mss);
-        inbound.set_mss_clamped(config.tunnel.clamps_mss);
-        let (news, told) = mpsc::channel(MAX_NEWS);
         let (uplink, uplink_commands) = mpsc::channel(MAX_COMMANDS);
         let (downlink, downlink_commands) = mpsc::channel(MAX_COMMANDS);
-        let carries = Arc::new(Notify::new());
-        let out = uplink::Outlets {
-            tunnel: name.clone(),
-            carries: carries.clone(),
+        let lines = Lines {
+            whose: (&name, session),
+            ended,
+            mtus,
+            sockets,
+            commands: (uplink_commands, downlink_commands),
         };
-        let outlets = downlink::Outlets {
-            tunnel: name.clone(),
-            news,
-            mtus: mtus.clone(),
-            sockets: sockets.clone(),
-            carries,
+        let threads = match sealing::hub(&config, &tunnel_config) {
+            Some(hub) => lines.of_hub(hub)?,
+            None => lines.of_two_ends(&config, &tunnel_config)?,
         };
-        let whose = (name.as_str(), session);
-        let threads = vec![
-            threads::spawn(&format!("{name}-out"), whose, ended, move || {
-                uplink::run(outbound, told, uplink_commands, out)
-            })?,
-            threads::spawn(&format!("{name}-in"), whose, ended, move || {
-                downlink::run(inbound, receives_trains, outlets, downlink_commands)
-            })?,
-        ];
         let mut this = Tunnel {
             session,
             interface: Interface::new(&config),
@@ -135,8 +120,10 @@ impl Tunnel {
             uplink,
             downlink,
             threads,
+            peers: Peers::default(),
             config,
         };
+        this.follow_peers().await?;
         for path in this.config.paths.clone() {
             this.add_path(&path.name).await?;
         }
@@ -214,6 +201,7 @@ impl Tunnel {
     pub(crate) async fn status(&self, host: &Host) -> anyhow::Result<Status> {
         let mut status = self.counted(&host.netlink).await?;
         self.add_devices(&mut status.paths, host).await;
+        status.peers = self.list_peers().await?;
         status.recent = self.history.recent(clock::now(), &status);
         status.verdict = judge(&status);
         Ok(status)
@@ -306,7 +294,12 @@ impl Tunnel {
             .send(uplink::Command::Report(Box::new(report), reply))
             .await?;
         let report = *answer.await?;
+        let configured = self.config.peers.as_ref().map(Vec::len);
         Ok(Status {
+            hub: configured.map(|peers| HubStatus {
+                peers: peers as u64,
+                up: report.peers_up as u64,
+            }),
             tunnel: report.tunnel,
             paths: report.paths.into_iter().map(|(_, path)| path).collect(),
             reorder: report.reorder,
@@ -399,6 +392,9 @@ impl Tunnel {
         }
         if let Some(reorder) = changes.reorder {
             self.set_reorder(reorder).await?;
+        }
+        if changes.peers {
+            self.follow_peers().await?;
         }
         if let Some(mtu) = changes.mtu {
             self.interface.set_mtu(&self.config, mtu);

@@ -20,6 +20,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::clock::{self, Timer};
 use crate::downlink;
+use crate::hub::{Listed, PeerChanges, Shown};
 use crate::tun::{self, Tun};
 use crate::udp::{PathSocket, Sent};
 
@@ -58,6 +59,12 @@ pub(crate) enum Command {
     ),
     /// Fill in what was decided about a path, from this decision on.
     Trace(PathId, u64, oneshot::Sender<Trace>),
+    /// In a hub: peers come and go.
+    SetPeers(PeerChanges),
+    /// In a hub: fill in what this line knows of peers.
+    ReportPeers(Vec<Listed>, oneshot::Sender<Vec<Listed>>),
+    /// The same of one.
+    ReportPeer(Shown, oneshot::Sender<Shown>),
 }
 
 /// Where the line out tells what it finds out.
@@ -112,7 +119,7 @@ pub(crate) async fn run(
 }
 
 /// Waits for packets; without an interface, for ever.
-async fn readable(tun: Option<&AsyncFd<Arc<Tun>>>) -> io::Result<()> {
+pub(crate) async fn readable(tun: Option<&AsyncFd<Arc<Tun>>>) -> io::Result<()> {
     match tun {
         // Readiness is cleared by who finds the interface empty.
         Some(tun) => tun.readable().await.map(drop),
@@ -136,10 +143,10 @@ struct Unreported {
     said: Option<Time>,
 }
 
-type Sockets = [Option<Arc<PathSocket>>; MAX_PATHS];
+pub(crate) type Sockets = [Option<Arc<PathSocket>>; MAX_PATHS];
 
 /// Why no more packets are read for now.
-enum Batch {
+pub(crate) enum Batch {
     /// There may be more.
     Full,
     /// There are none.
@@ -183,6 +190,8 @@ impl Uplink {
                 self.outbound.trace(id, from, &mut trace);
                 let _ = reply.send(trace);
             }
+            // A tunnel of two ends has none.
+            Command::SetPeers(_) | Command::ReportPeers(..) | Command::ReportPeer(..) => {}
         }
     }
 
@@ -192,7 +201,12 @@ impl Uplink {
         let Some(tun) = self.tun.take() else {
             return Ok(());
         };
-        match self.read_batch(tun.get_ref(), bytes)? {
+        let now = clock::now();
+        let has_header = tun.get_ref().has_header();
+        let batch = read_batch(tun.get_ref(), bytes, |bytes| {
+            self.take(now, has_header, bytes);
+        })?;
+        match batch {
             Batch::Full => {}
             Batch::Emptied => {
                 // Ready by now: this only takes the mark away.
@@ -204,31 +218,6 @@ impl Uplink {
         }
         self.tun = Some(tun);
         Ok(())
-    }
-
-    fn read_batch(&mut self, tun: &Tun, bytes: &mut [u8]) -> io::Result<Batch> {
-        let now = clock::now();
-        let mut taken = 0;
-        for _ in 0..BATCH {
-            match tun.recv(bytes) {
-                Ok(len) => {
-                    self.take(now, tun.has_header(), &mut bytes[..len]);
-                    taken += len;
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Batch::Emptied);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The interface is down; its packets are the kernel's to drop.
-                Err(error) if error.raw_os_error() == Some(libc::EIO) => return Ok(Batch::Emptied),
-                Err(error) if tun::is_gone(&error) => return Ok(Batch::Gone),
-                Err(error) => return Err(error),
-            }
-            if taken >= BATCH_BYTES {
-                break;
-            }
-        }
-        Ok(Batch::Full)
     }
 
     fn take(&mut self, now: Time, has_header: bool, bytes: &mut [u8]) {
@@ -268,6 +257,35 @@ impl Uplink {
     }
 }
 
+/// Hands what waits to `take`, up to a batch, and says why it ends.
+pub(crate) fn read_batch(
+    tun: &Tun,
+    bytes: &mut [u8],
+    mut take: impl FnMut(&mut [u8]),
+) -> io::Result<Batch> {
+    let mut taken = 0;
+    for _ in 0..BATCH {
+        match tun.recv(bytes) {
+            Ok(len) => {
+                take(&mut bytes[..len]);
+                taken += len;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok(Batch::Emptied);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // The interface is down; its packets are the kernel's to drop.
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => return Ok(Batch::Emptied),
+            Err(error) if tun::is_gone(&error) => return Ok(Batch::Gone),
+            Err(error) => return Err(error),
+        }
+        if taken >= BATCH_BYTES {
+            break;
+        }
+    }
+    Ok(Batch::Full)
+}
+
 impl Unreported {
     /// What is to be said now, if anything is.
     fn note(&mut self, clock: impl Fn() -> Time, is_unreported: bool) -> Option<&'static str> {
@@ -292,7 +310,7 @@ impl Unreported {
 }
 
 /// What became of a train.
-struct Outcome {
+pub(crate) struct Outcome {
     path: PathId,
     segment_size: usize,
     sent: Sent,
@@ -300,8 +318,8 @@ struct Outcome {
 
 impl Outcome {
     /// Sends the train and tells.
-    fn of(train: &Transmit<'_>, sockets: &Sockets) -> Outcome {
-        let sent = match &sockets[train.path.index()] {
+    pub(crate) fn of(train: &Transmit<'_>, sockets: &Sockets) -> Outcome {
+        let sent = match &sockets[train.socket.index()] {
             Some(socket) => {
                 socket.send_train(train.to, train.tos, train.contents, train.segment_size)
             }
@@ -318,7 +336,7 @@ impl Outcome {
     }
 
     /// Counts what was not sent.
-    fn report(self, outbound: &mut Outbound) {
+    pub(crate) fn report(self, outbound: &mut Outbound) {
         for (datagrams, why) in [
             (self.sent.would_block, DropReason::SendFull),
             (self.sent.queue_full, DropReason::SendQueue),

@@ -102,6 +102,12 @@ reasons! {
     /// In: marked "congestion experienced" on the way though the sender does not know ECN
     /// (RFC 6040 §4.2).
     Ecn = "ecn": "congestion mark on traffic without ECN",
+    /// In: from an inner address that the peer may not use.
+    NotAllowed = "not_allowed": "from an address that is not the peer's to use",
+    /// Out: to an inner address that no peer has.
+    NoPeer = "no_peer": "to an address that no peer has",
+    /// Out: to a peer that is not there.
+    PeerAway = "peer_away": "to a peer that is away; the sender was told",
     /// In: the TUN did not take it.
     TunWrite = "tun_write": "refused by the TUN interface",
 }
@@ -126,6 +132,13 @@ impl Drops {
     #[must_use]
     pub fn of(&self, why: DropReason) -> u64 {
         self.0[why as usize]
+    }
+
+    /// Counts these as well.
+    pub fn add(&mut self, others: &Drops) {
+        for (count, more) in self.0.iter_mut().zip(others.0) {
+            *count += more;
+        }
     }
 
     /// Adds these counts to a table by name; every reason appears.

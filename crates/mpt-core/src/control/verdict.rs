@@ -17,6 +17,7 @@
 mod code;
 mod drops;
 mod handshake;
+mod hub;
 mod machine;
 mod order;
 mod paths;
@@ -131,9 +132,14 @@ impl Verdict {
 #[must_use]
 pub fn judge(status: &Status) -> Verdict {
     let mut messages = Vec::new();
-    messages.extend(handshake::finding(status));
-    messages.extend(paths::findings(status));
-    messages.extend(order::findings(status));
+    match &status.hub {
+        Some(hub) => messages.extend(hub::findings(status, hub)),
+        None => {
+            messages.extend(handshake::finding(status));
+            messages.extend(paths::findings(status));
+            messages.extend(order::findings(status));
+        }
+    }
     messages.extend(machine::findings(status));
     messages.extend(drops::findings(status));
     Verdict::of(messages)

@@ -66,6 +66,7 @@ impl Meter {
 /// peer is known to be.
 #[derive(Debug)]
 pub(super) struct Budget {
+    each_host: Limit,
     unproven: [Meter; 2],
     proven: [Meter; 2],
     replies: [Meter; 2],
@@ -76,11 +77,23 @@ pub(super) struct Budget {
 impl Budget {
     pub(super) fn new() -> Budget {
         Budget {
+            each_host: EACH_HOST,
             unproven: [Meter::new(20, 20), Meter::new(20, 20)],
             proven: [Meter::new(100, 50), Meter::new(100, 50)],
             replies: [Meter::new(5000, 500), Meter::new(2000, 200)],
             responses: Meter::new(100, 20),
             hosts: Box::new([Time::ZERO; HOSTS]),
+        }
+    }
+
+    /// One for as many peers as may come back at once when a hub starts, many of them behind one address. All that
+    /// is granted in a second is a quarter of it on one core.
+    pub(super) fn of_hub() -> Budget {
+        Budget {
+            each_host: Limit::new(200, 100),
+            unproven: [Meter::new(200, 200), Meter::new(200, 200)],
+            proven: [Meter::new(800, 200), Meter::new(800, 200)],
+            ..Budget::new()
         }
     }
 
@@ -92,7 +105,7 @@ impl Budget {
 
     /// Whether one from a proved address, of this host, may be worked on.
     pub(super) fn proven(&mut self, now: Time, known: bool, host: u8) -> bool {
-        EACH_HOST.take(&mut self.hosts[usize::from(host)], now)
+        self.each_host.take(&mut self.hosts[usize::from(host)], now)
             && self.proven[usize::from(known)].take(now)
     }
 

@@ -6,10 +6,8 @@
 //! So neither a lost message nor a path that is dead holds the handshake up, and a round trip may be longer
 //! than the pause between copies.
 //!
-//! A responder goes from the cheap to the costly. mac1 is checked first. A copy of what was answered
-//! gets that answer. Then [`Budget`](super::budget::Budget) says whether the initiation may be worked on
-//! as it is; when too many come, a cookie is sent instead, and only a sender that shows it goes on, within
-//! its host's share. Only then comes the arithmetic of public keys. An initiation that opens, is the
+//! A responder goes from the cheap to the costly: a copy of what was answered gets that answer, and anything else
+//! has to pass [`Reception`] before public keys are computed with. An initiation that opens, is the
 //! peer's and is newer than all before is answered; nothing else has changed any state.
 
 use std::collections::VecDeque;
@@ -18,9 +16,9 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
-use super::budget::Budget;
-use super::mac::{Addressee, COOKIE_LIFETIME, COOKIE_NONCE_BYTES, CookieSecret, Tag};
-use super::noise::{Identity, Initiator, Keys, NotOpened, Responder};
+use super::mac::{Addressee, COOKIE_LIFETIME, Tag};
+use super::noise::{Identity, Initiator, Keys, NotOpened};
+use super::reception::{Caller, InitiationTag, Moment, Reception};
 use super::wire::{self, End, INITIATION_BYTES, Message, Offer, RESPONSE_BYTES, Timestamp};
 use super::{CryptoConfig, Entropy, PublicKey, WallClock};
 use crate::path::{MAX_PATHS, PathId, PathSet};
@@ -73,7 +71,7 @@ pub enum Refused {
 /// A handshake message to be sent.
 #[derive(Debug, Clone, Copy)]
 pub struct HandshakeTransmit<'a> {
-    /// The path.
+    /// The path; where `to` is given, the [`Sender::path`] that is answered.
     pub path: PathId,
     /// Where to; `None` for the path's peer.
     pub to: Option<SocketAddr>,
@@ -84,7 +82,7 @@ pub struct HandshakeTransmit<'a> {
 /// Who sent a message.
 #[derive(Debug, Clone, Copy)]
 pub struct Sender {
-    /// The path whose socket received it.
+    /// The path whose socket received it; of an initiation to a hub, the hub's socket.
     pub path: PathId,
     /// Its address.
     pub address: SocketAddr,
@@ -113,8 +111,9 @@ pub(super) struct Agreed {
 /// One end's part in handshakes with its peer.
 pub(super) struct Handshake {
     config: CryptoConfig,
-    own: Addressee,
     peer: Addressee,
+    /// Of what calls here without a hub's having received it.
+    reception: Reception,
     entropy: Entropy,
     /// How long after 1970 it is. Asked for each handshake: the clock may be set meanwhile.
     wall: WallClock,
@@ -127,8 +126,6 @@ pub(super) struct Handshake {
     /// Who called last and is not the peer.
     stranger: Option<PublicKey>,
     cookies: [Option<(Tag, Time)>; MAX_PATHS],
-    secret: CookieSecret,
-    budget: Budget,
     queue: VecDeque<Outgoing>,
     leaving: Option<Outgoing>,
 }
@@ -168,7 +165,7 @@ impl Handshake {
         mut entropy: Entropy,
     ) -> Handshake {
         Handshake {
-            own: Addressee::new(&config.private_key.public_key()),
+            reception: Reception::new(now, config.private_key.clone(), &mut entropy),
             peer: Addressee::new(&config.peer_public_key),
             config,
             wall,
@@ -179,9 +176,7 @@ impl Handshake {
             last_received: Timestamp::default(),
             stranger: None,
             cookies: [None; MAX_PATHS],
-            secret: CookieSecret::new(now, random(&mut entropy)),
             entropy,
-            budget: Budget::new(),
             queue: VecDeque::with_capacity(MAX_QUEUED),
             leaving: None,
         }
@@ -324,92 +319,85 @@ impl Handshake {
         initiation: wire::Initiation<'_>,
         own: impl FnOnce(&mut Entropy) -> End,
     ) -> Result<Option<Agreed>, Refused> {
-        let (over, mac1) = initiation.mac1();
-        if !self.own.is_mac1(over, mac1) {
-            return Err(Refused::BadMac);
+        let tag = self.reception.check_initiation(initiation)?;
+        if let Some(answered) = self.answer_again(now, sender, tag) {
+            return answered.map(|()| None);
         }
-        if let Some(answered) = &self.answered
-            && answered.mac1 == mac1
-            && now.since(answered.at) < ATTEMPT_ANSWERED
-        {
-            let response = answered.response;
-            if !self.budget.reply(now, sender.known) {
-                return Err(Refused::RateLimited);
+        let opened = self
+            .reception
+            .open_initiation(now, sender, initiation, &mut self.entropy);
+        let caller = match opened {
+            Ok(caller) => caller,
+            Err(turned_away) => {
+                if let Some(reply) = turned_away.cookie_reply {
+                    self.send(sender.path, Some(sender.address), &reply);
+                }
+                return Err(turned_away.why);
             }
-            self.send(sender.path, Some(sender.address), &response);
-            return Ok(None);
-        }
-        self.admit(now, sender, initiation)?;
-
-        let ephemeral = random(&mut self.entropy);
-        let mut payload = Offer::EMPTY;
-        let identity = identity(&self.config);
-        let responder = Responder::read(identity, ephemeral, initiation.noise(), &mut payload);
-        let responder = responder.map_err(|NotOpened| Refused::NotOpened)?;
-        let initiator = responder.initiator();
-        if initiator != Some(self.config.peer_public_key) {
-            self.stranger = initiator;
+        };
+        if caller.initiator != self.config.peer_public_key {
+            self.stranger = Some(caller.initiator);
             return Err(Refused::Stranger);
         }
-        let offer = Offer::parse(&payload).ok_or(Refused::Malformed)?;
+        self.accept(now, sender, caller, own).map(Some)
+    }
+
+    /// Answers a copy of the last initiation that was answered, if this is one, as far as there is time.
+    pub(super) fn answer_again(
+        &mut self,
+        now: Time,
+        sender: Sender,
+        tag: InitiationTag,
+    ) -> Option<Result<(), Refused>> {
+        let answered = self.answered.as_ref().filter(|answered| {
+            answered.mac1 == tag.0 && now.since(answered.at) < ATTEMPT_ANSWERED
+        })?;
+        let response = answered.response;
+        if !self.reception.may_reply(now, sender) {
+            return Some(Err(Refused::RateLimited));
+        }
+        self.send(sender.path, Some(sender.address), &response);
+        Some(Ok(()))
+    }
+
+    /// Initiations up to this moment are old.
+    pub(super) fn forget_until(&mut self, moment: Moment) {
+        self.last_received = self.last_received.max(moment.0);
+    }
+
+    /// Answers the peer, whose initiation has opened.
+    pub(super) fn accept(
+        &mut self,
+        now: Time,
+        sender: Sender,
+        caller: Caller,
+        own: impl FnOnce(&mut Entropy) -> End,
+    ) -> Result<Agreed, Refused> {
+        let offer = caller.offer.ok_or(Refused::Malformed)?;
         if offer.timestamp <= self.last_received {
             return Err(Refused::Replayed);
         }
-
         let own = own(&mut self.entropy);
+        let responder = caller.responder;
         let (response, keys) = wire::response(
             offer.end.index,
-            |out| responder.answer(&own.emit(), out),
+            |out| responder.answer(&self.config.psk, &own.emit(), out),
             |over| self.peer.mac1(over),
         )
         .map_err(|NotOpened| Refused::NotOpened)?;
         self.last_received = offer.timestamp;
-        self.answered = mac1.try_into().ok().map(|mac1| Answered {
-            mac1,
+        self.answered = Some(Answered {
+            mac1: caller.mac1,
             response,
             at: now,
         });
         self.send(sender.path, Some(sender.address), &response);
-        Ok(Some(Agreed {
+        Ok(Agreed {
             keys,
             own,
             peer: offer.end,
             initiated: false,
-        }))
-    }
-
-    /// Whether an initiation may cost arithmetic.
-    fn admit(
-        &mut self,
-        now: Time,
-        sender: Sender,
-        initiation: wire::Initiation<'_>,
-    ) -> Result<(), Refused> {
-        if self.budget.unproven(now, sender.known) {
-            return Ok(());
-        }
-        if self.secret.is_stale(now) {
-            self.secret = CookieSecret::new(now, random(&mut self.entropy));
-        }
-        if let Some((over, mac2)) = initiation.mac2()
-            && self.secret.is_mac2(sender.address, over, mac2)
-        {
-            let host = self.secret.bucket(sender.address);
-            return match self.budget.proven(now, sender.known, host) {
-                true => Ok(()),
-                false => Err(Refused::RateLimited),
-            };
-        }
-        if self.budget.reply(now, sender.known) && self.queue.len() < MAX_QUEUED {
-            let nonce = random::<COOKIE_NONCE_BYTES>(&mut self.entropy);
-            let cookie = self.secret.cookie(sender.address);
-            if let Ok(mac1) = initiation.mac1().1.try_into() {
-                let sealed = self.own.seal_cookie(&nonce, &mac1, &cookie);
-                let reply = wire::cookie_reply(&nonce, &sealed);
-                self.send(sender.path, Some(sender.address), &reply);
-            }
-        }
-        Err(Refused::Unproven)
+        })
     }
 
     fn finish(
@@ -418,7 +406,7 @@ impl Handshake {
         response: wire::Response<'_>,
     ) -> Result<Option<Agreed>, Refused> {
         let (over, mac1) = response.mac1();
-        if !self.own.is_mac1(over, mac1) {
+        if !self.reception.is_for_this_end(over, mac1) {
             return Err(Refused::BadMac);
         }
         if self.finished.is_some_and(|finished| finished == mac1) {
@@ -427,7 +415,7 @@ impl Handshake {
         let pending = self.pending.as_mut();
         let pending = pending.filter(|pending| pending.own.index == response.receiver());
         let pending = pending.ok_or(Refused::Unexpected)?;
-        if !self.budget.response(now) {
+        if !self.reception.may_finish(now) {
             return Err(Refused::RateLimited);
         }
         let mut payload = End::EMPTY;
@@ -489,7 +477,7 @@ fn identity(config: &CryptoConfig) -> Identity<'_> {
 }
 
 /// Random bytes that are wiped.
-fn random<const N: usize>(entropy: &mut Entropy) -> Zeroizing<[u8; N]> {
+pub(super) fn random<const N: usize>(entropy: &mut Entropy) -> Zeroizing<[u8; N]> {
     let mut bytes = Zeroizing::new([0; N]);
     entropy(bytes.as_mut());
     bytes

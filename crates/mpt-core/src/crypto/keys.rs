@@ -119,6 +119,12 @@ impl PublicKey {
         PublicKey(bytes)
     }
 
+    /// The key as it is.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; KEY_BYTES] {
+        &self.0
+    }
+
     /// Reads a key.
     ///
     /// # Errors

@@ -154,7 +154,7 @@ impl CookieSecret {
 pub const CODE_LIFETIME: Duration = Duration::from_secs(10);
 
 /// What an address has to send back to show that it hears (RFC 9000 §8.2). It follows from the address,
-/// the path, the time and a secret, so that nothing is kept for an address.
+/// the way (the path, and the socket that it is asked from), the time and a secret, so that nothing is kept for an address.
 pub(super) struct AddressCodes {
     secret: Zeroizing<[u8; 32]>,
 }
@@ -164,21 +164,21 @@ impl AddressCodes {
         AddressCodes { secret }
     }
 
-    pub(super) fn code(&self, now: Time, path: PathId, of: SocketAddr) -> u64 {
-        self.of_period(period(now), path, of)
+    pub(super) fn code(&self, now: Time, way: [PathId; 2], of: SocketAddr) -> u64 {
+        self.of_period(period(now), way, of)
     }
 
     /// Whether it is the code of now or of the period before.
-    pub(super) fn is_code(&self, now: Time, path: PathId, of: SocketAddr, code: u64) -> bool {
+    pub(super) fn is_code(&self, now: Time, way: [PathId; 2], of: SocketAddr, code: u64) -> bool {
         let now = period(now);
-        let is = |period| code == self.of_period(period, path, of);
+        let is = |period| code == self.of_period(period, way, of);
         code != 0 && (is(now) || now.checked_sub(1).is_some_and(is))
     }
 
-    fn of_period(&self, period: u64, path: PathId, of: SocketAddr) -> u64 {
+    fn of_period(&self, period: u64, way: [PathId; 2], of: SocketAddr) -> u64 {
         let keyed = keyed::<U16>(self.secret.as_ref())
             .chain_update(period.to_be_bytes())
-            .chain_update([path.index() as u8])
+            .chain_update(way.map(|one| one.index() as u8))
             .chain_update(of.port().to_be_bytes());
         let keyed = match of.ip() {
             IpAddr::V4(ip) => keyed.chain_update(ip.octets()),
@@ -251,15 +251,17 @@ mod tests {
     }
 
     #[test]
-    fn a_code_is_of_one_address_and_path_and_of_its_time() {
+    fn a_code_is_of_one_address_path_and_socket_and_of_its_time() {
         let codes = AddressCodes::new(Zeroizing::new([1; 32]));
-        let [first, second] = [0, 1].map(|index| PathId::new(index).unwrap());
+        let id = |index| PathId::new(index).unwrap();
+        let [first, second, elsewhere] = [[0, 0], [1, 0], [0, 1]].map(|way| way.map(id));
         let at: SocketAddr = "192.0.2.1:4754".parse().unwrap();
         let now = Time::ZERO + CODE_LIFETIME * 7;
         let code = codes.code(now, first, at);
         let is = |now, path, at| codes.is_code(now, path, at, code);
         assert!(is(now, first, at) && is(now + CODE_LIFETIME, first, at));
-        assert!(!is(now + CODE_LIFETIME * 2, first, at) && !is(now, second, at));
+        assert!(!is(now + CODE_LIFETIME * 2, first, at));
+        assert!(!is(now, second, at) && !is(now, elsewhere, at));
         for other in ["192.0.2.1:4755", "192.0.2.2:4754", "[2001:db8::1]:4754"] {
             assert!(!is(now, first, other.parse().unwrap()));
         }

@@ -22,11 +22,13 @@
 mod aead;
 mod budget;
 mod handshake;
+mod index;
 mod keys;
 mod mac;
 mod noise;
 mod opener;
 mod packet;
+mod reception;
 mod replay;
 mod sealer;
 mod sessions;
@@ -40,13 +42,15 @@ use crate::time::Time;
 
 pub use aead::{Cipher, TAG_BYTES, has_hardware_aes};
 pub use handshake::{HandshakeTransmit, Refused, Sender};
+pub use index::HubSlot;
 pub use keys::{KEY_BYTES, KEY_CHARACTERS, KeyError, PresharedKey, PrivateKey, PublicKey};
 pub use mac::CODE_LIFETIME;
 pub use opener::{DATA_WINDOW, OpenError, Opened};
 pub use packet::{
-    CONTROL_HEAD_BYTES, CONTROL_OVERHEAD, DATA_HEAD_BYTES, DATA_OVERHEAD, Route, claimed_route,
-    lay_out, restore,
+    CONTROL_HEAD_BYTES, CONTROL_OVERHEAD, DATA_HEAD_BYTES, DATA_OVERHEAD, Route, claimed_index,
+    claimed_route, lay_out, restore,
 };
+pub use reception::{Caller, InitiationTag, Moment, Reception, TurnedAway, claimed_answer};
 pub use replay::ReplayWindow;
 pub use sealer::{DataSealer, SealError};
 pub use sessions::{

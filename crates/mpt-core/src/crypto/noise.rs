@@ -107,8 +107,16 @@ impl Responder {
         Some(PublicKey::from_bytes(*key))
     }
 
-    /// Writes the second message, [`SECOND_BYTES`] longer than `payload`, to `out`.
-    pub(super) fn answer(mut self, payload: &[u8], out: &mut [u8]) -> Result<Keys, NotOpened> {
+    /// Writes the second message, [`SECOND_BYTES`] longer than `payload`, to `out`. The preshared key is mixed in
+    /// here, whatever [`Responder::read`] was given.
+    pub(super) fn answer(
+        mut self,
+        psk: &PresharedKey,
+        payload: &[u8],
+        out: &mut [u8],
+    ) -> Result<Keys, NotOpened> {
+        let set = self.0.0.set_psk(2, psk.bytes());
+        set.map_err(|_| NotOpened)?;
         let written = self.0.0.write_message(payload, out);
         written.map_err(|_| NotOpened)?;
         let (receive, send) = self.0.0.dangerously_get_raw_split();
@@ -366,7 +374,7 @@ mod tests {
         assert_eq!(payload, *b"hello");
         assert_eq!(b.initiator(), Some(a_public));
         let mut second = [0; SECOND_BYTES + 3];
-        let b = b.answer(b"you", &mut second).unwrap();
+        let b = b.answer(&psk, b"you", &mut second).unwrap();
 
         let mut payload = [0; 3];
         for at in 0..second.len() {

@@ -120,6 +120,14 @@ pub fn claimed_route(datagram: &[u8]) -> Option<Route> {
     }
 }
 
+/// Which session of the receiver's a sealed packet says that it is of: nobody has vouched for it yet. `None` for
+/// anything else.
+#[must_use]
+#[inline]
+pub fn claimed_index(datagram: &[u8]) -> Option<u32> {
+    SealedHeader::parse(datagram).map(|header| header.index)
+}
+
 /// Which numbers a data packet's number is one of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Space {

@@ -23,11 +23,13 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 use super::handshake::{Agreed, Handshake, HandshakeTransmit, Refused, Sender};
+use super::index::{HubSlot, fresh_index};
 use super::mac::AddressCodes;
 use super::opener::Opener;
-use super::packet::{Route, SealedHeader, UNORDERED};
+use super::packet::{Route, SealedHeader};
+use super::reception::{Caller, InitiationTag, Moment};
 use super::sealer::ControlSealer;
-use super::wire::{End, is_index};
+use super::wire::End;
 use super::{Cipher, CryptoConfig, DataSealer, Entropy, OpenError, Opened, PublicKey, WallClock};
 use crate::control::Protection;
 use crate::path::{MAX_PATHS, PathId, PathSet};
@@ -38,6 +40,9 @@ pub use due::{OLD_KEYS_KEPT, REJECT_AFTER, REKEY_AFTER};
 const MAX_SESSIONS: usize = 4;
 /// Most events waiting to be taken.
 const MAX_EVENTS_QUEUED: usize = 16;
+
+/// A peer whose key another host uses as well takes turns with that one: each change keeps the next away for this long.
+const CHANGE_PAUSE: Duration = Duration::from_secs(5);
 
 /// What the line out is to seal with.
 pub enum KeyChange {
@@ -82,6 +87,10 @@ pub enum SessionEvent {
 /// All that is agreed, and being agreed, with the peer.
 pub struct Sessions {
     handshake: Handshake,
+    /// In a hub.
+    slot: Option<HubSlot>,
+    /// When the peer was another one than before.
+    changed: Option<Time>,
     silence: Duration,
     own_session: u64,
     hardware_aes: bool,
@@ -147,6 +156,8 @@ impl Sessions {
         entropy(secret.as_mut());
         Sessions {
             codes: AddressCodes::new(secret),
+            slot: None,
+            changed: None,
             silence: config.silence,
             own_session: config.session,
             hardware_aes: config.hardware_aes,
@@ -165,6 +176,12 @@ impl Sessions {
             key_change: None,
             events: VecDeque::with_capacity(MAX_EVENTS_QUEUED),
         }
+    }
+
+    /// They are those of a hub with one of its peers, whose initiations up to this moment are old.
+    pub fn serve(&mut self, slot: HubSlot, until: Moment) {
+        self.slot = Some(slot);
+        self.handshake.forget_until(until);
     }
 
     /// Asks this wall clock for each handshake: one that is set right while the tunnel runs counts.
@@ -212,11 +229,7 @@ impl Sessions {
         sender: Sender,
         message: &[u8],
     ) -> Result<(), Refused> {
-        let (taken, known) = (self.indices(), self.own_end());
-        let own = |entropy: &mut Entropy| End {
-            index: fresh_index(entropy, &taken),
-            ..known
-        };
+        let own = self.next_end();
         match self.handshake.handle_message(now, sender, message, own) {
             Ok(None) => Ok(()),
             Ok(Some(agreed)) => {
@@ -225,6 +238,41 @@ impl Sessions {
             }
             Err(why) => Err(why),
         }
+    }
+
+    /// Takes a caller whom a hub's [`super::Reception`] has heard, and who is the peer. Afterwards poll everything.
+    ///
+    /// # Errors
+    /// Why nothing came of it; count it.
+    pub fn accept(&mut self, now: Time, sender: Sender, caller: Caller) -> Result<(), Refused> {
+        let calls_from = caller.offer.map(|offer| offer.end.session);
+        let is_another =
+            |sending: &Session| calls_from.is_some_and(|session| session != sending.peer.session);
+        if self.sending().is_some_and(is_another)
+            && self.changed.is_some_and(|at| now < at + CHANGE_PAUSE)
+        {
+            return Err(Refused::RateLimited);
+        }
+        let own = self.next_end();
+        let agreed = self.handshake.accept(now, sender, caller, own)?;
+        self.add(now, agreed);
+        Ok(())
+    }
+
+    /// Answers a copy of the last initiation that was answered, if this is one.
+    pub fn answer_again(
+        &mut self,
+        now: Time,
+        sender: Sender,
+        tag: InitiationTag,
+    ) -> Option<Result<(), Refused>> {
+        self.handshake.answer_again(now, sender, tag)
+    }
+
+    /// Whether there is any session, to send in or not.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.sessions.iter().all(Option::is_none)
     }
 
     /// Opens a sealed packet in place. Afterwards poll everything: it may have confirmed a
@@ -278,16 +326,17 @@ impl Sessions {
     }
 
     /// What somebody at this address has to send back over this path, to show that he hears what is
-    /// sent there: nobody else can know it. It changes every [`super::CODE_LIFETIME`]. Never 0.
+    /// sent there: nobody else can know it. It changes every [`super::CODE_LIFETIME`]. Never 0. `way`: the path, and
+    /// this end's socket.
     #[must_use]
-    pub fn code(&self, now: Time, path: PathId, address: SocketAddr) -> u64 {
-        self.codes.code(now, path, address)
+    pub fn code(&self, now: Time, way: [PathId; 2], address: SocketAddr) -> u64 {
+        self.codes.code(now, way, address)
     }
 
     /// Whether this is what he has to send back, or was until a moment ago.
     #[must_use]
-    pub fn is_code(&self, now: Time, path: PathId, address: SocketAddr, code: u64) -> bool {
-        self.codes.is_code(now, path, address, code)
+    pub fn is_code(&self, now: Time, way: [PathId; 2], address: SocketAddr, code: u64) -> bool {
+        self.codes.is_code(now, way, address, code)
     }
 
     /// The next handshake message to be sent.
@@ -368,6 +417,15 @@ impl Sessions {
     #[must_use]
     pub fn stranger(&self) -> Option<PublicKey> {
         self.handshake.stranger()
+    }
+
+    /// What this end says of itself in a new session.
+    fn next_end(&self) -> impl FnOnce(&mut Entropy) -> End + use<> {
+        let (taken, slot, known) = (self.indices(), self.slot, self.own_end());
+        move |entropy| End {
+            index: fresh_index(entropy, slot, &taken),
+            ..known
+        }
     }
 
     /// What this end says of itself, but for the index.
@@ -453,6 +511,11 @@ impl Sessions {
             return;
         }
         self.attempts = 0;
+        let session_of = |session: Option<&Session>| session.map(|session| session.peer.session);
+        let peers = [self.sending(), self.session(number)].map(session_of);
+        if peers[0].is_some() && peers[0] != peers[1] {
+            self.changed = Some(now);
+        }
         let before = self.sending.replace(number);
         for session in self.sessions.iter_mut().flatten() {
             if Some(session.number) == before {
@@ -509,17 +572,6 @@ impl Sessions {
             self.events.push_back(event);
         }
     }
-}
-
-/// A random index that is not in use.
-fn fresh_index(entropy: &mut Entropy, taken: &[Option<u32>]) -> u32 {
-    let mut bytes = [0; 4];
-    entropy(&mut bytes);
-    let mut index = u32::from_ne_bytes(bytes) & !UNORDERED;
-    while !is_index(index) || taken.contains(&Some(index)) {
-        index = index.wrapping_add(UNORDERED + 1);
-    }
-    index
 }
 
 #[cfg(test)]

@@ -223,7 +223,7 @@ fn the_responder_reads_and_writes_the_vectors() {
     let to = Addressee::new(&file.initiator.public());
     let (message, keys) = wire::response(
         file.initiation.index,
-        |out| responder.answer(&file.response.end().emit(), out),
+        |out| responder.answer(identity.psk, &file.response.end().emit(), out),
         |over| to.mac1(over),
     )
     .unwrap();

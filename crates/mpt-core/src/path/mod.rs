@@ -19,6 +19,7 @@ mod echoes;
 mod estimate;
 #[cfg(test)]
 mod model;
+mod names;
 mod place;
 mod reason;
 mod renewal;
@@ -37,6 +38,7 @@ pub use answered::{Answered, RoundTrip};
 use echoes::Echoes;
 pub(crate) use estimate::{CLOCK_JUMP, IdleDelay};
 use estimate::{Loss, Rate, Rtt, SmoothedDelay};
+pub(crate) use names::Names;
 pub(crate) use place::{Call, Place, Rank, Ruling};
 pub use reason::{DownReason, Unreachable};
 pub(crate) use renewal::Renewal;
@@ -75,6 +77,9 @@ pub(crate) struct Path {
     pub(crate) config: PathConfig,
     /// Where the peer is now, if that is known.
     pub(crate) peer: Option<SocketAddr>,
+    /// Which of this end's sockets leads there, if it is not the path's own: in a hub.
+    socket: Option<PathId>,
+    pub(crate) names: Names,
     /// In a sealed tunnel: which of the peer's paths it leads to.
     pub(crate) place: Place,
     pub(crate) state: PathState,
@@ -126,6 +131,8 @@ impl Path {
         Path {
             peer: config.remote,
             config,
+            socket: None,
+            names: Names::default(),
             place: Place::default(),
             state: PathState::Probing,
             reason: None,
@@ -325,6 +332,7 @@ impl Path {
         self.out_of_service = before.out_of_service;
         self.link_down = before.link_down;
         self.waiting = before.waiting;
+        self.names.set_own(before.names.own());
     }
 
     /// Whether anything can be sent.
@@ -435,6 +443,7 @@ impl Path {
     pub(crate) fn learn(&mut self, now: Time, message: &Message, echo_sent: Time) {
         if let Some(echo) = message.echo {
             self.echoes.came_back(echo);
+            self.names.came_back(echo.number);
             let peer_held = message.sent.since(echo.received);
             let longest_held = LONGEST_HELD.max(self.config.keepalive * 2);
             let is_precise = peer_held <= longest_held || self.rtt.smoothed().is_none();
@@ -462,8 +471,19 @@ impl Path {
         self.one_way.sample(one_way, longest_ns);
     }
 
-    /// The peer is elsewhere now.
-    pub(crate) fn move_peer(&mut self, now: Time, to: SocketAddr) {
+    /// The socket that leads to the peer. `own`: the path's own.
+    pub(crate) fn socket(&self, own: PathId) -> PathId {
+        self.socket.unwrap_or(own)
+    }
+
+    /// Whether the peer is known to be there.
+    pub(crate) fn is_at(&self, own: PathId, socket: PathId, address: SocketAddr) -> bool {
+        self.peer == Some(address) && self.socket(own) == socket
+    }
+
+    /// The peer is elsewhere now, and reached by this socket.
+    pub(crate) fn move_peer(&mut self, now: Time, socket: PathId, to: SocketAddr) {
+        self.socket = Some(socket);
         self.peer = Some(to);
         self.unreachable = None;
         self.next_probe = now;
@@ -472,6 +492,7 @@ impl Path {
     /// Forgets what belonged to the peer's former session.
     pub(crate) fn forget_peer(&mut self) {
         self.place.forget_numbers();
+        self.names.tell_again();
         self.echoes.forget_peer();
         self.loss = Loss::default();
         self.one_way = SmoothedDelay::default();

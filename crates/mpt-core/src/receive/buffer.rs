@@ -7,6 +7,8 @@
 //! (`Packer`), and memory stays within twice the window's packets and some buffers for what is in
 //! hand, whatever arrives.
 
+use std::ops::Range;
+
 use crate::receive::order::Number;
 
 /// A receive buffer that is in the caller's hands.
@@ -130,6 +132,13 @@ impl Pool {
         let start = usize::from(packet.start);
         let bytes = self.slots[packet.buffer as usize].bytes.as_deref();
         bytes.map_or(&[], |bytes| &bytes[start..start + usize::from(packet.len)])
+    }
+
+    /// Some bytes of a buffer that is kept.
+    #[inline]
+    pub(crate) fn part(&self, id: u32, place: Range<usize>) -> &[u8] {
+        let bytes = self.slots[id as usize].bytes.as_deref();
+        bytes.map_or(&[], |bytes| &bytes[place])
     }
 
     /// All bytes of a buffer that is kept.

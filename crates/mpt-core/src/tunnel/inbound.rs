@@ -4,6 +4,7 @@
 //! return.
 
 mod activity;
+mod called;
 mod diagnosis;
 mod messages;
 mod mtus;
@@ -34,6 +35,7 @@ use super::watermarks::Watermarks;
 use super::{Shared, TunnelConfig};
 use crate::control::drops::{DropReason, Drops};
 use crate::crypto::{DATA_OVERHEAD, Sessions};
+use crate::hub::Sources;
 use crate::path::{MAX_PATHS, Path, PathConfig, PathId, Paths, Unreachable};
 use crate::receive::block_sort::sort_blocks;
 use crate::receive::buffer::{Buffer, Packer, Pool, Stored};
@@ -45,6 +47,7 @@ use crate::seq::Seq;
 use crate::time::Time;
 use crate::wire::gre::{Header, Protocol};
 use crate::wire::mss;
+use crate::wire::name::PathName;
 use crate::wire::vnet::VnetHeader;
 
 /// Buffers beyond a full window: a batch in the caller's hands and one on its way to the TUN.
@@ -59,7 +62,7 @@ const TRAIN_BYTES: usize = 65_536;
 /// A datagram as it was received.
 #[derive(Debug)]
 pub struct Datagram {
-    /// The path whose socket received it.
+    /// The path whose socket received it; in a hub, the hub's socket.
     pub path: PathId,
     /// Who sent it.
     pub from: SocketAddr,
@@ -83,6 +86,8 @@ pub struct Inbound {
     clamps_mss: bool,
     /// In a sealed tunnel.
     opening: Option<Opening>,
+    /// In a hub: which inner packets the peer may send.
+    sources: Option<Sources>,
     /// What the other half of this end does with what arrives at the peer.
     reports_wanted: bool,
     resends: bool,
@@ -131,6 +136,7 @@ impl Inbound {
             key: config.key,
             clamps_mss: false,
             opening: None,
+            sources: None,
             reports_wanted: config.policy == Policy::Adaptive || config.recovery,
             resends: config.recovery,
             receives_trains: config.receives_trains,
@@ -191,6 +197,13 @@ impl Inbound {
             }
         }
         self.settle(now);
+    }
+
+    /// What this end calls a path, which the peer is told where this end calls.
+    pub fn set_path_name(&mut self, path: PathId, name: Option<PathName>) {
+        if let Some(path) = &mut self.paths[path.index()] {
+            path.names.set_own(name);
+        }
     }
 
     /// Takes a path away.
@@ -294,7 +307,7 @@ impl Inbound {
             Some(peer) => is_same_peer(peer, from),
             None => false,
         };
-        if !known.is_some_and(may_be_peer) {
+        if !self.is_called() && !known.is_some_and(may_be_peer) {
             self.note_stranger(now, path, from, datagrams);
             self.note_strange(now, path, from, buffer, 0..step.min(len));
         } else if truncated || len > self.pool.bytes_mut(buffer).len() {
@@ -317,6 +330,7 @@ impl Inbound {
                 }
                 let arrival = Arrival {
                     path,
+                    socket: path,
                     from,
                     tos,
                     buffer,
@@ -485,6 +499,14 @@ impl Inbound {
             sort_blocks(ready, block.into(), |a, b| a.number?.compare(b.number?));
         }
         for packet in self.ready.drain(..) {
+            if let Some(sources) = &self.sources
+                && !sources.allow(self.pool.bytes(packet))
+            {
+                self.drops.count(DropReason::NotAllowed, 1);
+                self.order.leave(packet.number, packet.len);
+                self.pool.release(packet.buffer);
+                continue;
+            }
             self.rx_packets += 1;
             self.rx_bytes += u64::from(packet.len);
             self.order.leave(packet.number, packet.len);
@@ -543,6 +565,12 @@ impl Inbound {
             protocol: Protocol::Ipv4,
         }
         .buffer_len()
+    }
+
+    /// Packets and inner bytes written to the TUN so far.
+    #[must_use]
+    pub fn received(&self) -> (u64, u64) {
+        (self.rx_packets, self.rx_bytes)
     }
 
     /// What this half has dropped.

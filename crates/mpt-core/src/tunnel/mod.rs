@@ -77,6 +77,8 @@ pub struct TunnelConfig {
 pub struct Transmit<'a> {
     /// The path.
     pub path: PathId,
+    /// Whose socket it leaves by: the path's own, but in a hub any of the hub's.
+    pub socket: PathId,
     /// Where to.
     pub to: SocketAddr,
     /// Outer TOS or Traffic Class: DSCP and ECN.
@@ -90,10 +92,12 @@ pub struct Transmit<'a> {
 }
 
 impl Transmit<'_> {
-    /// One datagram by itself.
-    fn single(path: PathId, to: SocketAddr, contents: &[u8]) -> Transmit<'_> {
+    /// One datagram by itself, over a path by a socket.
+    fn single(way: [PathId; 2], to: SocketAddr, contents: &[u8]) -> Transmit<'_> {
+        let [path, socket] = way;
         Transmit {
             path,
+            socket,
             to,
             tos: 0,
             segment_size: contents.len(),

@@ -21,8 +21,8 @@ pub enum News {
     Answered(PathId, Answered),
     /// In a sealed tunnel: there are other keys, or none.
     Keys(KeyChange),
-    /// In a sealed tunnel: the peer of a path is elsewhere.
-    Peer(PathId, SocketAddr),
+    /// In a sealed tunnel: the peer of a path is elsewhere, and this socket leads there.
+    Peer(PathId, PathId, SocketAddr),
 }
 
 /// Answers to probes that wait to be told: of each path the newest, which says all that those before it said.

@@ -39,6 +39,8 @@ struct Remote {
     configured: Option<SocketAddr>,
     /// In a sealed tunnel it may be elsewhere.
     now: Option<SocketAddr>,
+    /// The socket that leads there, if it is not the path's own.
+    socket: Option<PathId>,
 }
 
 /// The sending half of a tunnel.
@@ -100,7 +102,10 @@ impl Outbound {
             (News::Report(at, report), _) => self.handle_report(at, &report),
             (News::Answered(path, answered), _) => self.sender.note_answer(path, answered),
             (News::Keys(keys), Some(sealing)) => sealing.set_keys(keys),
-            (News::Peer(path, peer), Some(_)) => self.remotes[path.index()].now = Some(peer),
+            (News::Peer(path, socket, peer), Some(_)) => {
+                let remote = &mut self.remotes[path.index()];
+                (remote.now, remote.socket) = (Some(peer), Some(socket));
+            }
             (News::Keys(_) | News::Peer(..), None) => {}
         }
     }
@@ -113,6 +118,7 @@ impl Outbound {
             *remote = Remote {
                 configured: config.remote,
                 now: config.remote,
+                socket: None,
             };
         }
         self.scheduler.set_weight(path, config.weight);
@@ -431,14 +437,15 @@ impl Outbound {
     }
 
     fn leave(&mut self, train: Train) -> Transmit<'_> {
-        let to = self.remotes[train.path.index()].now.unwrap_or(NOWHERE);
+        let remote = self.remotes[train.path.index()];
         let sent = &mut self.unpublished[train.path.index()];
         sent.0 += train.datagrams as u64;
         sent.1 += train.bytes().len() as u64;
         let train = self.out.leave(train);
         Transmit {
             path: train.path,
-            to,
+            socket: remote.socket.unwrap_or(train.path),
+            to: remote.now.unwrap_or(NOWHERE),
             tos: train.tos,
             segment_size: train.segment_size,
             datagrams: train.datagrams,

@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use crate::crypto::CONTROL_OVERHEAD;
 use crate::path::PathId;
 use crate::wire::gre::{Header, Protocol};
-use crate::wire::probe::MESSAGE_BYTES;
+use crate::wire::name::LONGEST_NAME;
+use crate::wire::probe::{MESSAGE_BYTES, PROOF_BYTES};
 use crate::wire::report::MAX_REPORT_BYTES;
 
 /// Most control messages waiting to be sent.
@@ -21,18 +22,19 @@ pub(super) struct ControlDatagram {
     pub(super) len: usize,
     /// The message is to be followed by zeros up to this length, in bytes.
     pub(super) padded_to: usize,
-    /// Where to; `None` for where the path's peer is.
-    pub(super) to: Option<SocketAddr>,
+    /// By which socket and where to; `None` for where the path's peer is.
+    pub(super) to: Option<(PathId, SocketAddr)>,
     /// What the peer calls the path, if that is known and the path works.
     pub(super) peer_path: Option<u8>,
     /// It is [`LONE_BYTE`], and goes as it is.
     pub(super) is_lone: bool,
 }
 
-const LONGEST_CONTROL: usize = if MAX_REPORT_BYTES > MESSAGE_BYTES {
+const LONGEST_MESSAGE: usize = MESSAGE_BYTES + PROOF_BYTES + LONGEST_NAME;
+const LONGEST_CONTROL: usize = if MAX_REPORT_BYTES > LONGEST_MESSAGE {
     MAX_REPORT_BYTES
 } else {
-    MESSAGE_BYTES
+    LONGEST_MESSAGE
 };
 
 impl ControlDatagram {

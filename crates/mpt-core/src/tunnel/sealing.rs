@@ -22,7 +22,7 @@ use super::outbox::ControlDatagram;
 use crate::control::Protection;
 use crate::control::drops::DropReason;
 use crate::crypto::{Calm, DataSealer, KeyChange, PublicKey, Sessions, restore};
-use crate::path::{DownReason, PathId, PathSet, PathState};
+use crate::path::{DownReason, MAX_PATHS, PathConfig, PathId, PathSet, PathState};
 use crate::send::train::Train;
 use crate::seq::Seq;
 use crate::time::Time;
@@ -60,27 +60,35 @@ impl Sealing {
 /// A datagram that has arrived, and where it stands.
 pub(super) struct Arrival {
     pub(super) path: PathId,
+    /// The socket that it came by: the path's own, but in a hub any of the hub's.
+    pub(super) socket: PathId,
     pub(super) from: SocketAddr,
     pub(super) tos: u8,
     pub(super) buffer: u32,
     pub(super) place: Range<usize>,
 }
 
+/// In a hub, by the socket that is called: what is configured of the paths that come into being.
+pub(crate) type CalledPaths = [Option<PathConfig>; MAX_PATHS];
+
 /// What the line in needs of a sealed tunnel.
 pub(super) struct Opening {
     pub(super) sessions: Sessions,
+    /// In a hub.
+    pub(super) called: Option<Box<CalledPaths>>,
     /// The number of the line out's next data packet, or a little less.
     next_number: u64,
     /// Paths whose peer is elsewhere, and the line out does not know.
     pub(super) moved: PathSet,
     /// The last handshake message once more, to where the path's peer is configured to be.
-    pub(super) home: Option<(PathId, SocketAddr, ControlDatagram)>,
+    pub(super) home: Option<(PathId, (PathId, SocketAddr), ControlDatagram)>,
 }
 
 impl Opening {
     pub(super) fn new(sessions: Sessions) -> Opening {
         Opening {
             sessions,
+            called: None,
             next_number: 0,
             moved: PathSet::EMPTY,
             home: None,

@@ -1,7 +1,9 @@
-//! "Too big": what the tunnel tells a sender whose packet does not fit and must not be fragmented.
+//! What the tunnel tells a sender whose packet does not fit and must not be fragmented, or goes to a peer that is not
+//! there.
 //!
 //! ICMPv4 "fragmentation needed and DF set" with the next hop's MTU (RFC 792, RFC 1191 §4), ICMPv6
-//! "packet too big" (RFC 4443 §3.2). Both are written as whole IP packets, to go back into the TUN.
+//! "packet too big" (RFC 4443 §3.2); "host unreachable" (RFC 792) and "address unreachable" (RFC 4443 §3.1). All are
+//! written as whole IP packets, to go back into the TUN.
 //!
 //! *Source address.* A tunnel need not have an address of the packet's family, and a source that the
 //! host would not accept makes the message vanish without a word. Unless the caller names one,
@@ -11,7 +13,7 @@
 //!
 //! *Silence.* An error about an error could loop, an error to many or to nobody is an attack or a
 //! nuisance: RFC 1122 §3.2.2, RFC 1812 §4.3.2.7 and RFC 4443 §2.4 (e) list the packets that must never
-//! be answered. [`too_big`] returns `None` for all of them.
+//! be answered. [`too_big`] and [`unreachable`] return `None` for all of them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -35,7 +37,10 @@ const TTL: u8 = 64;
 const TOS_CONTROL: u8 = 0xc0;
 
 const V4_UNREACHABLE: u8 = 3;
+const V4_HOST_UNREACHABLE: u8 = 1;
 const V4_FRAGMENTATION_NEEDED: u8 = 4;
+const V6_UNREACHABLE: u8 = 1;
+const V6_ADDRESS_UNREACHABLE: u8 = 3;
 const V6_PACKET_TOO_BIG: u8 = 2;
 const V6_REDIRECT: u8 = 137;
 
@@ -51,6 +56,31 @@ pub fn too_big(
     source: Option<IpAddr>,
     out: &mut [u8],
 ) -> Option<usize> {
+    answer(packet, What::TooBig(mtu), source, out)
+}
+
+/// Writes the message that nobody is where `packet` goes to the front of `out`; returns its length in bytes.
+///
+/// `source`, and when `None` comes back, as with [`too_big`]; DF does not matter.
+#[must_use]
+pub fn unreachable(packet: &Packet<'_>, source: Option<IpAddr>, out: &mut [u8]) -> Option<usize> {
+    answer(packet, What::Unreachable, source, out)
+}
+
+/// What a message says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// No more than so many bytes fit.
+    TooBig(u16),
+    Unreachable,
+}
+
+fn answer(
+    packet: &Packet<'_>,
+    what: What,
+    source: Option<IpAddr>,
+    out: &mut [u8],
+) -> Option<usize> {
     let transport = packet.transport().ok()?;
     if !transport.is_first() || is_icmp_error(packet, &transport) {
         return None;
@@ -62,8 +92,9 @@ pub fn too_big(
                 Some(IpAddr::V4(source)) => source,
                 Some(IpAddr::V6(_)) | None => target,
             };
-            let answered = is_host_v4(sender) && is_host_v4(target) && packet.dont_fragment();
-            answered.then(|| fragmentation_needed(packet, mtu, source, sender, out))
+            let is_refused = what == What::Unreachable || packet.dont_fragment();
+            let answered = is_host_v4(sender) && is_host_v4(target) && is_refused;
+            answered.then(|| answer_v4(packet, what, source, sender, out))
         }
         (IpAddr::V6(sender), IpAddr::V6(target)) => {
             let source = match source {
@@ -71,15 +102,15 @@ pub fn too_big(
                 Some(IpAddr::V4(_)) | None => target,
             };
             let answered = is_host_v6(sender) && is_host_v6(target);
-            answered.then(|| packet_too_big(packet, mtu, source, sender, out))
+            answered.then(|| answer_v6(packet, what, source, sender, out))
         }
         (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => None,
     }
 }
 
-fn fragmentation_needed(
+fn answer_v4(
     packet: &Packet<'_>,
-    mtu: u16,
+    what: What,
     source: Ipv4Addr,
     destination: Ipv4Addr,
     out: &mut [u8],
@@ -102,16 +133,21 @@ fn fragmentation_needed(
 
     icmp[..ICMP_HEADER].fill(0);
     icmp[0] = V4_UNREACHABLE;
-    icmp[1] = V4_FRAGMENTATION_NEEDED;
-    put_u16(icmp, 6, mtu);
+    match what {
+        What::TooBig(mtu) => {
+            icmp[1] = V4_FRAGMENTATION_NEEDED;
+            put_u16(icmp, 6, mtu);
+        }
+        What::Unreachable => icmp[1] = V4_HOST_UNREACHABLE,
+    }
     let sum = Sum::copy(quote, &mut icmp[ICMP_HEADER..]) + Sum::of(&icmp[..ICMP_HEADER]);
     put_u16(icmp, 2, sum.checksum());
     length
 }
 
-fn packet_too_big(
+fn answer_v6(
     packet: &Packet<'_>,
-    mtu: u16,
+    what: What,
     source: Ipv6Addr,
     destination: Ipv6Addr,
     out: &mut [u8],
@@ -130,8 +166,16 @@ fn packet_too_big(
     header[field::v6::DESTINATION].copy_from_slice(&destination.octets());
 
     icmp[..ICMP_HEADER].fill(0);
-    icmp[0] = V6_PACKET_TOO_BIG;
-    put_u32(icmp, 4, u32::from(mtu));
+    match what {
+        What::TooBig(mtu) => {
+            icmp[0] = V6_PACKET_TOO_BIG;
+            put_u32(icmp, 4, u32::from(mtu));
+        }
+        What::Unreachable => {
+            icmp[0] = V6_UNREACHABLE;
+            icmp[1] = V6_ADDRESS_UNREACHABLE;
+        }
+    }
     let sum = checksum::pseudo_v6(source, destination, protocol::ICMPV6, icmp_len as u32)
         + Sum::copy(quote, &mut icmp[ICMP_HEADER..])
         + Sum::of(&icmp[..ICMP_HEADER]);

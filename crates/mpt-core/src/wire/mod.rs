@@ -16,6 +16,7 @@ pub mod icmp;
 pub mod ip;
 pub mod kind;
 pub mod mss;
+pub mod name;
 pub mod probe;
 pub mod report;
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use mpt_core::control::drops::DropReason;
 use mpt_core::control::verdict::Level;
-use mpt_core::control::{PathState, PathStatus, Protection, RecoveryStatus, Status, TunnelStatus};
+use mpt_core::control::{
+    HubStatus, PathState, PathStatus, Protection, RecoveryStatus, Status, TunnelStatus,
+};
 
 use super::{endpoints, loss, measured, reorder, state};
 use mpt_core::control::units::{bits_per_second, bytes, long_time_s};
@@ -19,7 +21,10 @@ pub(super) fn show(status: &Status, look: Look) -> String {
     let mut text = look.paint(Tone::Heading, &title) + "\n";
     text += &verdict(status, look);
     text += "\n";
-    text += &path_overview(&status.paths).show(look);
+    text += &match &status.hub {
+        Some(hub) => hub_overview(hub, &status.paths).show(look),
+        None => path_overview(&status.paths).show(look),
+    };
     text += "\n";
     text += &tunnel_traffic(status).show(look);
     let dropped = drops(status);
@@ -83,6 +88,24 @@ fn path_overview(paths: &[PathStatus]) -> Table<7> {
     table
 }
 
+/// A hub's paths are where peers call; `mpt-ctl peers` shows the peers.
+fn hub_overview(hub: &HubStatus, paths: &[PathStatus]) -> Table<3> {
+    let mut table = Table::new([
+        ("HUB", Side::Left),
+        ("STATE", Side::Left),
+        ("AT", Side::Left),
+    ]);
+    for path in paths {
+        table.row([
+            (&path.name).into(),
+            state(path.state),
+            path.local.as_str().into(),
+        ]);
+    }
+    table.below(format!("{} of {} peers up", hub.up, hub.peers));
+    table
+}
+
 fn tunnel_traffic(status: &Status) -> Table<4> {
     let tunnel = &status.tunnel;
     let rate = |of: fn(&PathStatus) -> u64| {
@@ -135,13 +158,14 @@ fn settings(status: &Status, look: Look) -> String {
     let tunnel = &status.tunnel;
     let session = match &tunnel.peer_session {
         Some(peer) => format!("{}, the peer's {peer}", tunnel.session),
+        None if status.hub.is_some() => tunnel.session.clone(),
         None => format!("{}, the peer sends no probes", tunnel.session),
     };
-    let mut text = look.sentence(
-        Tone::Plain,
-        "reorder    ",
-        &reorder::window(&status.reorder),
-    );
+    let window = match status.hub {
+        None => reorder::window(&status.reorder),
+        Some(_) => "Each peer's by itself: `mpt-ctl peer show NAME`.".to_owned(),
+    };
+    let mut text = look.sentence(Tone::Plain, "reorder    ", &window);
     let scheduler = match tunnel.unreported {
         true => format!(
             "{}, but by weight: the peer sends no reports",

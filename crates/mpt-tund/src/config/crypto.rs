@@ -26,8 +26,8 @@ const GROUP_ACCESS: u32 = 0o070;
 pub(crate) struct Crypto {
     /// Who this end is.
     pub(crate) private_key: PrivateKey,
-    /// Who the peer is.
-    pub(crate) peer_public_key: PublicKey,
+    /// Who the peer is; a hub's stand in its list of peers.
+    pub(crate) peer_public_key: Option<PublicKey>,
     /// A secret of both, or the key that stands for none.
     pub(crate) psk: PresharedKey,
     /// Files of secrets that others than their owner may read or write, and their modes.
@@ -35,33 +35,46 @@ pub(crate) struct Crypto {
 }
 
 /// Reads the section and the files that it names.
-pub(super) fn crypto(section: &Section<'_>, source: Source<'_>) -> Result<Crypto, Mistake> {
+pub(super) fn crypto(
+    section: &Section<'_>,
+    source: Source<'_>,
+    is_hub: bool,
+) -> Result<Crypto, Mistake> {
     let private_key_file = section.required(
         "private_key_file",
         "add private_key_file = \"/etc/mpt/private.key\", and make it: \
          (umask 077; mpt-ctl genkey > /etc/mpt/private.key)",
     )?;
-    let peer = section.required(
-        "peer_public_key",
-        "add what `mpt-ctl pubkey < private.key` prints at the peer",
-    )?;
+    let peer = match is_hub {
+        true => None,
+        false => Some(section.required(
+            "peer_public_key",
+            "add what `mpt-ctl pubkey < private.key` prints at the peer",
+        )?),
+    };
+    for key in ["peer_public_key", "psk_file"] {
+        if let Some(entry) = section.get(key).filter(|_| is_hub) {
+            return Err(entry.mistake(
+                format!("`{key}` does not go with [[peers]]: a hub has many"),
+                "remove it; what is of one peer stands with it in [[peers]]: public_key, psk_file",
+            ));
+        }
+    }
     let mut exposed = Vec::new();
     let private_key = secret(private_key_file, source, "genkey", &mut exposed, |text| {
         PrivateKey::from_base64(text)
     })?;
     let psk = match section.get("psk_file") {
-        Some(entry) => secret(entry, source, "genpsk", &mut exposed, |text| {
-            PresharedKey::from_base64(text)
-        })?,
+        Some(entry) => psk(entry, source, &mut exposed)?,
         None => PresharedKey::none(),
     };
-    let remedy = "write what `mpt-ctl pubkey < private.key` prints at the peer, in double quotes";
-    let peer_public_key = PublicKey::from_base64(peer.text("…=")?)
-        .map_err(|error| peer.mistake(format!("`peer_public_key`: {error}"), remedy))?;
-    if private_key.public_key() == peer_public_key {
+    let peer_public_key = peer.map(public_key).transpose()?;
+    if let Some(peer) = peer
+        && peer_public_key == Some(private_key.public_key())
+    {
         return Err(peer.mistake(
             "`peer_public_key` is this end's own: the tunnel would speak with itself",
-            remedy,
+            PUBLIC_KEY_REMEDY,
         ));
     }
     Ok(Crypto {
@@ -69,6 +82,26 @@ pub(super) fn crypto(section: &Section<'_>, source: Source<'_>) -> Result<Crypto
         peer_public_key,
         psk,
         exposed,
+    })
+}
+
+const PUBLIC_KEY_REMEDY: &str =
+    "write what `mpt-ctl pubkey < private.key` prints at the peer, in double quotes";
+
+/// A public key.
+pub(super) fn public_key(entry: Entry<'_>) -> Result<PublicKey, Mistake> {
+    PublicKey::from_base64(entry.text("…=")?)
+        .map_err(|error| entry.mistake(format!("`{}`: {error}", entry.key), PUBLIC_KEY_REMEDY))
+}
+
+/// The preshared key in the file that `entry` names.
+pub(super) fn psk(
+    entry: Entry<'_>,
+    source: Source<'_>,
+    exposed: &mut Vec<(PathBuf, u32)>,
+) -> Result<PresharedKey, Mistake> {
+    secret(entry, source, "genpsk", exposed, |text| {
+        PresharedKey::from_base64(text)
     })
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct Changes {
     pub(crate) recovery: Option<Recovery>,
     /// New settings of the reorder window.
     pub(crate) reorder: Option<ReorderSettings>,
+    /// Peers came, went or changed.
+    pub(crate) peers: bool,
     /// Paths that are new, in the order of the file.
     pub(crate) paths_added: Vec<Path>,
     /// Names of paths that are gone.
@@ -78,6 +80,7 @@ pub(crate) fn difference(old: &Config, new: &Config) -> Changes {
         scheduler: changed(old.tunnel.scheduler, new.tunnel.scheduler),
         recovery: changed(old.recovery, new.recovery),
         reorder: changed(old.reorder, new.reorder),
+        peers: old.peers != new.peers,
         paths_added: new.paths.iter().filter(fresh).cloned().collect(),
         paths_removed: old
             .paths
@@ -123,6 +126,15 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<String> {
     }
     if old.tunnel.clamps_mss != new.tunnel.clamps_mss {
         reasons.push(format!("clamp_mss, to {}", new.tunnel.clamps_mss));
+    }
+    match (&old.peers, &new.peers) {
+        (None, Some(_)) => {
+            reasons.push("[[peers]], which are new: the tunnel becomes a hub".to_owned())
+        }
+        (Some(_), None) => {
+            reasons.push("[[peers]], which are gone: it is no hub any more".to_owned())
+        }
+        (Some(_), Some(_)) | (None, None) => {}
     }
     match (&old.crypto, &new.crypto) {
         (None, Some(_)) => reasons.push("[crypto], which is new".to_owned()),
@@ -193,6 +205,7 @@ impl fmt::Display for Changes {
         }
         parts.extend(self.mtu.map(|mtu| format!("mtu {mtu}")));
         parts.extend(self.key.then(|| "GRE key changed".to_owned()));
+        parts.extend(self.peers.then(|| "peers changed".to_owned()));
         parts.extend(
             self.scheduler
                 .map(|scheduler| format!("scheduler {}", scheduler.name())),

@@ -20,6 +20,7 @@ mod document;
 mod entry;
 mod files;
 mod parse;
+mod peers;
 mod regular;
 mod remote;
 mod reorder;
@@ -43,10 +44,12 @@ pub(crate) use crypto::Crypto;
 pub(crate) use difference::{Changes, PathChange, PrefixChanges, difference};
 pub(crate) use document::Mistake;
 pub(crate) use files::{Files, Opened};
+pub(crate) use peers::{Peer, Taken};
 pub(crate) use remote::Remote;
 #[allow(unused_imports, reason = "until the daemon uses all of it")]
 pub(crate) use replace::replace;
 pub(crate) use save::{SaveError, replace_settings, save};
+pub(crate) use values::network_of;
 
 /// UDP port of GRE-in-UDP (RFC 8086 §3.1), on both sides unless configured.
 pub(crate) const DEFAULT_PORT: u16 = 4754;
@@ -57,7 +60,7 @@ pub(crate) const MAX_TUNNELS: usize = 64;
 /// Mode of the control socket unless configured.
 pub(crate) const DEFAULT_SOCKET_MODE: u32 = 0o600;
 /// Largest configuration file, in bytes.
-const MAX_FILE_BYTES: u64 = 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 32 * 1024 * 1024;
 
 /// The configuration of one tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,6 +75,8 @@ pub(crate) struct Config {
     pub(crate) reorder: ReorderSettings,
     /// The keys, when packets are sealed.
     pub(crate) crypto: Option<Crypto>,
+    /// Whom a hub serves; none where the tunnel has two ends.
+    pub(crate) peers: Option<Vec<Peer>>,
     /// Whether lost packets are sent again.
     pub(crate) recovery: Recovery,
     /// The control socket.

@@ -13,6 +13,7 @@ use super::crypto::crypto;
 use super::document::{Mistake, Place, Source};
 use super::entry::Entry;
 use super::files::Files;
+use super::peers::{MAX_PEERS, peers};
 use super::reorder::reorder;
 use super::section::{Schema, Section, USER};
 use super::validate::Places;
@@ -34,7 +35,7 @@ const DEAD_AFTER_RANGE: RangeInclusive<Duration> =
 const FILE: Schema = Schema {
     title: "",
     keys: &[
-        "tunnel", "reorder", "recovery", "crypto", "control", "paths", USER,
+        "tunnel", "reorder", "recovery", "crypto", "control", "paths", "peers", USER,
     ],
 };
 const TUNNEL: Schema = Schema {
@@ -81,7 +82,13 @@ const PATHS: Schema = Schema {
         "metered",
     ],
 };
-const ALL: [Schema; 7] = [FILE, TUNNEL, REORDER, RECOVERY, CRYPTO, CONTROL, PATHS];
+const PEERS: Schema = Schema {
+    title: "[[peers]]",
+    keys: &["name", "public_key", "allowed_ips", "psk_file"],
+};
+const ALL: [Schema; 8] = [
+    FILE, TUNNEL, REORDER, RECOVERY, CRYPTO, CONTROL, PATHS, PEERS,
+];
 
 /// Reads and checks one file.
 pub(super) fn file(file: &FilePath, files: &Files) -> Result<(Config, Places), Mistake> {
@@ -106,7 +113,7 @@ pub(super) fn read(file: &FilePath, files: &Files) -> Result<String, Mistake> {
             if error.kind() == std::io::ErrorKind::FileTooLarge {
                 return trouble(
                     "is too large for a configuration".to_owned(),
-                    "a configuration has at most 1 MiB",
+                    "a configuration has at most 32 MiB",
                 );
             }
             trouble(
@@ -143,9 +150,25 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
         Some(section) => reorder(&Section::of(section, REORDER, &ALL)?)?,
         None => ReorderSettings::default(),
     };
-    let crypto = match root.get("crypto") {
-        Some(section) => Some(crypto(&Section::of(section, CRYPTO, &ALL)?, source)?),
+    let peer_sections = peer_sections(&root)?;
+    let is_hub = peer_sections.is_some();
+    let mut crypto = match root.get("crypto") {
+        Some(section) => Some(crypto(
+            &Section::of(section, CRYPTO, &ALL)?,
+            source,
+            is_hub,
+        )?),
         None => None,
+    };
+    let peers = match (peer_sections, &mut crypto) {
+        (Some(sections), Some(crypto)) => Some(peers(&sections, crypto, source)?),
+        (Some(_), None) => {
+            return Err(root.mistake(
+                "[[peers]] stand without [crypto]: a hub knows its peers by their keys",
+                "add [crypto] with private_key_file = \"/etc/mpt/private.key\"",
+            ));
+        }
+        (None, _) => None,
     };
     let recovery = match root.get("recovery") {
         Some(section) => recovery(&Section::of(section, RECOVERY, &ALL)?)?,
@@ -171,6 +194,7 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
     let sections = path_sections(&root)?;
     let port = (tunnel.port, head.get("port").is_some());
     let (paths, locals) = paths(&sections, port, crypto.is_some())?;
+    validate::hub_paths(&sections, is_hub)?;
     tunnel.scheduler = scheduler(&head, &sections)?;
 
     let user = root.get(USER);
@@ -180,6 +204,7 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
         tunnel,
         reorder,
         crypto,
+        peers,
         recovery,
         control,
         paths,
@@ -307,6 +332,23 @@ fn recovery(section: &Section<'_>) -> Result<Recovery, Mistake> {
     })
 }
 
+/// The elements of `[[peers]]`, their keys known; `None` where there are none.
+fn peer_sections<'a>(root: &Section<'a>) -> Result<Option<Vec<Section<'a>>>, Mistake> {
+    let Some(peers) = root.get("peers") else {
+        return Ok(None);
+    };
+    if peers.is_section() {
+        let what = "[peers] is a single section, and peers are a list";
+        return Err(peers.mistake(what, "write [[peers]], once for each peer"));
+    }
+    let elements = peers.list(MAX_PEERS, "{ name = \"alice\", … }")?;
+    let sections = elements.iter();
+    sections
+        .map(|element| Section::of(*element, PEERS, &ALL))
+        .collect::<Result<_, _>>()
+        .map(Some)
+}
+
 /// The elements of `[[paths]]`, their keys known.
 fn path_sections<'a>(root: &Section<'a>) -> Result<Vec<Section<'a>>, Mistake> {
     let remedy = "add a [[paths]] section with name, local and remote for each uplink";
@@ -343,7 +385,7 @@ fn paths(
     for section in sections {
         let (path, local) = path(section, port, is_sealed)?;
         validate::path(&path, section)?;
-        validate::path_beside(&paths, &locals, &path, section)?;
+        validate::path_beside(&paths, &locals, &path, section, is_sealed)?;
         paths.push(path);
         locals.push(local);
     }

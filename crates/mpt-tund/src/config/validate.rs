@@ -54,6 +54,23 @@ pub(super) fn one_use_of_the_key_field(
     }
 }
 
+/// To a hub's paths peers call: it knows neither where from nor what each of their paths delivers.
+pub(super) fn hub_paths(paths: &[Section<'_>], is_hub: bool) -> Result<(), Mistake> {
+    fn stray<'a>(path: &Section<'a>) -> Option<Entry<'a>> {
+        path.get("remote").or(path.get("weight"))
+    }
+    match paths.iter().find_map(stray).filter(|_| is_hub) {
+        Some(entry) => Err(entry.mistake(
+            format!(
+                "`{}` does not go with [[peers]]: peers call here, on as many paths as each has",
+                entry.key
+            ),
+            "remove it; a hub's path is an address where it may be reached, by name and local",
+        )),
+        None => Ok(()),
+    }
+}
+
 /// Not all weights are 0.
 pub(super) fn some_weight(paths: &[Section<'_>]) -> Result<(), Mistake> {
     let weights: Vec<Option<Entry<'_>>> = paths.iter().map(|path| path.get("weight")).collect();
@@ -154,6 +171,7 @@ pub(super) fn path_beside(
     locals: &[Place],
     path: &Path,
     section: &Section<'_>,
+    is_sealed: bool,
 ) -> Result<(), Mistake> {
     for (other, place) in earlier.iter().zip(locals) {
         if other.name == path.name {
@@ -176,8 +194,9 @@ pub(super) fn path_beside(
                 another_port(path),
             ));
         }
+        // A hub tells the paths of a sealed tunnel apart, wherever they lead.
         let remote = |path: &Path| path.remote.as_ref().and_then(Remote::address);
-        if let Some(shared) = remote(path).filter(|own| remote(other) == Some(*own)) {
+        if !is_sealed && let Some(shared) = remote(path).filter(|own| remote(other) == Some(*own)) {
             return Err(section.mistake_at(
                 section.get("remote"),
                 format!(

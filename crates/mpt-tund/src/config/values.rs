@@ -97,6 +97,14 @@ pub(super) fn prefix(entry: Entry<'_>, kind: PrefixKind) -> Result<(IpAddr, u8),
     }
 }
 
+/// The same in a request, which has no place in a file; a network without host bits.
+pub(crate) fn network_of(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, length) = text.split_once('/')?;
+    let (address, length): (IpAddr, u8) = (address.parse().ok()?, length.parse().ok()?);
+    let bits = if address.is_ipv4() { 32 } else { 128 };
+    (length <= bits && network(address, length) == address).then_some((address, length))
+}
+
 /// The address with all bits behind the prefix length cleared.
 fn network(address: IpAddr, length: u8) -> IpAddr {
     match address {

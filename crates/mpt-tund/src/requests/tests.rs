@@ -108,6 +108,11 @@ impl Model {
             }
             Request::PathUp { name } | Request::PathDown { name } => known(&self.config, &name)?,
             Request::Trace { name, .. } => traceable(&self.config, &name)?,
+            Request::Peers
+            | Request::PeerShow { .. }
+            | Request::PeerAdd { .. }
+            | Request::PeerSet { .. }
+            | Request::PeerRemove { .. } => hub(&self.config).map(drop)?,
             Request::Status | Request::Paths | Request::Reorder => {}
         }
         Ok(())

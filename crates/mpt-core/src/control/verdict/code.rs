@@ -40,6 +40,12 @@ codes! {
     PeerIsSealed = "peer-is-sealed",
     /// The peer's handshakes bear an older date than its last.
     PeerClockBehind = "peer-clock-behind",
+    /// Packets go to a peer of a hub that is not there, or to an address that none has.
+    NoPeer = "no-peer",
+    /// A peer of a hub sends from addresses that are not its own.
+    NotAllowed = "not-allowed",
+    /// Peers of a hub are not there.
+    PeersAway = "peers-away",
     /// A path is down.
     PathDown = "path-down",
     /// A path has not come up yet.

@@ -101,6 +101,18 @@ fn rule(why: DropReason) -> Option<Rule> {
             "",
             Weight::Note { one_in: 1000 },
         ),
+        DropReason::NoPeer | DropReason::PeerAway => (
+            Code::NoPeer,
+            "were dropped because they go to a peer that is not there, or to nobody's address",
+            "`mpt-ctl peers` shows who is there, and `allowed_ips` in [[peers]] say whose an address is.",
+            Weight::Note { one_in: 1000 },
+        ),
+        DropReason::NotAllowed => (
+            Code::NotAllowed,
+            "came from inner addresses that are not their peer's, and were dropped",
+            "`mpt-ctl peer show NAME` counts them (not_allowed); what a peer may send from stands in its `allowed_ips`.",
+            Weight::Note { one_in: 1000 },
+        ),
         DropReason::NoKeys => (
             Code::NoKeys,
             "were dropped because no keys were agreed with the peer",

@@ -3,7 +3,7 @@
 use super::{Code, Finding, Level, handshake};
 use crate::control::drops::DropReason;
 use crate::control::units::percent;
-use crate::control::{Missing, PathPhase, PathState, PathStatus, Status};
+use crate::control::{Missing, PathPhase, PathState, PathStatus, Protection, Status};
 
 /// A share of losses from which a path is worth a word: at 1 % and 50 ms of round trip TCP gets
 /// 3 Mbit/s (Mathis et al., CCR 27(3), 1997).
@@ -169,10 +169,14 @@ fn shared_remote(status: &Status) -> Option<Finding> {
     let used = |path: &&PathStatus| {
         path.state != PathState::AdminDown && !["", "unknown"].contains(&path.remote.as_str())
     };
+    let is_sealed = status.tunnel.protection != Protection::None;
     let mut paths = status.paths.iter().filter(used);
     let here = paths.clone().enumerate().find_map(|(at, path)| {
         let mut others = status.paths.iter().filter(used).skip(at + 1);
-        let other = others.find(|other| other.remote == path.remote)?;
+        // A hub tells the paths of a sealed tunnel apart.
+        let both_up = |other: &PathStatus| [path, other].map(|path| path.state == PathState::Up);
+        let are_apart = |other: &PathStatus| is_sealed && both_up(other) == [true, true];
+        let other = others.find(|other| other.remote == path.remote && !are_apart(other))?;
         Some((&path.name, &other.name, &path.remote))
     });
     if let Some((one, other, remote)) = here {

@@ -29,6 +29,8 @@ fn healthy() -> Status {
         socket_drops: 0,
     };
     Status {
+        hub: None,
+        peers: Vec::new(),
         tunnel: TunnelStatus {
             peer_session: Some("1".into()),
             mtu: 1464,
@@ -433,6 +435,12 @@ fn every_reason_for_a_drop_has_a_sentence() {
         Degraded packets-late: 20.0 % of the packets that came in the last 4 s came after they had been given up, with max_buffer_delay = 300 ms. Raise it with `mpt-ctl reorder set max_buffer_delay=auto`.
     ecn
         Ok congestion-marks: In the last 4 s 2000 packets were dropped for a congestion mark that their senders do not know. A queue on the way marks instead of dropping; nothing is wrong here.
+    not_allowed
+        Ok not-allowed: In the last 4 s 2000 packets came from inner addresses that are not their peer's, and were dropped. `mpt-ctl peer show NAME` counts them (not_allowed); what a peer may send from stands in its `allowed_ips`.
+    no_peer
+        Ok no-peer: In the last 4 s 2000 packets were dropped because they go to a peer that is not there, or to nobody's address. `mpt-ctl peers` shows who is there, and `allowed_ips` in [[peers]] say whose an address is.
+    peer_away
+        Ok no-peer: In the last 4 s 2000 packets were dropped because they go to a peer that is not there, or to nobody's address. `mpt-ctl peers` shows who is there, and `allowed_ips` in [[peers]] say whose an address is.
     tun_write
         Degraded interface-refuses: In the last 4 s 2000 packets were refused by the tunnel's interface. Is it up?
     "#);
@@ -529,6 +537,7 @@ fn every_code_has_a_rule() {
         include_str!("../verdict.rs"),
         include_str!("drops.rs"),
         include_str!("handshake.rs"),
+        include_str!("hub.rs"),
         include_str!("machine.rs"),
         include_str!("order.rs"),
         include_str!("paths.rs"),

@@ -17,7 +17,7 @@
 
 use std::time::Duration;
 
-use super::{Session, Sessions, fresh_index};
+use super::{Session, Sessions};
 use crate::crypto::handshake::Haste;
 use crate::crypto::sealer::REKEY_AFTER_PACKETS;
 use crate::crypto::wire::End;
@@ -98,11 +98,7 @@ impl Sessions {
     }
 
     pub(super) fn initiate(&mut self, now: Time) {
-        let taken = self.indices();
-        let own = End {
-            index: fresh_index(self.handshake.entropy(), &taken),
-            ..self.own_end()
-        };
+        let own = self.next_end()(self.handshake.entropy());
         let is_routine = self.sending().is_some_and(|session| {
             let silent = self.owed_since.map(|since| since.max(self.last_heard));
             silent.is_none_or(|since| now < since + self.silence) && !self.is_used_up(session)

@@ -13,6 +13,7 @@ use crate::tunnel::outbox::{ControlDatagram, control_header};
 use crate::tunnel::reporting::Reader;
 use crate::wire::control::Control;
 use crate::wire::edges::Edges;
+use crate::wire::name::PathName;
 use crate::wire::report::Report;
 
 impl Inbound {
@@ -27,7 +28,15 @@ impl Inbound {
     ) -> bool {
         let message = &self.pool.bytes_mut(buffer)[place];
         match Control::parse(message) {
-            Ok(Control::Probe(message)) => self.handle_message(now, path, &message),
+            Ok(Control::Probe(probe)) => {
+                if let Some(name) = PathName::parse(message)
+                    && let Some(path) = &mut self.paths[path.index()]
+                    && self.opening.is_some()
+                {
+                    path.names.hear(name);
+                }
+                self.handle_message(now, path, &probe);
+            }
             Ok(Control::Report(report)) => self.handle_report(now, path, report),
             Ok(Control::Edges(edges)) => self.handle_edges(now, &edges),
             Err(_) => {

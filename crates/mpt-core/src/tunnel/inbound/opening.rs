@@ -39,17 +39,22 @@ impl Inbound {
     }
 
     /// Takes one datagram of a sealed tunnel, whoever sent it.
-    pub(super) fn handle_sealed(&mut self, now: Time, arrival: Arrival) {
-        let id = arrival.path;
-        let datagram = &self.pool.bytes_mut(arrival.buffer)[arrival.place.clone()];
+    pub(super) fn handle_sealed(&mut self, now: Time, mut arrival: Arrival) {
+        let datagram = self.pool.part(arrival.buffer, arrival.place.clone());
+        let id = self.path_of(&arrival, datagram);
+        arrival.path = id;
         if let Some(route) = claimed_route(datagram)
             && !self.may_be_for(now, id, route, arrival.from)
         {
             return self.drops.count(DropReason::OtherPath, 1);
         }
-        let (Some(opening), Some(path)) = (&mut self.opening, &mut self.paths[id.index()]) else {
+        let is_called = self.is_called();
+        let (Some(opening), path) = (&mut self.opening, &mut self.paths[id.index()]) else {
             return;
         };
+        if path.is_none() && !is_called {
+            return;
+        }
         let datagram = &mut self.pool.bytes_mut(arrival.buffer)[arrival.place.clone()];
         let message = datagram.strip_prefix(&HANDSHAKE_GRE);
         if let Some(message) = message
@@ -61,13 +66,16 @@ impl Inbound {
                 path: id,
                 address: arrival.from,
                 known: path
-                    .peer
+                    .as_ref()
+                    .and_then(|path| path.peer)
                     .is_some_and(|peer| is_same_peer(peer, arrival.from)),
             };
             let outcome = opening.sessions.handle_message(now, sender, message);
             match outcome {
                 Ok(()) => {
-                    path.count_control(arrival.from, arrival.place.len());
+                    if let Some(path) = path {
+                        path.count_control(arrival.from, arrival.place.len());
+                    }
                     self.handshakes += 1;
                 }
                 Err(why) => self.drops.count(drop_for_refusal(why), 1),
@@ -77,6 +85,11 @@ impl Inbound {
         }
         match opening.sessions.open(now, datagram) {
             Ok(opened) => {
+                self.meet_path(now, &arrival, &opened);
+                let Some(path) = &mut self.paths[id.index()] else {
+                    self.follow_sessions(now);
+                    return self.drops.count(DropReason::OtherPath, 1);
+                };
                 path.rx_packets += 1;
                 path.rx_bytes += arrival.place.len() as u64;
                 if matches!(opened, Opened::Control { .. }) {
@@ -138,6 +151,9 @@ impl Inbound {
     /// Whether a control message that says so of itself may have been made for this path.
     fn may_be_for(&mut self, now: Time, id: PathId, route: Route, from: SocketAddr) -> bool {
         let is_here = route.to.is_none_or(|to| usize::from(to) == id.index());
+        if self.paths[id.index()].is_none() {
+            return is_here && self.is_called();
+        }
         let Some(path) = self.paths[id.index()].as_ref().filter(|_| is_here) else {
             return false;
         };
@@ -183,29 +199,34 @@ impl Inbound {
             number,
             rank: rank(path, id, route, from),
             code: proof.code,
-            answers: opening.sessions.is_code(now, id, from, proof.answer),
+            answers: opening
+                .sessions
+                .is_code(now, [id, arrival.socket], from, proof.answer),
         };
-        let ruling = path.place.judge(path.peer, &call);
+        let peer = path
+            .peer
+            .filter(|&peer| path.is_at(id, arrival.socket, peer));
+        let ruling = path.place.judge(peer, &call);
         match ruling {
             Ruling::Take => {}
-            Ruling::TakeAndAsk => self.ask(now, id, &call, &message),
+            Ruling::TakeAndAsk => self.ask(now, arrival, &call, &message),
             Ruling::Ask => {
                 self.control_packets += 1;
-                self.ask(now, id, &call, &message);
+                self.ask(now, arrival, &call, &message);
             }
             Ruling::Bind => {
                 path.forget_peer();
                 self.order.forget_peer(id);
                 self.release_elsewhere(id, route.from);
-                self.move_peer(now, id, from);
+                self.move_peer(now, arrival);
             }
-            Ruling::Move => self.move_peer(now, id, from),
+            Ruling::Move => self.move_peer(now, arrival),
         }
         ruling != Ruling::Ask
     }
 
     /// Asks who is there to show that he hears, as briefly as he spoke.
-    fn ask(&mut self, now: Time, id: PathId, call: &Call, message: &Message) {
+    fn ask(&mut self, now: Time, arrival: &Arrival, call: &Call, message: &Message) {
         let echo = Echo {
             number: message.number,
             session: message.session,
@@ -213,11 +234,12 @@ impl Inbound {
             received: now,
         };
         let extent = Extent::ToCaller {
+            socket: arrival.socket,
             to: call.from,
             answer: call.code,
             peer_path: Some(call.peer_path),
         };
-        self.send_message(now, id, Some(echo), true, extent);
+        self.send_message(now, arrival.path, Some(echo), true, extent);
     }
 
     /// One of the peer's paths leads to one of ours.
@@ -238,12 +260,12 @@ impl Inbound {
         &self,
         now: Time,
         id: PathId,
-        to: SocketAddr,
+        (socket, to): (PathId, SocketAddr),
         answer: Option<u64>,
     ) -> Option<Proof> {
         let (opening, path) = (self.opening.as_ref()?, self.paths[id.index()].as_ref()?);
         Some(Proof {
-            code: opening.sessions.code(now, id, to),
+            code: opening.sessions.code(now, [id, socket], to),
             answer: answer.unwrap_or(path.place.answer()),
         })
     }
@@ -289,14 +311,15 @@ impl Inbound {
     }
 
     /// The peer of a path has shown that it is there.
-    fn move_peer(&mut self, now: Time, id: PathId, from: SocketAddr) {
+    fn move_peer(&mut self, now: Time, arrival: &Arrival) {
+        let (id, socket, from) = (arrival.path, arrival.socket, arrival.from);
         let Some(path) = &mut self.paths[id.index()] else {
             return;
         };
         if let Some(opening) = &mut self.opening
-            && path.peer != Some(from)
+            && !path.is_at(id, socket, from)
         {
-            path.move_peer(now, from);
+            path.move_peer(now, socket, from);
             opening.moved.insert(id);
             self.mtus.begin_search(now, id);
             self.events.push(Event::PeerAddress {
@@ -336,7 +359,7 @@ impl Inbound {
     }
 
     /// Follows what the sessions have come to.
-    fn follow_sessions(&mut self, now: Time) {
+    pub(super) fn follow_sessions(&mut self, now: Time) {
         while let Some(event) = self
             .opening
             .as_mut()
@@ -389,9 +412,10 @@ impl Inbound {
         let opening = self.opening.as_mut()?;
         while let Some(id) = opening.moved.iter().next() {
             opening.moved.remove(id);
-            let path = self.paths[id.index()].as_ref();
-            if let Some(peer) = path.and_then(|path| path.peer) {
-                return Some(News::Peer(id, peer));
+            if let Some(path) = &self.paths[id.index()]
+                && let Some(peer) = path.peer
+            {
+                return Some(News::Peer(id, path.socket(id), peer));
             }
         }
         opening.sessions.poll_keys().map(News::Keys)
@@ -418,32 +442,36 @@ impl Inbound {
             && let Some(message) = opening.sessions.poll_transmit()
         {
             let known = self.paths[message.path.index()].as_ref();
-            let to = known.and_then(|known| message.to.or(known.peer));
+            let there = known.and_then(|known| Some((known.socket(message.path), known.peer?)));
+            let caller = message.to.map(|to| (message.path, to));
+            let to = caller.or(there);
             let mut datagram = ControlDatagram::new(message.contents.len());
             datagram.bytes[..datagram.len].copy_from_slice(message.contents);
             next = to.map(|to| (message.path, to, datagram));
-            if let (Some(known), Some(to)) = (known, to)
+            if let (Some(known), Some((_, to))) = (known, to)
                 && message.to.is_none()
                 && known.state != PathState::Up
             {
                 // The peer may be where it was at first.
                 let home = known.config.remote.filter(|&home| home != to);
-                opening.home = home.map(|home| (message.path, home, datagram));
+                opening.home = home.map(|home| (message.path, (message.path, home), datagram));
             }
         }
         while next.is_none() {
             let (path, message) = self.outbox.pop()?;
             if message.is_lone {
                 let known = self.paths[path.index()].as_ref();
-                next = known.and_then(|known| Some((path, known.peer?, message)));
+                let there = known.and_then(|known| Some((known.socket(path), known.peer?)));
+                next = there.map(|there| (path, there, message));
                 continue;
             }
             let plain = &message.bytes[HANDSHAKE_GRE.len()..message.len];
             let peer_path = message.peer_path;
-            let peer = self.paths[path.index()].as_ref().and_then(|path| path.peer);
+            let known = self.paths[path.index()].as_ref();
+            let peer = known.and_then(|known| Some((known.socket(path), known.peer?)));
             if message.padded_to > 0 {
                 let (plain, sealed) = self.mtus.pad(plain, message.padded_to);
-                if let Some(to) = peer
+                if let Some((socket, to)) = peer
                     && let Some(len) = opening
                         .sessions
                         .seal_control(path, peer_path, plain, sealed)
@@ -452,7 +480,7 @@ impl Inbound {
                         known.count_control_sent(to, len);
                     }
                     let contents = self.mtus.padded(len);
-                    return Some(Transmit::single(path, to, contents));
+                    return Some(Transmit::single([path, socket], to, contents));
                 }
                 continue;
             }
@@ -465,11 +493,12 @@ impl Inbound {
                 next = Some((path, to, datagram));
             }
         }
-        let (path, to, datagram) = next?;
+        let (path, (socket, to), datagram) = next?;
         if let Some(known) = &mut self.paths[path.index()] {
             known.count_control_sent(to, datagram.len);
         }
-        Some(Transmit::single(path, to, self.outbox.leave(datagram)))
+        let contents = self.outbox.leave(datagram);
+        Some(Transmit::single([path, socket], to, contents))
     }
 }
 
@@ -495,7 +524,7 @@ fn drop_for(error: OpenError) -> DropReason {
     }
 }
 
-fn drop_for_refusal(refused: Refused) -> DropReason {
+pub(super) fn drop_for_refusal(refused: Refused) -> DropReason {
     match refused {
         Refused::Malformed
         | Refused::BadMac

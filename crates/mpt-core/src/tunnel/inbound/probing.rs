@@ -219,6 +219,7 @@ impl Inbound {
         self.send_message(now, id, echo, reply_wanted, Extent::Plain);
         if let Some(to) = home.filter(|_| self.opening.is_some()) {
             let extent = Extent::ToCaller {
+                socket: id,
                 to,
                 answer: 0,
                 peer_path: None,
@@ -275,19 +276,26 @@ impl Inbound {
         extent: Extent,
     ) -> Option<u32> {
         let (may_speak, header) = (self.may_speak(), control_header(self.key));
-        let body_len = self.message_len();
-        let sent_len = self.control_len(body_len);
         let known = self.paths[id.index()].as_ref()?;
+        let calls = self.opening.is_some() && known.config.remote.is_some();
+        let name = match extent {
+            Extent::Plain if calls => known.names.to_tell(),
+            Extent::Plain | Extent::Padded(_) | Extent::ToCaller { .. } => None,
+        };
+        let body_len = self.message_len() + name.map_or(0, |name| name.buffer_len());
+        let sent_len = self.control_len(body_len);
         let (padded_to, caller) = match extent {
             Extent::Plain => (0, None),
             Extent::Padded(padded_to) => (padded_to, None),
             Extent::ToCaller {
+                socket,
                 to,
                 answer,
                 peer_path,
-            } => (0, Some((to, answer, peer_path))),
+            } => (0, Some(((socket, to), answer, peer_path))),
         };
-        let to = caller.map(|(to, ..)| to).or(known.peer)?;
+        let there = known.peer.map(|peer| (known.socket(id), peer));
+        let to = caller.map(|(to, ..)| to).or(there)?;
         if self.outbox.room() == 0 || !may_speak || !known.is_open() {
             return None;
         }
@@ -321,9 +329,14 @@ impl Inbound {
         let start = header.emit(&mut datagram.bytes);
         let mut body = [0; MESSAGE_BYTES];
         message.emit(&mut body);
-        datagram.bytes[start..][..MESSAGE_BYTES].copy_from_slice(&body);
-        if let (Some(proof), Some(out)) = (proof, datagram.bytes[..len].last_chunk_mut()) {
+        let (out, rest) = datagram.bytes[start..len].split_at_mut(MESSAGE_BYTES);
+        out.copy_from_slice(&body);
+        if let (Some(proof), Some((out, rest))) = (proof, rest.split_first_chunk_mut()) {
             proof.emit(out);
+            if let Some(name) = name {
+                name.emit(rest);
+                path.names.told(number);
+            }
         }
         datagram.padded_to = padded_to;
         datagram.to = caller.map(|(to, ..)| to);
@@ -349,7 +362,7 @@ impl Inbound {
                 break (path, peer, datagram);
             }
         };
-        Some(Transmit::single(path, to, self.outbox.leave(datagram)))
+        Some(Transmit::single([path; 2], to, self.outbox.leave(datagram)))
     }
 
     /// Works out every path's state, tells of changes, and lets the other half and the reorder
@@ -475,6 +488,7 @@ pub(super) enum Extent {
     /// To somebody who may be the peer: with the code that he asked to have back, and what he calls the path,
     /// if he has said so.
     ToCaller {
+        socket: PathId,
         to: SocketAddr,
         answer: u64,
         peer_path: Option<u8>,

@@ -44,6 +44,7 @@ impl Inbound {
         status.remote = path
             .peer
             .map_or_else(|| "unknown".to_owned(), |peer| peer.to_string());
+        status.peer_name = path.names.peer().map(|name| name.to_string());
         status.weight = path.config.weight;
         status.rtt_us = path.rtt.smoothed().map(micros);
         status.rtt_min_us = path.rtt.minimum().map(micros);

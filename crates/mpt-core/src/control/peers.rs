@@ -1,0 +1,70 @@
+//! A hub and its peers, as `mpt-ctl status` and `mpt-ctl peers` show them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{PathStatus, Protection, RecoveryStatus, ReorderStatus};
+
+/// A hub as such.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct HubStatus {
+    /// Peers that are configured.
+    pub peers: u64,
+    /// Of these, those that have a path up.
+    pub up: u64,
+}
+
+/// A peer of a hub, as `mpt-ctl peers --json` prints it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Its public key, in base64.
+    pub public_key: String,
+    /// The inner addresses that are its own.
+    pub allowed_ips: Vec<String>,
+    /// Whether it is there.
+    pub state: PeerState,
+    /// The paths that it has called on, by the names that it has told; `local` is the hub's end.
+    pub paths: Vec<PathStatus>,
+    /// Packets that came from the TUN and were handed to its paths.
+    pub tx_packets: u64,
+    /// Their bytes, inner headers included.
+    pub tx_bytes: u64,
+    /// Packets of it that were written to the TUN.
+    pub rx_packets: u64,
+    /// Their bytes, inner headers included.
+    pub rx_bytes: u64,
+    /// Largest inner packet that fits its paths, in bytes; 0 while it is away.
+    pub mtu: u32,
+    /// What seals.
+    pub protection: Protection,
+    /// Packets from it and to it dropped since start, by reason; those that there were.
+    pub drops: BTreeMap<String, u64>,
+}
+
+/// All that is known of a peer of a hub.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct PeerReport {
+    /// As in the list.
+    #[serde(flatten)]
+    pub peer: PeerStatus,
+    /// The reorder window of what it sends.
+    pub reorder: ReorderStatus,
+    /// What was sent to it again.
+    pub recovery: RecoveryStatus,
+}
+
+/// Whether a peer of a hub is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PeerState {
+    /// It has not called, or nothing has been agreed with it for minutes.
+    #[default]
+    Away,
+    /// It has called, and no path is up.
+    Down,
+    /// A path is up.
+    Up,
+}

@@ -1,0 +1,75 @@
+//! Whether a hub can be reached, and who is there.
+
+use super::{Code, Finding, counted};
+use crate::control::{HubStatus, PathState, Status};
+
+pub(super) fn findings(status: &Status, hub: &HubStatus) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let open = status.paths.iter().any(|path| path.state == PathState::Up);
+    for path in &status.paths {
+        if path.state != PathState::Waiting {
+            continue;
+        }
+        let why = path.reason.as_deref().unwrap_or("it has no socket");
+        let text = format!("Nobody reaches path {}: {why}.", path.name);
+        let remedy = "It is tried again by itself.";
+        found.push(match open {
+            true => Finding::degraded(Code::PathWaiting, text, remedy),
+            false => Finding::down(Code::PathWaiting, text, remedy),
+        });
+    }
+    for missing in &status.tunnel.missing {
+        if !missing.what.starts_with("path ") {
+            let text = format!("There is no {}: {}.", missing.what, missing.why);
+            let remedy = "It is tried again by itself.";
+            found.push(Finding::degraded(Code::Missing, text, remedy));
+        }
+    }
+    let away = hub.peers.saturating_sub(hub.up);
+    if away > 0 {
+        let text = match hub.up {
+            0 => "No peer is there.".to_owned(),
+            up => format!("Of {} {up} are there.", counted(hub.peers, "peer")),
+        };
+        let remedy = "`mpt-ctl peers` shows who; peers call by themselves.";
+        found.push(Finding::note(Code::PeersAway, text, remedy));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::PathStatus;
+    use crate::control::verdict::{Level, judge};
+
+    fn hub(states: &[PathState], up: u64) -> Status {
+        let path = |&state| PathStatus {
+            name: "isp".to_owned(),
+            state,
+            ..PathStatus::default()
+        };
+        Status {
+            hub: Some(HubStatus { peers: 3, up }),
+            paths: states.iter().map(path).collect(),
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn a_hub_is_well_whoever_is_away_and_not_when_it_cannot_be_reached() {
+        let judged = |states: &[PathState], up| {
+            let verdict = judge(&hub(states, up));
+            let codes = verdict.messages.iter().map(|found| found.code.clone());
+            (verdict.level, codes.collect::<Vec<_>>())
+        };
+        let (up, waiting) = (PathState::Up, PathState::Waiting);
+        assert_eq!(judged(&[up, up], 3), (Level::Ok, vec![]));
+        let away = "peers-away".to_owned();
+        assert_eq!(judged(&[up], 0), (Level::Ok, vec![away.clone()]));
+        let waits = "path-waiting".to_owned();
+        let both = vec![waits, away];
+        assert_eq!(judged(&[up, waiting], 2), (Level::Degraded, both.clone()));
+        assert_eq!(judged(&[waiting], 2), (Level::Down, both));
+    }
+}

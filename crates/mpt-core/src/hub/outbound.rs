@@ -1,0 +1,226 @@
+//! The line out of a hub: whose a packet from the interface is, and what all peers' lines out have due.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{AllowedIps, HubNews, HubSlot, Schedule};
+use crate::control::drops::{DropReason, Drops};
+use crate::time::Time;
+use crate::tunnel::Outbound;
+use crate::wire::icmp;
+use crate::wire::ip::Packet;
+use crate::wire::vnet::VnetHeader;
+
+/// Most "unreachable" messages waiting to be written to the TUN.
+const MAX_ICMP_QUEUED: usize = 16;
+/// Least time between two of them (RFC 1812 §4.3.2.8 asks for a limit).
+const ICMP_INTERVAL: Duration = Duration::from_millis(2);
+
+/// See the module.
+#[derive(Default)]
+pub struct HubOutbound {
+    allowed: Arc<AllowedIps>,
+    /// By slot.
+    peers: Vec<Peer>,
+    schedule: Schedule,
+    icmp: VecDeque<Vec<u8>>,
+    next_icmp: Time,
+    drops: Drops,
+}
+
+/// A peer, there or away.
+#[derive(Default)]
+struct Peer {
+    outbound: Option<Box<Outbound>>,
+    /// Packets and bytes that former lines out have sent.
+    former: (u64, u64),
+    former_drops: Drops,
+}
+
+impl Peer {
+    fn sent(&self) -> (u64, u64) {
+        let now = self
+            .outbound
+            .as_ref()
+            .map_or((0, 0), |outbound| outbound.sent());
+        (self.former.0 + now.0, self.former.1 + now.1)
+    }
+
+    fn drops(&self) -> Drops {
+        let mut drops = self.former_drops.clone();
+        if let Some(outbound) = &self.outbound {
+            drops.add(outbound.drops());
+        }
+        drops
+    }
+
+    fn end(&mut self) {
+        (self.former, self.former_drops) = (self.sent(), self.drops());
+        self.outbound = None;
+    }
+}
+
+impl HubOutbound {
+    /// Says whose inner addresses are.
+    pub fn set_allowed(&mut self, allowed: Arc<AllowedIps>) {
+        self.allowed = allowed;
+    }
+
+    fn row(&mut self, slot: HubSlot) -> &mut Peer {
+        let number = slot.number();
+        if self.peers.len() <= number {
+            self.peers.resize_with(number + 1, Peer::default);
+        }
+        &mut self.peers[number]
+    }
+
+    /// Forgets what was counted of a peer that was taken away: another one may get its slot.
+    pub fn forget_peer(&mut self, slot: HubSlot) {
+        *self.row(slot) = Peer::default();
+        self.schedule.set(slot, None);
+    }
+
+    /// Takes what the line in has learnt. Afterwards poll everything.
+    pub fn learn(&mut self, news: HubNews) {
+        match news {
+            HubNews::Begins(slot, outbound) => {
+                let row = self.row(slot);
+                row.end();
+                row.outbound = Some(outbound);
+                self.schedule.touch(slot);
+            }
+            HubNews::Ends(slot) => {
+                self.row(slot).end();
+                self.schedule.set(slot, None);
+            }
+            HubNews::Of(slot, news) => {
+                if let Some(outbound) = self.peer(slot) {
+                    outbound.learn(news);
+                    self.schedule.touch(slot);
+                }
+            }
+        }
+    }
+
+    /// The line out of a peer that is there. What is done with it is to be followed by [`HubOutbound::settle`].
+    pub fn peer(&mut self, slot: HubSlot) -> Option<&mut Outbound> {
+        self.peers.get_mut(slot.number())?.outbound.as_deref_mut()
+    }
+
+    /// Takes what was read from the TUN: see [`Outbound::handle_tun`]. Returns the peer that it goes to, whose
+    /// [`Outbound::poll_ready`] may have something; everything is to be polled at the end of the batch.
+    pub fn handle_tun(
+        &mut self,
+        now: Time,
+        header: &VnetHeader,
+        packet: &mut [u8],
+    ) -> Option<HubSlot> {
+        let Ok(looked) = Packet::parse(packet) else {
+            self.drops.count(DropReason::NotIp, 1);
+            return None;
+        };
+        let Some(slot) = self.allowed.peer_of(looked.destination()) else {
+            self.drops
+                .count(DropReason::NoPeer, header.packets(packet.len()));
+            return None;
+        };
+        let row = self.peers.get_mut(slot.number());
+        if let Some(outbound) = row.and_then(|row| row.outbound.as_deref_mut())
+            && outbound.has_paths()
+        {
+            outbound.handle_tun(now, header, packet);
+            self.schedule.touch(slot);
+            return Some(slot);
+        }
+        self.drops
+            .count(DropReason::PeerAway, header.packets(packet.len()));
+        self.tell_unreachable(now, packet);
+        None
+    }
+
+    /// Tells the sender of a packet that nobody is where it goes.
+    fn tell_unreachable(&mut self, now: Time, packet: &[u8]) {
+        if now < self.next_icmp || self.icmp.len() >= MAX_ICMP_QUEUED {
+            return;
+        }
+        let mut message = vec![0; icmp::MAX_LEN];
+        let packet = Packet::parse(packet).ok();
+        if let Some(len) = packet.and_then(|packet| icmp::unreachable(&packet, None, &mut message))
+        {
+            message.truncate(len);
+            self.icmp.push_back(message);
+            self.next_icmp = now + ICMP_INTERVAL;
+        }
+    }
+
+    /// Counts a packet from the TUN whose virtio header makes no sense.
+    pub fn refuse_offload(&mut self) {
+        self.drops.count(DropReason::BadOffload, 1);
+    }
+
+    /// The next packet to be written back to the TUN: an ICMP "unreachable".
+    pub fn poll_tun(&mut self) -> Option<Vec<u8>> {
+        self.icmp.pop_front()
+    }
+
+    /// When [`HubOutbound::handle_timeout`] is to be called at the latest.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.schedule.next()
+    }
+
+    /// Does what peers have due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some(slot) = self.schedule.pop_due(now) {
+            if let Some(outbound) = self.peer(slot) {
+                outbound.handle_timeout(now);
+            }
+            self.schedule.touch(slot);
+        }
+    }
+
+    /// A peer of which everything is to be polled, and that is to be settled then.
+    pub fn poll_touched(&mut self) -> Option<HubSlot> {
+        self.schedule.pop_touched()
+    }
+
+    /// Everything of the peer has been polled.
+    pub fn settle(&mut self, slot: HubSlot) {
+        let outbound = self.peers.get_mut(slot.number());
+        let outbound = outbound.and_then(|row| row.outbound.as_deref_mut());
+        let due = outbound.and_then(Outbound::poll_timeout);
+        self.schedule.set(slot, due);
+    }
+
+    /// The peers that are there.
+    #[must_use]
+    pub fn present(&self) -> Vec<HubSlot> {
+        let slots = (0..).map_while(HubSlot::new).zip(&self.peers);
+        let present = slots.filter(|(_, row)| row.outbound.is_some());
+        present.map(|(slot, _)| slot).collect()
+    }
+
+    /// Packets and inner bytes handed to a peer's paths so far, and what was dropped on the way.
+    #[must_use]
+    pub fn summary(&self, slot: HubSlot) -> (u64, u64, Drops) {
+        let row = self.peers.get(slot.number());
+        row.map_or((0, 0, Drops::default()), |row| {
+            let (packets, bytes) = row.sent();
+            (packets, bytes, row.drops())
+        })
+    }
+
+    /// The same of all together, and of what is no peer's.
+    #[must_use]
+    pub fn total(&self) -> (u64, u64, Drops) {
+        let mut total = (0, 0, self.drops.clone());
+        for row in &self.peers {
+            let (packets, bytes) = row.sent();
+            total.0 += packets;
+            total.1 += bytes;
+            total.2.add(&row.drops());
+        }
+        total
+    }
+}

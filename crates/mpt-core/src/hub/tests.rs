@@ -1,0 +1,217 @@
+//! A hub and clients in virtual time: links without loss, a delay each.
+
+mod world;
+
+use std::time::Duration;
+
+use world::{Spec, World, address};
+
+use crate::control::PathState;
+use crate::control::drops::DropReason;
+use crate::path::PathId;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn path(index: usize) -> PathId {
+    PathId::new(index).unwrap()
+}
+
+#[test]
+fn three_clients_of_two_paths_reach_the_hub_and_each_other_and_tell_their_paths_names() {
+    let mut world = World::new(&[Spec::default(), Spec::default(), Spec::default()]);
+    world.run_for(2 * SECOND);
+    for client in 0..3 {
+        let paths = world.paths_at_hub(client);
+        let told: Vec<_> = paths.iter().map(|path| path.peer_name.as_deref()).collect();
+        assert_eq!(told, [Some("fibre"), Some("lte")], "client {client}");
+        assert!(paths.iter().all(|path| path.state == PathState::Up));
+        for to in 0..3 {
+            if to != client {
+                world.send(client, address(client), address(to), 100);
+            }
+        }
+    }
+    world.run_for(SECOND);
+    for client in 0..3 {
+        assert_eq!(world.clients[client].delivered, 200, "client {client}");
+    }
+    assert_eq!(world.hub_drops(), []);
+}
+
+#[test]
+fn an_inner_source_that_is_not_the_peer_s_is_dropped_and_counted_and_holds_nothing_up() {
+    let mut world = World::new(&[Spec::default(), Spec::default()]);
+    world.run_for(2 * SECOND);
+    for _ in 0..50 {
+        world.send(0, address(1), address(1), 1);
+        world.send(0, address(0), address(1), 1);
+        world.run_for(Duration::from_millis(1));
+    }
+    world.run_for(SECOND);
+    assert_eq!(world.clients[1].delivered, 50);
+    assert_eq!(world.hub_drops(), [(DropReason::NotAllowed, 50)]);
+}
+
+#[test]
+fn two_paths_of_a_client_go_to_one_socket_from_behind_one_nat() {
+    let spec = Spec {
+        sockets: [0, 0],
+        nat: Some(9),
+        ..Spec::default()
+    };
+    let mut world = World::new(&[spec.clone(), spec]);
+    world.run_for(2 * SECOND);
+    for client in 0..2 {
+        let paths = world.paths_at_hub(client);
+        assert!(paths.iter().all(|path| path.state == PathState::Up));
+        assert_ne!(paths[0].remote, paths[1].remote);
+        world.send(client, address(client), address(1 - client), 500);
+    }
+    world.run_for(SECOND);
+    assert_eq!(
+        world
+            .clients
+            .iter()
+            .map(|client| client.delivered)
+            .sum::<u64>(),
+        1000
+    );
+    // Both are counted where they came from.
+    for path in world.paths_at_hub(0) {
+        assert!(path.rx_packets > 20, "{path:?}");
+    }
+}
+
+#[test]
+fn a_path_that_calls_another_socket_is_followed_there_and_the_other_path_stays() {
+    let mut world = World::new(&[Spec::default()]);
+    world.run_for(2 * SECOND);
+    world.move_path(0, 1, 0);
+    world.run_for(3 * SECOND);
+    let hub = world.hub_inbound.peer(world.slots[0]).unwrap();
+    assert_eq!([0, 1].map(|at| hub.socket_of(path(at)).index()), [0, 0]);
+    assert!(
+        world
+            .paths_at_hub(0)
+            .iter()
+            .all(|path| path.state == PathState::Up)
+    );
+}
+
+#[test]
+fn one_key_on_two_hosts_changes_hands_no_faster_than_every_five_seconds() {
+    let twin = Spec {
+        twin_of: Some(0),
+        ..Spec::default()
+    };
+    let mut world = World::new(&[Spec::default(), twin, Spec::default()]);
+    world.run_for(2 * SECOND);
+    let before = world.restarts(0);
+    for _ in 0..300 {
+        for client in [0, 1] {
+            world.send(client, address(0), address(2), 1);
+        }
+        world.send(2, address(2), address(0), 1);
+        world.run_for(Duration::from_millis(100));
+    }
+    let changes = world.restarts(0) - before;
+    assert!((2..=7).contains(&changes), "{changes} in 30 s");
+}
+
+#[test]
+fn a_peer_that_is_taken_away_in_mid_traffic_is_gone_and_the_others_go_on() {
+    let mut world = World::new(&[Spec::default(), Spec::default(), Spec::default()]);
+    world.run_for(2 * SECOND);
+    for round in 0..100 {
+        if round == 50 {
+            world.remove(1);
+        }
+        for client in 0..3 {
+            world.send(client, address(client), address((client + 1) % 3), 1);
+        }
+        world.run_for(Duration::from_millis(2));
+    }
+    world.run_for(SECOND);
+    let delivered: Vec<_> = world
+        .clients
+        .iter()
+        .map(|client| client.delivered)
+        .collect();
+    // From 2 to 0 all; from 0 to 1 and from 1 to 2 until it was taken away.
+    assert_eq!(delivered[0], 100);
+    assert!((40..=50).contains(&delivered[1]), "{delivered:?}");
+    assert!((40..=50).contains(&delivered[2]), "{delivered:?}");
+    let drops = world.hub_drops();
+    for why in [DropReason::NoPeer, DropReason::UnknownSession] {
+        assert!(drops.iter().any(|(known, _)| *known == why), "{drops:?}");
+    }
+}
+
+#[test]
+fn all_come_back_by_themselves_when_the_hub_has_restarted() {
+    let mut world = World::new(&vec![Spec::default(); 20]);
+    world.run_for(2 * SECOND);
+    world.restart_hub();
+    world.run_for(4 * SECOND);
+    for client in 0..20 {
+        world.send(client, address(client), address((client + 1) % 20), 10);
+    }
+    world.run_for(SECOND);
+    for client in &world.clients {
+        assert_eq!(client.delivered, 10);
+    }
+}
+
+#[test]
+fn who_is_no_peer_gets_no_answer_and_leaves_nothing_behind() {
+    let stranger = Spec {
+        is_stranger: true,
+        ..Spec::default()
+    };
+    let mut world = World::new(&[stranger]);
+    world.run_for(5 * SECOND);
+    assert_eq!(world.clients[0].heard, 0);
+    assert!(world.hub_inbound.present().is_empty());
+    assert!(world.hub_inbound.public_keys().1.is_some());
+}
+
+#[test]
+fn a_peer_that_is_away_costs_nothing_and_who_sends_to_it_is_told() {
+    let mut world = World::new(&[Spec::default(), Spec::default()]);
+    world.run_for(2 * SECOND);
+    world.clients[1].is_off = true;
+    world.run_for(200 * SECOND);
+    assert_eq!(world.hub_inbound.present(), [world.slots[0]]);
+    assert_eq!(world.hub_outbound.present(), [world.slots[0]]);
+    world.sent_to[1] = 0;
+    world.run_for(60 * SECOND);
+    assert_eq!(world.sent_to[1], 0);
+    world.send(0, address(0), address(1), 1);
+    world.run_for(SECOND);
+    assert_eq!(world.clients[0].unreachable, 1);
+    world.clients[1].is_off = false;
+    world.run_for(10 * SECOND);
+    world.send(0, address(0), address(1), 5);
+    world.run_for(SECOND);
+    assert_eq!(world.clients[1].delivered, 5);
+}
+
+#[test]
+fn an_initiation_that_comes_again_after_the_peer_was_away_is_old() {
+    let mut world = World::new(&[Spec::default()]);
+    world.records = true;
+    world.run_for(2 * SECOND);
+    world.records = false;
+    world.clients[0].is_off = true;
+    world.run_for(200 * SECOND);
+    assert!(world.hub_inbound.present().is_empty());
+    world.repeat_initiations();
+    world.run_for(SECOND);
+    assert!(world.hub_inbound.present().is_empty());
+    assert!(
+        world
+            .hub_drops()
+            .iter()
+            .any(|(why, _)| *why == DropReason::Replayed)
+    );
+}

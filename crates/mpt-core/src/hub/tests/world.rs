@@ -1,0 +1,568 @@
+//! The world of the tests: a hub with two sockets, clients with two paths, and what is under way between them.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::control::PathStatus;
+use crate::control::drops::{DropReason, Drops};
+use crate::crypto::{CryptoConfig, Entropy, PresharedKey, PrivateKey, Sessions};
+use crate::hub::{AllowedIps, HubConfig, HubInbound, HubNews, HubOutbound, HubSlot, PeerKeys};
+use crate::path::{PathConfig, PathId};
+use crate::receive::coalesce::Accepts;
+use crate::send::scheduler::Policy;
+use crate::send::scheduler::law::Law;
+use crate::time::{Time, earliest};
+use crate::tunnel::{
+    Datagram, Event, Inbound, Outbound, ReorderSettings, Transmit, TunnelConfig, sealed_tunnel,
+};
+use crate::wire::name::PathName;
+use crate::wire::vnet::VnetHeader;
+
+const HUB_KEY: [u8; 32] = [77; 32];
+const PATHS: usize = 2;
+/// By path, one way.
+const DELAYS: [Duration; PATHS] = [Duration::from_millis(10), Duration::from_millis(35)];
+const MTU: u16 = 1400;
+
+/// What is special about a client.
+#[derive(Debug, Clone)]
+pub(super) struct Spec {
+    /// The hub's socket that each path calls.
+    pub(super) sockets: [usize; PATHS],
+    /// All who have this number are behind one address.
+    pub(super) nat: Option<u8>,
+    /// It has this one's keys.
+    pub(super) twin_of: Option<usize>,
+    /// The hub does not know it.
+    pub(super) is_stranger: bool,
+}
+
+impl Default for Spec {
+    fn default() -> Spec {
+        Spec {
+            sockets: [0, 1],
+            nat: None,
+            twin_of: None,
+            is_stranger: false,
+        }
+    }
+}
+
+pub(super) struct Client {
+    outbound: Outbound,
+    inbound: Inbound,
+    local: [SocketAddr; PATHS],
+    /// It takes and sends nothing.
+    pub(super) is_off: bool,
+    pub(super) heard: u64,
+    pub(super) delivered: u64,
+    pub(super) unreachable: u64,
+}
+
+pub(super) struct World {
+    now: Time,
+    pub(super) hub_inbound: HubInbound,
+    pub(super) hub_outbound: HubOutbound,
+    pub(super) clients: Vec<Client>,
+    pub(super) slots: Vec<HubSlot>,
+    specs: Vec<Spec>,
+    /// By arrival and number.
+    wire: BTreeMap<(Time, u64), Flight>,
+    flights: u64,
+    /// Datagrams that the hub has sent to each client.
+    pub(super) sent_to: Vec<u64>,
+    hub_events: Vec<(HubSlot, Event)>,
+    pub(super) records: bool,
+    recorded: Vec<Flight>,
+    starts: u8,
+}
+
+#[derive(Clone)]
+struct Flight {
+    from: SocketAddr,
+    to: SocketAddr,
+    tos: u8,
+    bytes: Vec<u8>,
+}
+
+/// The inner address of a client.
+pub(super) fn address(client: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 99, 0, 2 + client as u8)
+}
+
+fn hub_address(socket: usize) -> SocketAddr {
+    SocketAddr::new(Ipv4Addr::new(203, 0, 113, socket as u8).into(), 4754)
+}
+
+fn client_address(client: usize, path: usize, nat: Option<u8>) -> SocketAddr {
+    match nat {
+        Some(nat) => {
+            let port = 10_000 + 10 * client + path;
+            SocketAddr::new(Ipv4Addr::new(198, 51, 100, nat).into(), port as u16)
+        }
+        None => SocketAddr::new(
+            Ipv4Addr::new(172, 16, path as u8, client as u8).into(),
+            4754,
+        ),
+    }
+}
+
+fn config(remote: Option<SocketAddr>) -> PathConfig {
+    PathConfig {
+        remote,
+        weight: 100,
+        keepalive: Duration::from_millis(200),
+        dead_after: SECOND,
+        metered: false,
+        keeps_port: false,
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn tunnel_config(session: u64) -> TunnelConfig {
+    TunnelConfig {
+        session,
+        key: None,
+        mtu: MTU,
+        reorder: ReorderSettings::default(),
+        policy: Policy::Adaptive,
+        recovery: true,
+        accepts: Accepts::NONE,
+        receives_trains: false,
+        law: &Law::LAW,
+    }
+}
+
+fn entropy(seed: u64) -> Entropy {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    Box::new(move |out| {
+        for byte in out {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            *byte = (state >> 32) as u8;
+        }
+    })
+}
+
+fn client_key(client: usize) -> PrivateKey {
+    PrivateKey::from_random([client as u8 + 1; 32])
+}
+
+/// An IPv4 packet from one inner address to another.
+fn packet(from: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
+    let mut bytes = vec![0; 200];
+    bytes[0] = 0x45;
+    bytes[3] = 200;
+    bytes[8] = 64;
+    bytes[9] = 253;
+    bytes[12..16].copy_from_slice(&from.octets());
+    bytes[16..20].copy_from_slice(&to.octets());
+    crate::wire::ip::seal_v4_header(&mut bytes[..20]);
+    bytes
+}
+
+impl World {
+    pub(super) fn new(specs: &[Spec]) -> World {
+        let now = Time::from_nanos(1_000_000_000);
+        let mut world = World {
+            now,
+            hub_inbound: hub(now, 0),
+            hub_outbound: HubOutbound::default(),
+            clients: Vec::new(),
+            slots: Vec::new(),
+            specs: specs.to_vec(),
+            wire: BTreeMap::new(),
+            flights: 0,
+            sent_to: vec![0; specs.len()],
+            hub_events: Vec::new(),
+            records: false,
+            recorded: Vec::new(),
+            starts: 0,
+        };
+        world.set_peers();
+        for (number, spec) in specs.iter().enumerate() {
+            let client = client(now, number, spec);
+            world.clients.push(client);
+        }
+        world.flush();
+        world
+    }
+
+    fn set_peers(&mut self) {
+        let mut allowed = AllowedIps::default();
+        self.slots.clear();
+        for (client, spec) in self.specs.iter().enumerate() {
+            let slot = HubSlot::new(spec.twin_of.unwrap_or(client)).unwrap();
+            self.slots.push(slot);
+            if spec.twin_of.is_none() && !spec.is_stranger {
+                let keys = PeerKeys {
+                    public_key: client_key(client).public_key(),
+                    psk: PresharedKey::from_random([client as u8; 32]),
+                };
+                self.hub_inbound.set_peer(slot, keys);
+                allowed
+                    .insert((address(client).into(), 32), slot)
+                    .expect("no two have one");
+            }
+        }
+        let allowed = Arc::new(allowed);
+        self.hub_inbound.set_allowed(allowed.clone());
+        self.hub_outbound.set_allowed(allowed);
+    }
+
+    /// The hub is killed and starts anew.
+    pub(super) fn restart_hub(&mut self) {
+        self.starts += 1;
+        self.hub_inbound = hub(self.now, self.starts.into());
+        self.hub_outbound = HubOutbound::default();
+        self.set_peers();
+        self.flush();
+    }
+
+    pub(super) fn remove(&mut self, client: usize) {
+        let slot = self.slots[client];
+        self.specs[client].is_stranger = true;
+        self.hub_inbound.remove_peer(slot);
+        self.set_peers();
+        self.flush();
+        self.hub_outbound.forget_peer(slot);
+    }
+
+    /// The client's path calls another of the hub's sockets.
+    pub(super) fn move_path(&mut self, client: usize, path: usize, socket: usize) {
+        let config = config(Some(hub_address(socket)));
+        let id = PathId::new(path).unwrap();
+        let client = &mut self.clients[client];
+        client.inbound.set_path(self.now, id, config);
+        client.outbound.set_path(id, &config);
+        self.flush();
+    }
+
+    /// The client's host sends so many packets.
+    pub(super) fn send(&mut self, client: usize, from: Ipv4Addr, to: Ipv4Addr, packets: u64) {
+        for _ in 0..packets {
+            self.clients[client].outbound.handle_tun(
+                self.now,
+                &VnetHeader::default(),
+                &mut packet(from, to),
+            );
+        }
+        self.flush();
+    }
+
+    pub(super) fn run_for(&mut self, span: Duration) {
+        let end = self.now + span;
+        let mut rounds = 0u64;
+        loop {
+            let mut next = self.wire.first_key_value().map(|((at, _), _)| *at);
+            next = earliest(next, self.hub_inbound.poll_timeout());
+            next = earliest(next, self.hub_outbound.poll_timeout());
+            for client in &mut self.clients {
+                next = earliest(next, client.inbound.poll_timeout());
+                next = earliest(next, client.outbound.poll_timeout());
+            }
+            let Some(at) = next.filter(|at| *at <= end) else {
+                break;
+            };
+            rounds += 1;
+            assert!(rounds < 10_000_000, "it does not come to rest");
+            self.now = self.now.max(at);
+            self.deliver();
+            self.time_out();
+            self.flush();
+        }
+        self.now = end;
+    }
+
+    fn deliver(&mut self) {
+        while let Some(entry) = self.wire.first_entry() {
+            if entry.key().0 > self.now {
+                return;
+            }
+            let flight = entry.remove();
+            self.arrive(flight);
+        }
+    }
+
+    fn arrive(&mut self, flight: Flight) {
+        let now = self.now;
+        if let Some(socket) = (0..PATHS).find(|&socket| hub_address(socket) == flight.to) {
+            let socket = PathId::new(socket).unwrap();
+            let (from, tos) = (flight.from, flight.tos);
+            return self
+                .hub_inbound
+                .handle_datagram(now, socket, from, tos, &flight.bytes, None);
+        }
+        for client in &mut self.clients {
+            let path = client.local.iter().position(|local| *local == flight.to);
+            if let Some(path) = path.and_then(PathId::new)
+                && !client.is_off
+            {
+                client.heard += 1;
+                let mut buffer = client.inbound.take_buffer().expect("one is free");
+                buffer.as_mut()[..flight.bytes.len()].copy_from_slice(&flight.bytes);
+                let datagram = Datagram {
+                    path,
+                    from: flight.from,
+                    tos: flight.tos,
+                    buffer,
+                    len: flight.bytes.len(),
+                    segment_size: None,
+                    truncated: false,
+                };
+                client.inbound.handle_datagram(now, datagram);
+            }
+        }
+    }
+
+    fn time_out(&mut self) {
+        let now = self.now;
+        self.hub_inbound.handle_timeout(now);
+        self.hub_outbound.handle_timeout(now);
+        for client in &mut self.clients {
+            if client.inbound.poll_timeout().is_some_and(|at| at <= now) {
+                client.inbound.handle_timeout(now);
+            }
+            if client.outbound.poll_timeout().is_some_and(|at| at <= now) {
+                client.outbound.handle_timeout(now);
+            }
+        }
+    }
+
+    /// Polls everything, and puts what is sent on its way.
+    fn flush(&mut self) {
+        for client in 0..self.clients.len() {
+            self.flush_client(client);
+        }
+        self.flush_hub();
+    }
+
+    fn flush_client(&mut self, number: usize) {
+        let now = self.now;
+        let mut sent = Vec::new();
+        let client = &mut self.clients[number];
+        client.inbound.drain_tun(|_, packet| {
+            match packet[9] {
+                1 => client.unreachable += 1,
+                _ => client.delivered += 1,
+            }
+            true
+        });
+        while let Some(news) = client.inbound.poll_news() {
+            client.outbound.learn(news);
+        }
+        while let Some(transmit) = client.outbound.poll_transmit() {
+            cut(&transmit, &mut sent);
+        }
+        if client.outbound.poll_wake() {
+            client.inbound.wake(now);
+        }
+        while let Some(transmit) = client.inbound.poll_transmit() {
+            cut(&transmit, &mut sent);
+        }
+        while client.inbound.poll_event().is_some() {}
+        let (local, is_off) = (client.local, client.is_off);
+        for (path, _, to, tos, bytes) in sent {
+            if !is_off {
+                let flight = Flight {
+                    from: local[path],
+                    to,
+                    tos,
+                    bytes,
+                };
+                if self.records {
+                    self.recorded.push(flight.clone());
+                }
+                self.put(DELAYS[path], flight);
+            }
+        }
+    }
+
+    fn flush_hub(&mut self) {
+        let now = self.now;
+        let (mut sent, mut for_tun) = (Vec::new(), Vec::new());
+        loop {
+            while let Some(news) = self.hub_inbound.poll_news() {
+                self.hub_outbound.learn(news);
+            }
+            let Some(slot) = self.hub_inbound.poll_touched() else {
+                break;
+            };
+            if let Some(inbound) = self.hub_inbound.peer(slot) {
+                inbound.drain_tun(|_, packet| {
+                    for_tun.push(packet.to_vec());
+                    true
+                });
+                while let Some(news) = inbound.poll_news() {
+                    self.hub_outbound.learn(HubNews::Of(slot, news));
+                }
+                while let Some(transmit) = inbound.poll_transmit() {
+                    cut(&transmit, &mut sent);
+                }
+                while let Some(event) = inbound.poll_event() {
+                    self.hub_events.push((slot, event));
+                }
+            }
+            self.hub_inbound.settle(slot, false);
+        }
+        // The hub's host forwards from client to client.
+        for mut packet in for_tun {
+            let header = VnetHeader::default();
+            self.hub_outbound.handle_tun(now, &header, &mut packet);
+        }
+        while let Some(mut message) = self.hub_outbound.poll_tun() {
+            let header = VnetHeader::default();
+            self.hub_outbound.handle_tun(now, &header, &mut message);
+        }
+        let mut woken = Vec::new();
+        while let Some(slot) = self.hub_outbound.poll_touched() {
+            if let Some(outbound) = self.hub_outbound.peer(slot) {
+                while let Some(transmit) = outbound.poll_transmit() {
+                    cut(&transmit, &mut sent);
+                }
+                if outbound.poll_wake() {
+                    woken.push(slot);
+                }
+            }
+            self.hub_outbound.settle(slot);
+        }
+        while let Some((socket, to, bytes)) = self.hub_inbound.poll_reply() {
+            sent.push((0, socket.index(), to, 0, bytes.to_vec()));
+        }
+        for (_, socket, to, tos, bytes) in sent {
+            let whose = |client: &Client| client.local.iter().position(|local| *local == to);
+            let found = self.clients.iter().enumerate();
+            let mut found = found.filter_map(|(number, client)| Some((number, whose(client)?)));
+            let Some((client, path)) = found.next() else {
+                continue;
+            };
+            self.sent_to[client] += 1;
+            let from = hub_address(socket);
+            let flight = Flight {
+                from,
+                to,
+                tos,
+                bytes,
+            };
+            self.put(DELAYS[path], flight);
+        }
+        if !woken.is_empty() {
+            for slot in woken {
+                self.hub_inbound.wake(now, slot);
+            }
+            self.flush_hub();
+        }
+    }
+
+    fn put(&mut self, delay: Duration, flight: Flight) {
+        self.flights += 1;
+        self.wire.insert((self.now + delay, self.flights), flight);
+    }
+
+    /// What was recorded of initiations comes again.
+    pub(super) fn repeat_initiations(&mut self) {
+        for flight in std::mem::take(&mut self.recorded) {
+            if flight.bytes.starts_with(&[0, 0, 0x88, 0xb5, 3]) {
+                self.put(DELAYS[0], flight);
+            }
+        }
+    }
+
+    pub(super) fn paths_at_hub(&mut self, client: usize) -> Vec<PathStatus> {
+        let Some(inbound) = self.hub_inbound.peer(self.slots[client]) else {
+            return Vec::new();
+        };
+        let ids: Vec<PathId> = inbound.paths().collect();
+        let status = |id| {
+            let mut status = PathStatus::default();
+            inbound.report_path(id, &mut status);
+            status
+        };
+        ids.into_iter().map(status).collect()
+    }
+
+    /// What the hub has dropped, by reason.
+    pub(super) fn hub_drops(&self) -> Vec<(DropReason, u64)> {
+        let mut drops: Drops = self.hub_inbound.total().drops;
+        drops.add(&self.hub_outbound.total().2);
+        let all = DropReason::ALL.iter().map(|why| (*why, drops.of(*why)));
+        all.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// How often the client was another one than before.
+    pub(super) fn restarts(&self, client: usize) -> usize {
+        let slot = self.slots[client];
+        let is_one = |(of, event): &&(HubSlot, Event)| {
+            *of == slot && matches!(event, Event::PeerSession { restarted, .. } if *restarted)
+        };
+        self.hub_events.iter().filter(is_one).count()
+    }
+}
+
+fn hub(now: Time, start: u64) -> HubInbound {
+    let mut seeds = 1000 * (start + 1);
+    HubInbound::new(
+        now,
+        HubConfig {
+            tunnel: tunnel_config(0),
+            clamps_mss: false,
+            private_key: PrivateKey::from_random(HUB_KEY),
+            hardware_aes: true,
+            silence: Duration::from_millis(600),
+            called: [Some(config(None)); 16],
+            entropy: Box::new(move || {
+                seeds += 1;
+                entropy(seeds)
+            }),
+            wall: Box::new(|| Box::new(|at| Duration::from_nanos(at.as_nanos()))),
+        },
+    )
+}
+
+fn client(now: Time, number: usize, spec: &Spec) -> Client {
+    let whose = spec.twin_of.unwrap_or(number);
+    let session = 500 + number as u64;
+    let crypto = CryptoConfig {
+        private_key: client_key(whose),
+        peer_public_key: PrivateKey::from_random(HUB_KEY).public_key(),
+        psk: PresharedKey::from_random([whose as u8; 32]),
+        session,
+        hardware_aes: true,
+        silence: Duration::from_millis(600),
+    };
+    let since_1970 = Duration::from_nanos(now.as_nanos()) + Duration::from_nanos(number as u64);
+    let sessions = Sessions::new(crypto, now, since_1970, entropy(number as u64 + 1));
+    let (mut outbound, mut inbound) = sealed_tunnel(&tunnel_config(session), sessions);
+    let remote = spec.sockets.map(hub_address);
+    for (path, name) in ["fibre", "lte"].into_iter().enumerate() {
+        let id = PathId::new(path).unwrap();
+        let config = config(Some(remote[path]));
+        outbound.set_path(id, &config);
+        inbound.set_path(now, id, config);
+        inbound.set_path_name(id, PathName::new(name));
+    }
+    Client {
+        outbound,
+        inbound,
+        local: [0, 1].map(|path| client_address(number, path, spec.nat)),
+        is_off: false,
+        heard: 0,
+        delivered: 0,
+        unreachable: 0,
+    }
+}
+
+type Sent = (usize, usize, SocketAddr, u8, Vec<u8>);
+
+/// A train as datagrams: path, socket, where to, TOS, bytes.
+fn cut(transmit: &Transmit<'_>, sent: &mut Vec<Sent>) {
+    let datagrams = transmit.contents.chunks(transmit.segment_size.max(1));
+    sent.extend(datagrams.map(|bytes| {
+        let (path, socket) = (transmit.path.index(), transmit.socket.index());
+        (path, socket, transmit.to, transmit.tos, bytes.to_vec())
+    }));
+}

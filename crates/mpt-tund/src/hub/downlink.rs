@@ -1,0 +1,582 @@
+//! The thread of a hub's line in: UDP → whose it is → that peer's core → TUN; and what the cores send from here.
+//!
+//! Each socket has a task that waits for it. All tasks run on this one thread and share the [`HubDownlink`]; none
+//! holds it while it waits.
+
+mod told;
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mpt_core::control::{PathState, PathStatus, PeerState, Protection, TunnelStatus};
+use mpt_core::hub::{HubConfig, HubInbound, HubNews, HubSlot};
+use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
+use mpt_core::send::scheduler::Policy;
+use mpt_core::time::{Time, earliest};
+use mpt_core::tunnel::{Event, Inbound};
+use tokio::io::Ready;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
+
+use super::uplink::add_drops;
+use super::{Listed, PeerChanges, Shown, Wakes};
+use crate::clock::{self, Sleeps, Timer};
+use crate::downlink::{
+    Another, Command, FAILURE_PAUSE, MAX_FAILURES, MAX_LAST_BATCHES, Report, Sockets,
+};
+use crate::journal::Journal;
+use crate::tun::Tun;
+use crate::udp::errqueue;
+use crate::udp::{PathSocket, RecvMeta};
+
+/// Datagrams, or trains of 64, that a system call may bring.
+const BATCH: usize = 16;
+/// Datagrams after which the peers are polled: each goes to a peer's own buffers, which have room for so many beside a
+/// full window.
+const MAX_IN_HAND: u64 = 128;
+/// Room for any train, in bytes.
+const TRAIN_BYTES: usize = 65_536;
+/// When the line out has no room for news, they are offered again after this.
+const NEWS_PAUSE: Duration = Duration::from_millis(1);
+
+/// Where the line in tells what it finds out.
+pub(crate) struct Outlets {
+    /// The tunnel's name.
+    pub(crate) tunnel: String,
+    /// To the line out: what it has to know.
+    pub(crate) news: mpsc::Sender<HubNews>,
+    /// To the control thread: the path that is to have another socket, with the tunnel's name.
+    pub(crate) sockets: Sockets,
+    /// From the line out: packets for peers come again.
+    pub(crate) wakes: Arc<Wakes>,
+}
+
+/// Runs until `commands` is closed.
+///
+/// # Errors
+/// When there is no descriptor for the timer.
+pub(crate) async fn run(
+    config: HubConfig,
+    outlets: Outlets,
+    mut commands: mpsc::Receiver<Command>,
+) -> io::Result<()> {
+    let mut timer = Timer::new()?;
+    let mut sleeps = Sleeps::new();
+    let wake = Rc::new(Notify::new());
+    let wakes = outlets.wakes.clone();
+    let downlink = Rc::new(RefCell::new(HubDownlink {
+        mtu: config.tunnel.mtu,
+        hub: HubInbound::new(clock::now(), config),
+        tun: None,
+        outlets,
+        sockets: Default::default(),
+        journals: Vec::new(),
+        to_say: BTreeSet::new(),
+        next_line: None,
+        buffers: (0..BATCH).map(|_| vec![0; TRAIN_BYTES]).collect(),
+        metas: vec![RecvMeta::default(); BATCH],
+    }));
+    loop {
+        tokio::select! {
+            biased;
+            command = commands.recv() => match command {
+                Some(command) => obey(&downlink, &wake, command),
+                None => return Ok(()),
+            },
+            () = timer.elapsed() => downlink.borrow_mut().hub.handle_timeout(clock::now()),
+            slots = wakes.woken() => {
+                let mut downlink = downlink.borrow_mut();
+                let now = clock::now();
+                slots.into_iter().for_each(|slot| downlink.hub.wake(now, slot));
+            }
+            // A socket's task has worked; the timer may have to go off earlier.
+            () = wake.notified() => {}
+        }
+        let mut downlink = downlink.borrow_mut();
+        if let Some(slept) = sleeps.since_asked() {
+            let (name, slept) = (&downlink.outlets.tunnel, slept.as_secs());
+            tracing::info!("tunnel {name}: the host has slept for {slept} s: keys are agreed anew");
+            downlink.hub.handle_resume(clock::now());
+        }
+        timer.wake_by(downlink.flush());
+    }
+}
+
+struct HubDownlink {
+    hub: HubInbound,
+    mtu: u16,
+    tun: Option<Arc<Tun>>,
+    outlets: Outlets,
+    sockets: [Option<Attached>; MAX_PATHS],
+    /// By slot: what is said of peers.
+    journals: Vec<Option<Journal>>,
+    /// Peers of which something is to be written into the log, and when the next line is.
+    to_say: BTreeSet<HubSlot>,
+    next_line: Option<Time>,
+    buffers: Vec<Vec<u8>>,
+    metas: Vec<RecvMeta>,
+}
+
+/// A path of the hub's configuration: a place where peers call.
+struct Attached {
+    name: String,
+    config: PathConfig,
+    /// None while it waits.
+    open: Option<Open>,
+    /// Datagrams that the sockets before this one dropped.
+    former_drops: u64,
+    received: (u64, u64),
+    sent: (u64, u64),
+}
+
+/// Its socket, and the task that waits for it.
+struct Open {
+    socket: Arc<PathSocket>,
+    task: JoinHandle<()>,
+    drops: u32,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn obey(downlink: &Rc<RefCell<HubDownlink>>, wake: &Rc<Notify>, command: Command) {
+    let now = clock::now();
+    let mut this = downlink.borrow_mut();
+    match command {
+        Command::SetPath {
+            id,
+            name,
+            config,
+            socket,
+        } => {
+            if socket.is_some() {
+                drop(this.close(id));
+            }
+            let attached = this.sockets[id.index()].get_or_insert_with(|| Attached {
+                name,
+                config,
+                open: None,
+                former_drops: 0,
+                received: (0, 0),
+                sent: (0, 0),
+            });
+            attached.config = config;
+            if let Some(socket) = socket {
+                let task = watch(downlink.clone(), wake.clone(), id, socket.clone());
+                let task = tokio::task::spawn_local(task);
+                attached.open = Some(Open {
+                    socket,
+                    task,
+                    drops: 0,
+                });
+            }
+            this.follow_paths(now);
+        }
+        Command::Close(id, done) => {
+            let open = this.close(id);
+            tokio::task::spawn_local(async move {
+                if let Some(mut open) = open {
+                    // The task has the socket, too, until it is ended.
+                    open.task.abort();
+                    let _ = (&mut open.task).await;
+                }
+                let _ = done.send(());
+            });
+        }
+        Command::SetTun(tun) => {
+            let accepts = tun.accepts();
+            this.hub.configure(
+                |config| config.tunnel.accepts = accepts,
+                |peer| peer.set_accepts(accepts),
+            );
+            this.tun = Some(tun);
+        }
+        Command::RemovePath(id) => {
+            this.sockets[id.index()] = None;
+            this.follow_paths(now);
+        }
+        // Neither has a meaning without a peer at the other end: `requests` refuses the first.
+        Command::SetOutOfService(..) | Command::SetLink(..) | Command::SetKey(_) => {}
+        Command::SetSending(policy, recovery) => this.set_sending(policy, recovery),
+        Command::SetReorder(reorder) => this.hub.configure(
+            |config| config.tunnel.reorder = reorder,
+            |peer| peer.set_reorder(now, reorder),
+        ),
+        Command::SetMtu(mtu) => {
+            this.mtu = mtu;
+            this.hub.configure(
+                |config| config.tunnel.mtu = mtu,
+                |peer| peer.set_mtu(now, mtu),
+            );
+        }
+        Command::SetPeers(changes) => this.set_peers(now, changes),
+        Command::Report(mut report, reply) => {
+            this.report(&mut report);
+            // Whoever asked may have gone.
+            let _ = reply.send(report);
+        }
+        Command::ReportOrder(reply) => {
+            let _ = reply.send(Box::default());
+        }
+        Command::ReportPeers(mut list, reply) => {
+            list.iter_mut().for_each(|one| this.report_peer(one));
+            let _ = reply.send(list);
+        }
+        Command::ReportPeer(mut shown, reply) => {
+            this.show_peer(&mut shown);
+            let _ = reply.send(shown);
+        }
+    }
+}
+
+/// Waits for one socket and works off what comes.
+async fn watch(
+    downlink: Rc<RefCell<HubDownlink>>,
+    wake: Rc<Notify>,
+    id: PathId,
+    socket: Arc<PathSocket>,
+) {
+    let place = downlink.borrow().place(id);
+    let fd = match socket.register() {
+        Ok(fd) => fd,
+        Err(error) => {
+            tracing::error!("{place} cannot watch its socket: {error}");
+            return;
+        }
+    };
+    let mut failures = 0;
+    loop {
+        match wait_and_receive(&downlink, id, &fd).await {
+            Ok(()) => failures = 0,
+            Err(error) if failures == MAX_FAILURES => {
+                tracing::error!("{place} cannot receive, and is to have another socket: {error}");
+                let downlink = downlink.borrow();
+                let asked = (downlink.outlets.tunnel.clone(), id, Another::Socket);
+                let _ = downlink.outlets.sockets.try_send(asked);
+                return;
+            }
+            Err(error) => {
+                tracing::debug!("{place} cannot receive: {error}");
+                failures += 1;
+                tokio::time::sleep(FAILURE_PAUSE).await;
+            }
+        }
+        wake.notify_one();
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn wait_and_receive(
+    downlink: &RefCell<HubDownlink>,
+    id: PathId,
+    fd: &AsyncFd<Arc<PathSocket>>,
+) -> io::Result<()> {
+    let mut ready = fd.ready(PathSocket::INTEREST).await?;
+    let mut this = downlink.borrow_mut();
+    // Which peer an error is about is not looked up: its probes tell as much, a little later.
+    if ready.ready().is_error() && !errqueue::drain(fd.get_ref(), |_| {}) {
+        ready.clear_ready_matching(Ready::ERROR);
+    }
+    if !this.receive(id, fd.get_ref())? {
+        ready.clear_ready_matching(Ready::READABLE);
+    }
+    Ok(())
+}
+
+impl HubDownlink {
+    /// Takes the socket from a path, after what waits in it.
+    fn close(&mut self, id: PathId) -> Option<Open> {
+        let open = self.sockets[id.index()].as_mut()?.open.take()?;
+        for _ in 0..MAX_LAST_BATCHES {
+            if !self.receive(id, &open.socket).unwrap_or(false) {
+                break;
+            }
+        }
+        if let Some(attached) = &mut self.sockets[id.index()] {
+            attached.former_drops += u64::from(open.drops);
+        }
+        Some(open)
+    }
+
+    /// A path of the hub's, as lines of the log name it.
+    fn place(&self, id: PathId) -> String {
+        let attached = self.sockets[id.index()].as_ref();
+        let name = attached.map_or("?", |attached| attached.name.as_str());
+        format!("tunnel {}: path {name}", self.outlets.tunnel)
+    }
+
+    /// What peers' paths get follows the socket that they call.
+    fn follow_paths(&mut self, now: Time) {
+        let mut called = [None; MAX_PATHS];
+        for (called, attached) in called.iter_mut().zip(&self.sockets) {
+            *called = attached.as_ref().map(|attached| attached.config);
+        }
+        self.hub.configure(
+            |config| config.called = called,
+            |peer| peer.set_called(now, called),
+        );
+    }
+
+    fn set_sending(&mut self, policy: Policy, recovery: bool) {
+        self.hub.configure(
+            |config| {
+                config.tunnel.policy = policy;
+                config.tunnel.recovery = recovery;
+            },
+            |peer| peer.set_sending(policy, recovery),
+        );
+    }
+
+    fn set_peers(&mut self, now: Time, changes: PeerChanges) {
+        for slot in changes.removed {
+            self.hub.remove_peer(slot);
+            self.to_say.remove(&slot);
+            if let Some(journal) = self.journals.get_mut(slot.number()) {
+                *journal = None;
+            }
+        }
+        for (slot, name, keys) in changes.set {
+            self.hub.set_peer(slot, keys);
+            let number = slot.number();
+            if self.journals.len() <= number {
+                self.journals.resize_with(number + 1, || None);
+            }
+            let tunnel = &self.outlets.tunnel;
+            self.journals[number]
+                .get_or_insert_with(|| Journal::new(&format!("{tunnel}: peer {name}"), now));
+        }
+        self.hub.set_allowed(changes.allowed);
+    }
+
+    /// Receives one batch. Returns whether more may wait.
+    fn receive(&mut self, id: PathId, socket: &PathSocket) -> io::Result<bool> {
+        let received = match socket.recv_batch(&mut self.buffers, &mut self.metas) {
+            Ok(received) => received,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let now = clock::now();
+        let (mut packets, mut bytes, mut drops) = (0, 0, 0);
+        let mut in_hand = 0;
+        for at in 0..received {
+            let (buffer, meta) = (&self.buffers[at], &self.metas[at]);
+            let len = meta.len.min(buffer.len());
+            let step = meta.segment_size.map_or(len, usize::from).max(1);
+            let datagrams = len.div_ceil(step) as u64;
+            packets += datagrams;
+            bytes += len as u64;
+            drops = meta.socket_drops;
+            if in_hand + datagrams > MAX_IN_HAND {
+                self.flush_peers(now);
+                in_hand = 0;
+            }
+            in_hand += datagrams;
+            let (buffer, meta) = (&self.buffers[at], &self.metas[at]);
+            self.hub.handle_datagram(
+                now,
+                id,
+                meta.from,
+                meta.tos,
+                &buffer[..len],
+                meta.segment_size,
+            );
+        }
+        if let Some(attached) = &mut self.sockets[id.index()] {
+            attached.received.0 += packets;
+            attached.received.1 += bytes;
+            if let Some(open) = &mut attached.open {
+                open.drops = drops;
+            }
+        }
+        self.flush_peers(now);
+        Ok(received == BATCH)
+    }
+
+    /// Takes everything that the cores have ready; returns when they want to be called again.
+    fn flush(&mut self) -> Option<Time> {
+        let now = clock::now();
+        let is_left = self.flush_peers(now);
+        self.say(now);
+        let again = is_left.then(|| now + NEWS_PAUSE);
+        earliest(earliest(self.hub.poll_timeout(), again), self.next_line)
+    }
+
+    /// The same of the peers with which something was done. Whether any has news for which there is no room.
+    fn flush_peers(&mut self, now: Time) -> bool {
+        let mut left = Vec::new();
+        loop {
+            let has_room = self.tell_of_peers();
+            let Some(slot) = self.hub.poll_touched() else {
+                break;
+            };
+            let is_left = self.flush_peer(now, slot, has_room);
+            self.hub.settle(slot, false);
+            if is_left {
+                left.push(slot);
+            }
+        }
+        for slot in &left {
+            self.hub.settle(*slot, true);
+        }
+        while let Some((socket, to, bytes)) = self.hub.poll_reply() {
+            send(&mut self.sockets, socket, to, 0, &bytes, bytes.len());
+        }
+        !left.is_empty()
+    }
+
+    /// Tells the line out which peers come and go. Whether there is room for more.
+    fn tell_of_peers(&mut self) -> bool {
+        while let Ok(room) = self.outlets.news.try_reserve() {
+            match self.hub.poll_news() {
+                Some(news) => room.send(news),
+                None => return true,
+            }
+        }
+        false
+    }
+
+    fn flush_peer(&mut self, now: Time, slot: HubSlot, mut has_room: bool) -> bool {
+        let Some(peer) = self.hub.peer(slot) else {
+            return false;
+        };
+        let tun = self.tun.as_deref();
+        peer.drain_tun(|header, packet| tun.is_some_and(|tun| tun.send(header, packet).is_ok()));
+        while has_room {
+            match self.outlets.news.try_reserve() {
+                Ok(room) => match peer.poll_news() {
+                    Some(news) => room.send(HubNews::Of(slot, news)),
+                    None => break,
+                },
+                Err(_) => has_room = false,
+            }
+        }
+        // The interface keeps its MTU: what a peer's paths carry, its senders are told.
+        let _ = peer.poll_mtu();
+        while let Some(message) = peer.poll_transmit() {
+            let (socket, to, tos) = (message.socket, message.to, message.tos);
+            let size = message.segment_size;
+            send(&mut self.sockets, socket, to, tos, message.contents, size);
+        }
+        let mut events = Vec::new();
+        while let Some(event) = peer.poll_event() {
+            let name = match event {
+                Event::Path { path, .. }
+                | Event::PeerAddress { path, .. }
+                | Event::PathMtu { path, .. } => path_name(peer, path),
+                Event::PeerSession { .. }
+                | Event::Keys { .. }
+                | Event::PeerStoppedProbing
+                | Event::NotAnswered { .. }
+                | Event::PathRests { .. }
+                | Event::NoHandshake => String::new(),
+            };
+            events.push((event, name));
+        }
+        for (event, name) in events {
+            self.log(now, slot, &event, &name);
+        }
+        !has_room
+    }
+
+    fn report(&self, report: &mut Report) {
+        let total = self.hub.total();
+        let tunnel = &mut report.tunnel;
+        tunnel.mtu = u32::from(self.mtu);
+        tunnel.protection = Protection::Waiting;
+        (tunnel.rx_packets, tunnel.rx_bytes) = (total.rx_packets, total.rx_bytes);
+        total.drops.add_to(&mut tunnel.drops);
+        for (id, status) in &mut report.paths {
+            if let Some(attached) = &self.sockets[id.index()] {
+                report_socket(attached, status);
+            }
+        }
+        report.peers_up = self.hub.up();
+        if let Some(protection) = self.hub.protection() {
+            tunnel.protection = protection;
+        }
+    }
+
+    fn report_peer(&mut self, one: &mut Listed) {
+        let Some(summary) = self.hub.summary(one.slot) else {
+            return;
+        };
+        let peer = &mut one.peer;
+        (peer.rx_packets, peer.rx_bytes) = (summary.rx_packets, summary.rx_bytes);
+        add_drops(&summary.drops, &mut peer.drops);
+        let Some(inbound) = self.hub.peer(one.slot) else {
+            return;
+        };
+        peer.state = match inbound.is_up() {
+            true => PeerState::Up,
+            false => PeerState::Down,
+        };
+        let mut tunnel = TunnelStatus::default();
+        inbound.report(&mut tunnel);
+        (peer.mtu, peer.protection) = (tunnel.mtu, tunnel.protection);
+        one.ids = inbound.paths().collect();
+        for id in &one.ids {
+            let mut status = PathStatus::default();
+            inbound.report_path(*id, &mut status);
+            status.name = path_name(inbound, *id);
+            status.peer_name = None;
+            let socket = &self.sockets[inbound.socket_of(*id).index()];
+            if let Some(open) = socket.as_ref().and_then(|attached| attached.open.as_ref()) {
+                status.local = open.socket.local_addr().to_string();
+            }
+            peer.paths.push(status);
+        }
+    }
+
+    fn show_peer(&mut self, shown: &mut Shown) {
+        if let Some(inbound) = self.hub.peer(shown.slot) {
+            let mut tunnel = TunnelStatus::default();
+            inbound.report(&mut tunnel);
+            shown.report.recovery = tunnel.recovery;
+            shown.report.reorder = inbound.report_reorder();
+        }
+    }
+}
+
+/// What the peer calls it, or its number.
+fn path_name(peer: &Inbound, id: PathId) -> String {
+    let told = peer.peer_name_of(id).map(|name| name.to_string());
+    told.unwrap_or_else(|| format!("number {}", id.index() + 1))
+}
+
+fn report_socket(attached: &Attached, status: &mut PathStatus) {
+    status.state = match attached.open {
+        Some(_) => PathState::Up,
+        None => PathState::Waiting,
+    };
+    status.remote = "peers call".to_owned();
+    (status.rx_packets, status.rx_bytes) = attached.received;
+    (status.tx_packets, status.tx_bytes) = attached.sent;
+    let drops = attached.open.as_ref().map_or(0, |open| open.drops);
+    status.socket_drops = attached.former_drops + u64::from(drops);
+}
+
+fn send(
+    sockets: &mut [Option<Attached>; MAX_PATHS],
+    socket: PathId,
+    to: std::net::SocketAddr,
+    tos: u8,
+    contents: &[u8],
+    segment_size: usize,
+) {
+    if let Some(attached) = &mut sockets[socket.index()]
+        && let Some(open) = &attached.open
+    {
+        attached.sent.0 += 1;
+        attached.sent.1 += contents.len() as u64;
+        // A probe that was not sent is one that gets no answer.
+        let _ = open.socket.send_train(to, tos, contents, segment_size);
+    }
+}

@@ -1,0 +1,238 @@
+//! The thread of a hub's line out: TUN → whose it is → that peer's core → UDP.
+//!
+//! It works in batches, as [`crate::uplink`] does.
+
+use std::io;
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use mpt_core::control::drops::Drops;
+use mpt_core::control::{PathStatus, TunnelStatus};
+use mpt_core::hub::{HubNews, HubOutbound, HubSlot};
+use mpt_core::path::MAX_PATHS;
+use mpt_core::time::Time;
+use mpt_core::wire::vnet::VnetHeader;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc;
+
+use super::{PeerChanges, Wakes};
+use crate::clock::{self, Timer};
+use crate::tun::{self, Tun};
+use crate::uplink::{Batch, Command, Outcome, Sockets, read_batch, readable};
+
+/// Runs until `commands` is closed. Without an interface it waits for one.
+///
+/// # Errors
+/// When the TUN fails or cannot be watched, or there is no descriptor for the timer.
+pub(crate) async fn run(
+    mut news: mpsc::Receiver<HubNews>,
+    mut commands: mpsc::Receiver<Command>,
+    wakes: Arc<Wakes>,
+) -> io::Result<()> {
+    let mut timer = Timer::new()?;
+    let mut uplink = HubUplink {
+        hub: HubOutbound::default(),
+        sockets: Default::default(),
+        sent: [(0, 0); MAX_PATHS],
+        tun: None,
+        wakes,
+    };
+    let mut bytes = vec![0; tun::MAX_READ];
+    loop {
+        tokio::select! {
+            biased;
+            command = commands.recv() => match command {
+                Some(Command::SetTun(tun)) => uplink.tun = Some(tun.register()?),
+                Some(command) => uplink.obey(command),
+                None => return Ok(()),
+            },
+            () = timer.elapsed() => uplink.hub.handle_timeout(clock::now()),
+            Some(news) = news.recv() => uplink.hub.learn(news),
+            ready = readable(uplink.tun.as_ref()) => {
+                ready?;
+                uplink.take_batch(&mut bytes)?;
+            }
+        }
+        uplink.send();
+        timer.wake_by(uplink.hub.poll_timeout());
+    }
+}
+
+struct HubUplink {
+    hub: HubOutbound,
+    sockets: Sockets,
+    /// Datagrams and bytes by socket.
+    sent: [(u64, u64); MAX_PATHS],
+    tun: Option<AsyncFd<Arc<Tun>>>,
+    wakes: Arc<Wakes>,
+}
+
+impl HubUplink {
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::SetPath(id, _, socket) => {
+                if socket.is_some() {
+                    self.sockets[id.index()] = socket;
+                }
+            }
+            Command::RemovePath(id) => {
+                self.sockets[id.index()] = None;
+                self.sent[id.index()] = (0, 0);
+            }
+            Command::Close(id, done) => {
+                self.sockets[id.index()] = None;
+                let _ = done.send(());
+            }
+            Command::SetNumbered(numbered) => self.each(|peer| peer.set_numbered(numbered)),
+            Command::SetPolicy(policy) => self.each(|peer| peer.set_policy(policy)),
+            Command::SetRecovery(recovery) => self.each(|peer| peer.set_recovery(recovery)),
+            // Sealed packets have none, and without a path of its own nothing is decided.
+            Command::SetTun(_) | Command::SetKey(_) | Command::Trace(..) => {}
+            Command::SetPeers(changes) => self.set_peers(&changes),
+            Command::Report(mut report, reply) => {
+                self.report(&mut report.tunnel);
+                for (id, path) in &mut report.paths {
+                    self.report_socket(id.index(), path);
+                }
+                let _ = reply.send(report);
+            }
+            Command::ReportPeers(mut list, reply) => {
+                for one in &mut list {
+                    let drops;
+                    let peer = &mut one.peer;
+                    (peer.tx_packets, peer.tx_bytes, drops) = self.hub.summary(one.slot);
+                    add_drops(&drops, &mut peer.drops);
+                    if let Some(outbound) = self.hub.peer(one.slot) {
+                        for (id, path) in one.ids.iter().zip(&mut peer.paths) {
+                            outbound.report_path(*id, path);
+                        }
+                    }
+                }
+                let _ = reply.send(list);
+            }
+            Command::ReportPeer(mut one, reply) => {
+                if let Some(outbound) = self.hub.peer(one.slot) {
+                    let mut status = TunnelStatus::default();
+                    outbound.report(&mut status);
+                    let recovery = &mut one.report.recovery;
+                    status.recovery.report_bytes = recovery.report_bytes;
+                    *recovery = status.recovery;
+                }
+                let _ = reply.send(one);
+            }
+        }
+    }
+
+    fn each(&mut self, change: impl Fn(&mut mpt_core::tunnel::Outbound)) {
+        for slot in self.hub.present() {
+            if let Some(peer) = self.hub.peer(slot) {
+                change(peer);
+            }
+        }
+    }
+
+    fn set_peers(&mut self, changes: &PeerChanges) {
+        for slot in &changes.removed {
+            self.hub.forget_peer(*slot);
+        }
+        self.hub.set_allowed(changes.allowed.clone());
+    }
+
+    fn report(&self, status: &mut TunnelStatus) {
+        let drops;
+        (status.tx_packets, status.tx_bytes, drops) = self.hub.total();
+        drops.add_to(&mut status.drops);
+    }
+
+    fn report_socket(&self, socket: usize, path: &mut PathStatus) {
+        let (packets, bytes) = self.sent[socket];
+        path.tx_packets += packets;
+        path.tx_bytes += bytes;
+    }
+
+    fn take_batch(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+        let Some(tun) = self.tun.take() else {
+            return Ok(());
+        };
+        let now = clock::now();
+        let has_header = tun.get_ref().has_header();
+        let batch = read_batch(tun.get_ref(), bytes, |bytes| {
+            self.take(now, has_header, bytes);
+        })?;
+        match batch {
+            Batch::Full => {}
+            Batch::Emptied => {
+                if let Some(ready) = tun.readable().now_or_never() {
+                    ready?.clear_ready();
+                }
+            }
+            Batch::Gone => return Ok(()),
+        }
+        self.tun = Some(tun);
+        Ok(())
+    }
+
+    fn take(&mut self, now: Time, has_header: bool, bytes: &mut [u8]) {
+        let (header, start) = match has_header.then(|| VnetHeader::parse(bytes)) {
+            None => (VnetHeader::default(), 0),
+            Some(Ok((header, packet))) => (header, bytes.len() - packet.len()),
+            Some(Err(_)) => return self.hub.refuse_offload(),
+        };
+        let slot = self.hub.handle_tun(now, &header, &mut bytes[start..]);
+        if let Some(outbound) = slot.and_then(|slot| self.hub.peer(slot)) {
+            while let Some(train) = outbound.poll_ready() {
+                let sent = &mut self.sent[train.socket.index()];
+                sent.0 += train.datagrams as u64;
+                sent.1 += train.contents.len() as u64;
+                let outcome = Outcome::of(&train, &self.sockets);
+                outcome.report(outbound);
+            }
+        }
+    }
+
+    /// Sends everything that the peers' cores have.
+    fn send(&mut self) {
+        while let Some(slot) = self.hub.poll_touched() {
+            self.send_of(slot);
+            self.hub.settle(slot);
+        }
+        while let Some(message) = self.hub.poll_tun() {
+            write(self.tun.as_ref(), &message);
+        }
+    }
+
+    fn send_of(&mut self, slot: HubSlot) {
+        let Some(outbound) = self.hub.peer(slot) else {
+            return;
+        };
+        while let Some(train) = outbound.poll_transmit() {
+            let sent = &mut self.sent[train.socket.index()];
+            sent.0 += train.datagrams as u64;
+            sent.1 += train.contents.len() as u64;
+            let outcome = Outcome::of(&train, &self.sockets);
+            outcome.report(outbound);
+        }
+        while let Some(message) = outbound.poll_tun() {
+            write(self.tun.as_ref(), message);
+        }
+        if outbound.poll_wake() {
+            self.wakes.wake(slot);
+        }
+    }
+}
+
+/// An ICMP message that the host does not take is lost, as any may be.
+fn write(tun: Option<&AsyncFd<Arc<Tun>>>, message: &[u8]) {
+    if let Some(tun) = tun {
+        let _ = tun.get_ref().send(&VnetHeader::default(), message);
+    }
+}
+
+/// Those that there were.
+pub(super) fn add_drops(drops: &Drops, to: &mut std::collections::BTreeMap<String, u64>) {
+    for why in mpt_core::control::drops::DropReason::ALL {
+        if drops.of(*why) > 0 {
+            *to.entry(why.name().to_owned()).or_default() += drops.of(*why);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! A hub and three clients of two paths, between namespaces.
+
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use mpt_core::control::{PathState, PeerState, PeerStatus};
+use net::process::program;
+use net::traffic::{Iperf, ping};
+use net::{Daemon, Namespace, wait_for};
+use serde_json::Value;
+
+const NAMES: [&str; 3] = ["alice", "bob", "carol"];
+/// Where the hub may be reached: what its two paths are bound to.
+const AT: [&str; 2] = ["203.0.113.1", "203.0.113.2"];
+
+/// A key pair by `mpt-ctl`, in base64.
+fn key_pair() -> (String, String) {
+    let made = Command::new(program("mpt-ctl")).arg("genkey").output();
+    let private = String::from_utf8(made.unwrap().stdout).unwrap();
+    let mut asked = Command::new(program("mpt-ctl"))
+        .arg("pubkey")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = asked.stdin.take().unwrap();
+    input.write_all(private.as_bytes()).unwrap();
+    drop(input);
+    let public = String::from_utf8(asked.wait_with_output().unwrap().stdout).unwrap();
+    (private, public.trim().to_owned())
+}
+
+struct World {
+    hub_host: Namespace,
+    hosts: Vec<Namespace>,
+    hub_keys: (String, String),
+    keys: Vec<(String, String)>,
+}
+
+/// The inner address of a client.
+fn inner(client: usize) -> String {
+    format!("10.99.0.{}", client + 2)
+}
+
+impl World {
+    /// Each client has two links to the hub, and a default route by each.
+    fn new() -> World {
+        let hub_host = Namespace::new("hub");
+        let hosts: Vec<Namespace> = NAMES.iter().map(|name| Namespace::new(name)).collect();
+        hub_host.run("ip link set lo up");
+        for at in AT {
+            hub_host.run(&format!("ip address add {at}/32 dev lo"));
+        }
+        hub_host.sysctl("net.ipv4.ip_forward", "1");
+        for (client, host) in hosts.iter().enumerate() {
+            host.run("ip link set lo up");
+            for path in 0..2 {
+                let (near, far) = (format!("u{path}"), format!("c{client}p{path}"));
+                let net = format!("10.{}.{client}", 10 + path);
+                let there = host.name();
+                hub_host.run(&format!(
+                    "ip link add {far} type veth peer name {near} netns {there}"
+                ));
+                hub_host.run(&format!("ip address add {net}.1/30 dev {far}"));
+                hub_host.run(&format!("ip link set {far} up"));
+                host.run(&format!("ip address add {net}.2/30 dev {near}"));
+                host.run(&format!("ip link set {near} up"));
+                let metric = 10 + path;
+                host.run(&format!(
+                    "ip route add default via {net}.1 dev {near} metric {metric}"
+                ));
+            }
+        }
+        World {
+            hub_host,
+            hosts,
+            hub_keys: key_pair(),
+            keys: NAMES.iter().map(|_| key_pair()).collect(),
+        }
+    }
+
+    fn hub_text(&self, socket: &str, peers: &[usize]) -> String {
+        let key = Path::new(socket).with_file_name("hub.key");
+        std::fs::write(&key, &self.hub_keys.0).unwrap();
+        let mut text = format!(
+            "[tunnel]\nname = \"mpt0\"\naddresses = [\"10.99.0.1/16\"]\n[control]\nsocket = \"{socket}\"\n\
+             [crypto]\nprivate_key_file = \"{}\"\n",
+            key.display()
+        );
+        for (path, at) in AT.iter().enumerate() {
+            text += &format!(
+                "[[paths]]\nname = \"isp{}\"\nlocal = \"{at}:4754\"\n",
+                path + 1
+            );
+        }
+        for &peer in peers {
+            text += &format!(
+                "[[peers]]\nname = \"{}\"\npublic_key = \"{}\"\nallowed_ips = [\"{}/32\"]\n",
+                NAMES[peer],
+                self.keys[peer].1,
+                inner(peer)
+            );
+        }
+        text
+    }
+
+    fn start_hub(&self) -> Daemon {
+        Daemon::start(&self.hub_host, "mpt0", |socket| {
+            self.hub_text(socket, &[0, 1, 2])
+        })
+    }
+
+    /// The last client's paths both go to one address and port.
+    fn start_client(&self, client: usize) -> Daemon {
+        Daemon::start(&self.hosts[client], "mpt0", |socket| {
+            let key = Path::new(socket).with_file_name("client.key");
+            std::fs::write(&key, &self.keys[client].0).unwrap();
+            let mut text = format!(
+                "[tunnel]\nname = \"mpt0\"\naddresses = [\"{}/16\"]\n[control]\nsocket = \"{socket}\"\n\
+                 [crypto]\nprivate_key_file = \"{}\"\npeer_public_key = \"{}\"\n",
+                inner(client),
+                key.display(),
+                self.hub_keys.1
+            );
+            for (path, name) in ["fibre", "lte"].iter().enumerate() {
+                let remote = AT[if client == 2 { 0 } else { path }];
+                text += &format!(
+                    "[[paths]]\nname = \"{name}\"\nlocal = \"10.{}.{client}.2\"\nremote = \"{remote}:4754\"\n",
+                    10 + path
+                );
+            }
+            text
+        })
+    }
+}
+
+fn peers(hub: &Daemon) -> Vec<PeerStatus> {
+    serde_json::from_value(hub.ctl(&["peers"])).unwrap()
+}
+
+/// Waits until all peers have two paths up each, by the names that they have told.
+fn await_peers(hub: &Daemon) {
+    wait_for("all peers to be up", Duration::from_secs(20), || {
+        let all = peers(hub);
+        let is_there = |peer: &PeerStatus| {
+            let paths = peer.paths.iter();
+            let up: Vec<&str> = paths
+                .filter(|path| path.state == PathState::Up)
+                .map(|path| path.name.as_str())
+                .collect();
+            peer.state == PeerState::Up && up == ["fibre", "lte"]
+        };
+        (all.len() == 3 && all.iter().all(is_there)).then_some(())
+    });
+}
+
+#[test]
+fn three_clients_reach_the_hub_and_each_other_also_after_it_was_killed() {
+    let Some(_turn) = net::turn() else { return };
+    let world = World::new();
+    let clients: Vec<Daemon> = (0..3).map(|client| world.start_client(client)).collect();
+    let mut hub = world.start_hub();
+    for round in ["at first", "after it was killed"] {
+        await_peers(&hub);
+        for (from, name) in NAMES.iter().enumerate() {
+            for to in ["10.99.0.1".to_owned(), inner((from + 1) % 3)] {
+                let seen = ping(&world.hosts[from], &to, 5, 20, "");
+                assert_eq!(seen.received, 5, "{round}: {name} to {to}");
+            }
+        }
+        if round == "at first" {
+            hub.crash_and_restart(&world.hub_host);
+        }
+    }
+    let run = Iperf::tcp(&inner(1), 2).run(&world.hosts[0], &world.hosts[1]);
+    assert!(run.intervals_mbps.iter().all(|mbps| *mbps > 1.0), "{run:?}");
+    assert_eq!(
+        hub.ctl_output(&["status"]).status.code(),
+        Some(0),
+        "{}",
+        hub.status_text()
+    );
+    let told: Value = hub.ctl(&["peer", "show", "carol"]);
+    assert_eq!(told["name"], "carol");
+    let paths = told["paths"].as_array().unwrap();
+    assert!(
+        paths.iter().all(|path| path["local"] == "203.0.113.1:4754"),
+        "{told}"
+    );
+    drop(clients);
+}
+
+#[test]
+fn a_peer_sends_from_its_own_addresses_alone_and_goes_with_its_section() {
+    let Some(_turn) = net::turn() else { return };
+    let world = World::new();
+    let clients: Vec<Daemon> = (0..3).map(|client| world.start_client(client)).collect();
+    let hub = world.start_hub();
+    await_peers(&hub);
+    world.hosts[0].run("ip address add 10.99.7.7/32 dev mpt0");
+    let seen = ping(&world.hosts[0], "10.99.0.1", 5, 20, "-I 10.99.7.7");
+    assert_eq!(seen.received, 0);
+    let alice = peers(&hub).remove(0);
+    assert!(alice.drops["not_allowed"] >= 5, "{alice:?}");
+
+    let socket = hub.socket();
+    let text = world.hub_text(&socket.display().to_string(), &[0, 2]);
+    std::fs::write(hub.config(), text).unwrap();
+    hub.ctl(&["reload"]);
+    assert_eq!(peers(&hub).len(), 2);
+    assert_eq!(ping(&world.hosts[1], "10.99.0.1", 3, 20, "").received, 0);
+    assert_eq!(ping(&world.hosts[0], &inner(2), 5, 20, "").received, 5);
+    // Who sends to an address that is nobody's any more is not left waiting for a peer.
+    let drops = hub.status().tunnel.drops;
+    assert_eq!(ping(&world.hosts[0], &inner(1), 3, 20, "").received, 0);
+    assert!(hub.status().tunnel.drops["no_peer"] > drops["no_peer"]);
+    drop(clients);
+}
