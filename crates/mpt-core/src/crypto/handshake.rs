@@ -323,9 +323,9 @@ impl Handshake {
         if let Some(answered) = self.answer_again(now, sender, tag) {
             return answered.map(|()| None);
         }
-        let opened = self
-            .reception
-            .open_initiation(now, sender, initiation, &mut self.entropy);
+        let opened =
+            self.reception
+                .open_initiation(now, sender, (initiation, tag), &mut self.entropy);
         let caller = match opened {
             Ok(caller) => caller,
             Err(turned_away) => {

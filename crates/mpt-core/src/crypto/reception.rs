@@ -129,7 +129,7 @@ impl Reception {
         self.own.is_mac1(over, mac1)
     }
 
-    /// Opens an initiation that [`Reception::check`] has let pass.
+    /// Opens an initiation that [`Reception::check`] has let pass with this tag.
     ///
     /// # Errors
     /// It does not open, or there is no time for it.
@@ -137,12 +137,12 @@ impl Reception {
         &mut self,
         now: Time,
         sender: Sender,
-        message: &[u8; INITIATION_BYTES],
+        (message, tag): (&[u8; INITIATION_BYTES], InitiationTag),
         entropy: &mut Entropy,
     ) -> Result<Caller, TurnedAway> {
         match Message::parse(message) {
             Some(Message::Initiation(initiation)) => {
-                self.open_initiation(now, sender, initiation, entropy)
+                self.open_initiation(now, sender, (initiation, tag), entropy)
             }
             _ => Err(Refused::Malformed.into()),
         }
@@ -152,10 +152,9 @@ impl Reception {
         &mut self,
         now: Time,
         sender: Sender,
-        initiation: Initiation<'_>,
+        (initiation, InitiationTag(mac1)): (Initiation<'_>, InitiationTag),
         entropy: &mut Entropy,
     ) -> Result<Caller, TurnedAway> {
-        let InitiationTag(mac1) = self.check_initiation(initiation)?;
         self.admit(now, sender, initiation, mac1, entropy)?;
         let mut payload = Offer::EMPTY;
         // The preshared key is mixed in with the answer: by then it is known whose it is.

@@ -353,7 +353,9 @@ impl HubInbound {
         let Some(message) = message.first_chunk::<INITIATION_BYTES>() else {
             return self.drops.count(DropReason::BadHandshake, 1);
         };
-        let opened = self.reception.open(now, sender, message, &mut self.entropy);
+        let opened = self
+            .reception
+            .open(now, sender, (message, tag), &mut self.entropy);
         match opened {
             Ok(caller) => self.handle_caller(now, sender, caller, tag),
             Err(turned_away) => {
