@@ -3,7 +3,8 @@
 use net::limit::raw_limit_mbps;
 use net::settings::Side;
 use net::traffic::{Iperf, ping};
-use net::{Family, Hosts, Place, Shape, kernel_gre};
+use net::transfer::{Source, Transport};
+use net::{Family, Hosts, Place, Settings, Shape, kernel_gre};
 
 /// A link of 100 Mbit/s carries 95.6 of TCP payload, whatever else the machine does.
 #[test]
@@ -79,6 +80,23 @@ fn a_link_can_be_shaped_at_either_place() {
         );
         assert_eq!(link.counters(&hosts.b).dropped, 0);
     }
+}
+
+/// A train of the daemon's is cut before it comes to the link, as at any real one.
+#[test]
+fn a_link_takes_packets_one_by_one() {
+    let Some(_turn) = net::turn() else { return };
+    let settings = Settings::new().tunnel("offload = \"on\"");
+    let tunnel = Hosts::new(&[Shape::mbps(50.0).delay_ms(5)]).tunnel(&settings);
+    let (a, b) = (&tunnel.hosts.a, &tunnel.hosts.b);
+    let source = Source::open(a, Side::A.inner_v4(), Transport::Tcp, "cubic");
+    let took = source.fetch(b, 1_000_000);
+    let (passed, sent) = (
+        tunnel.hosts.links[0].counters(a),
+        tunnel.a.status().paths[0].tx_packets,
+    );
+    println!("{sent} packets in {took:?}: {passed:?}");
+    assert!(sent > 700 && passed.sent_packets.abs_diff(sent) < 20);
 }
 
 /// The kernel's GRE over FOU at both ends, as a check of the peer that lab_interop gives MPT.

@@ -19,7 +19,7 @@ fn tshark_reads_gre_in_udp() {
         return net::skip("tshark is not here and could not be installed");
     }
     let tunnel =
-        Hosts::new(&[Shape::mbps(20.0), Shape::mbps(10.0)]).tunnel(&Settings::new().plain());
+        Hosts::near(&[Shape::mbps(20.0), Shape::mbps(10.0)]).tunnel(&Settings::new().plain());
     let (a, b) = (&tunnel.hosts.a, &tunnel.hosts.b);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("capture.pcap").display().to_string();

@@ -37,7 +37,7 @@ fn report(process: &mut Process) -> Value {
 #[test]
 fn a_tunnel_is_measured_from_end_to_end_and_in_a_capture() {
     let Some(_turn) = net::turn() else { return };
-    let tunnel = Hosts::new(&[Shape::mbps(100.0), Shape::mbps(50.0)])
+    let tunnel = Hosts::near(&[Shape::mbps(100.0), Shape::mbps(50.0)])
         .tunnel(&Settings::new().weights(&[2, 1]));
     let (a, b) = (&tunnel.hosts.a, &tunnel.hosts.b);
     let folder = tempfile::tempdir().unwrap();

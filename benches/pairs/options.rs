@@ -83,7 +83,7 @@ impl Options {
                 "--markdown" => options.markdown = true,
                 "--fresh" => options.fresh = true,
                 "--json" => options.json = Some(value()?.into()),
-                "--far" => options.variant.place = Place::Far,
+                "--near" => options.variant.place = Place::Near,
                 "--tunnel" => line(&mut options.variant.tunnel, &value()?),
                 "--reorder" => line(&mut options.variant.reorder, &value()?),
                 "--recovery" => line(&mut options.variant.recovery, &value()?),
@@ -110,8 +110,8 @@ impl Options {
                 words.extend([word.to_owned(), line.to_owned()]);
             }
         }
-        if self.variant.place == Place::Far {
-            words.push("--far".to_owned());
+        if self.variant.place == Place::Near {
+            words.push("--near".to_owned());
         }
         words
     }

@@ -1,8 +1,8 @@
 //! One path from A to B: a rate with a drop-tail queue, then a delay that may reorder.
 //!
 //! netem with a rate keeps packets in order whatever the jitter, so that it takes two of them. The
-//! rate is on A's egress. The delay is on a device that all that B takes in is led through; there
-//! packets come one by one, also those that A sent as a train.
+//! rate is on A's egress, which is no harm where nothing sends trains: [`Line::tunnel`] does not, nor does
+//! a TCP whose device cuts nothing for it. The delay is behind the wire.
 
 use net::link::{ifb, take_in_through_ifb};
 use net::traffic::ping;
@@ -25,7 +25,8 @@ impl Line {
     pub fn new(rate: &Shape, delay: &str, back: &Shape) -> Self {
         let directions = [[rate.clone(), back.clone()]];
         let hosts = Hosts::with_directions(&directions, net::Place::Near);
-        take_in_through_ifb(&hosts.b, &hosts.links[0].device);
+        let is_led = take_in_through_ifb(&hosts.b, &hosts.links[0].device);
+        assert!(is_led, "no ifb devices in this kernel");
         let delayed = Self::delayed(&hosts);
         hosts.b.run(&format!(
             "tc qdisc add dev {delayed} root netem limit 5000 {delay}"

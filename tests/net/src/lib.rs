@@ -37,6 +37,7 @@ pub mod stream;
 pub mod topology;
 pub mod trace;
 pub mod traffic;
+pub mod transfer;
 pub mod uplinks;
 pub mod watch;
 

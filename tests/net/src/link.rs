@@ -1,11 +1,11 @@
 //! A link between two hosts: a veth pair, each direction with a [`Shape`] of its own.
 //!
-//! Where netem stands makes a difference. *Near*, on the egress of the sending host, is the usual
-//! place: the sender's kernel tells the sender at once when the queue is full, and a train that the
-//! tunnel hands over whole (`UDP_SEGMENT`) is one packet to netem, queued, dropped and counted as one.
-//! *Far*, behind the wire, on what the receiving host takes in (an `ifb` device), packets come one by
-//! one, as at the modem or the router that is the bottleneck of a real link, and the sender learns of
-//! a drop only by what does not arrive.
+//! Where netem stands makes a difference. *Far*, behind the wire, on what the receiving host takes in
+//! (an `ifb` device), packets come one by one, as at the modem or the router that is the bottleneck of
+//! a real link, and the sender learns of a drop only by what does not arrive. So links are made, where
+//! nothing else is said. *Near*, on the egress of the sending host, the sender's kernel tells the
+//! sender at once when the queue is full, and a train that the tunnel hands over whole (`UDP_SEGMENT`)
+//! is one packet to netem: queued, dropped and counted as one, it arrives at one moment.
 
 use crate::namespace::Namespace;
 use crate::process;
@@ -34,10 +34,10 @@ impl Family {
 /// Where a link's netem stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Place {
-    /// On the egress of the host that sends.
-    #[default]
+    /// On the egress of the host that sends, which passes trains on whole.
     Near,
     /// On the ingress of the host that receives, packet by packet.
+    #[default]
     Far,
 }
 
@@ -63,10 +63,13 @@ impl Link {
     /// shaped alike.
     #[must_use]
     pub fn lay(a: &Namespace, b: &Namespace, index: usize, family: Family, shape: &Shape) -> Self {
-        Self::lay_with(a, b, index, family, [shape, shape], Place::Near)
+        Self::lay_with(a, b, index, family, [shape, shape], Place::default())
     }
 
     /// Lays a link whose direction from A to B has the first shape and the other the second.
+    ///
+    /// A link without any shape gets no device for one. In a kernel without `ifb`, which may still limit
+    /// a rate, its shape stands at [`Place::Near`].
     #[must_use]
     pub fn lay_with(
         a: &Namespace,
@@ -100,10 +103,12 @@ impl Link {
                 "ip addr add {address}/{prefix} dev {device} {dad}"
             ));
             host.run(&format!("ip link set {device} up"));
-            if place == Place::Far {
-                take_in_through_ifb(host, &device);
-            }
         }
+        let is_shaped = shapes.iter().any(|shape| **shape != Shape::unshaped());
+        let is_far = place == Place::Far
+            && is_shaped
+            && [a, b].map(|host| take_in_through_ifb(host, &device)) == [true; 2];
+        let place = if is_far { Place::Far } else { Place::Near };
         let link = Self {
             device,
             family,
@@ -162,7 +167,7 @@ pub struct Counters {
     pub sent_packets: u64,
     /// Their bytes, Ethernet headers included.
     pub sent_bytes: u64,
-    /// Packets dropped, by loss or by a full queue. A train counts as one.
+    /// Packets dropped, by loss or by a full queue. At [`Place::Near`] a train counts as one.
     pub dropped: u64,
 }
 
@@ -189,11 +194,14 @@ pub fn ifb(device: &str) -> String {
 }
 
 /// Leads everything that `device` of `host` takes in through a device of its own, [`ifb`], which can
-/// have a queue.
-pub fn take_in_through_ifb(host: &Namespace, device: &str) {
+/// have a queue; false in a kernel without such devices.
+pub fn take_in_through_ifb(host: &Namespace, device: &str) -> bool {
     let through = ifb(device);
+    let added = host.output(&format!("ip link add name {through} type ifb"));
+    if !added.status.success() {
+        return false;
+    }
     for line in [
-        format!("ip link add {through} type ifb"),
         format!("ip link set {through} up"),
         format!("tc qdisc add dev {device} handle ffff: ingress"),
         format!(
@@ -203,6 +211,7 @@ pub fn take_in_through_ifb(host: &Namespace, device: &str) {
     ] {
         host.run(&line);
     }
+    true
 }
 
 #[cfg(test)]

@@ -49,6 +49,15 @@ impl Hosts {
         Self { links, a, b }
     }
 
+    /// Two hosts and a link of each shape, which stands on the egress of the host that sends: a capture of
+    /// all devices sees each packet once.
+    #[must_use]
+    pub fn near(shapes: &[Shape]) -> Self {
+        let both = |shape: &Shape| [shape.clone(), shape.clone()];
+        let links: Vec<_> = shapes.iter().map(both).collect();
+        Self::with_directions(&links, Place::Near)
+    }
+
     /// Two hosts and a link of each pair of shapes, there and back, with netem at this place.
     #[must_use]
     pub fn with_directions(links: &[[Shape; 2]], place: Place) -> Self {

@@ -58,7 +58,7 @@ pub struct Measured {
     pub intervals_mbps: Vec<f64>,
     /// Segments that the sender's TCP sent again.
     pub retransmits: u64,
-    /// Packets that each link dropped on the way there, a train counted as one.
+    /// Packets that each link dropped on the way there.
     pub dropped: Vec<u64>,
     /// What the flow outside the tunnel got meanwhile, in Mbit/s.
     #[serde(default)]

@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::link::Place;
 use crate::profile::Line;
 use crate::profile::figure::{Asked, Figure, Row, counted};
 use crate::profile::measure::{Variant, dropped, numbers};
@@ -185,11 +184,6 @@ fn hidden_loss(variant: &Variant) -> Vec<Row> {
         Line::new(shape.clone().loss(1.0)),
         Line::new(shape.loss(1.0)),
     ];
-    // On the sender's egress a train would be lost whole, and count as one.
-    let variant = Variant {
-        place: Place::Far,
-        ..variant.clone()
-    };
     let tunnel = variant.tunnel(&lines);
     let report = Iperf::tcp(Side::B.inner_v4(), 20)
         .congestion("cubic")
