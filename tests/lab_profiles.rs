@@ -4,6 +4,7 @@
 //! A small part of the set that `benches/profiles` measures, chosen for what each alone can show and for
 //! the time that it takes.
 
+use net::profile::download::{self, Files, OF_BEST, Over};
 use net::profile::figure::{Figure, Row};
 use net::profile::measure::{self, Variant};
 use net::profile::{recovery_figures, steady_figures, table};
@@ -51,6 +52,33 @@ fn is_as_asked(figure: Figure) {
         .filter(|row| row.is_met() == Some(false))
         .collect();
     assert!(missed.is_empty(), "missed: {missed:#?}");
+}
+
+/// Loads files of a pair, of whose links the first is as good as the second or better.
+fn loads(name: &str, all: &[Files]) {
+    let Some(_turn) = net::turn() else { return };
+    let (pair, variant) = (
+        download::pair_named(name).expect("a pair"),
+        Variant::default(),
+    );
+    let load = |over| download::load(&pair, over, all, &variant).expect("what TCP needs");
+    let (best, tunnel) = (load(Over::Link(0)), load(Over::Tunnel));
+    for (best, tunnel) in best.iter().zip(&tunnel) {
+        let (bytes, best_ms, ms) = (best.bytes, best.median_ms(), tunnel.median_ms());
+        println!(
+            "{}, {bytes} bytes: {ms:.0} ms, the best link alone {best_ms:.0}",
+            pair.text()
+        );
+        assert!(
+            ms <= OF_BEST * best_ms,
+            "{bytes} bytes: {tunnel:?}, {best:?}"
+        );
+    }
+}
+
+#[test]
+fn a_download_takes_no_longer_than_over_the_best_link() {
+    loads("load-even", &download::FEW);
 }
 
 #[test]

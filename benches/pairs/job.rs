@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use net::profile::download::{self, Over};
 use net::profile::figure::{self, Figure};
 use net::profile::measure::{self, Variant};
 use net::profile::{Line, Profile, table};
@@ -9,8 +10,8 @@ use net::profile::{Line, Profile, table};
 /// What stands before a job's result in what it prints.
 pub(crate) const MARK: &str = "result: ";
 
-/// A measurement, as words: `raw 0 NAME 1`, `ideal NAME 1`, `tunnel NAME 1`, `figure NAME`; the last
-/// number is the run.
+/// A measurement, as words: `raw 0 NAME 1`, `ideal NAME 1`, `tunnel NAME 1`, `figure NAME`, `load 0 NAME`,
+/// `load mptcp NAME`, `load tunnel NAME`; the last number is the run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Job {
     /// A flow over one link of a profile.
@@ -25,11 +26,21 @@ pub(crate) enum Job {
     Tunnel { profile: String, run: u32 },
     /// A figure.
     Figure { name: String },
+    /// Downloads over a pair of links.
+    Load { pair: String, over: Over },
 }
 
+/// Over what files of a pair are loaded.
+pub(crate) const OVER: [Over; 4] = [Over::Link(0), Over::Link(1), Over::Mptcp, Over::Tunnel];
+
 impl Job {
-    /// What these profiles and figures ask for.
-    pub(crate) fn needed(profiles: &[Profile], figures: &[Figure], runs: u32) -> Vec<Self> {
+    /// What these profiles, figures and downloads ask for.
+    pub(crate) fn needed(
+        profiles: &[Profile],
+        figures: &[Figure],
+        downloads: &[Profile],
+        runs: u32,
+    ) -> Vec<Self> {
         let mut jobs = Vec::new();
         for profile in profiles {
             let name = || profile.name.to_owned();
@@ -54,16 +65,25 @@ impl Job {
         jobs.extend(figures.iter().map(|figure| Self::Figure {
             name: figure.name.to_owned(),
         }));
+        let loads = |pair: &Profile| OVER.map(|over| Self::load(pair, over));
+        jobs.extend(downloads.iter().flat_map(loads));
         jobs
     }
 
-    /// The profile or figure that it belongs to.
+    /// Downloads over this of a pair.
+    pub(crate) fn load(pair: &Profile, over: Over) -> Self {
+        let pair = pair.name.to_owned();
+        Self::Load { pair, over }
+    }
+
+    /// The profile or figure that it belongs to; downloads belong to none.
     pub(crate) fn subject(&self) -> &str {
         match self {
             Self::Raw { profile, .. }
             | Self::Ideal { profile, .. }
             | Self::Tunnel { profile, .. } => profile,
             Self::Figure { name } => name,
+            Self::Load { .. } => "",
         }
     }
 
@@ -72,18 +92,29 @@ impl Job {
         match self {
             Self::Raw { profile, line, .. } => Some(table::named(profile)?.lines[*line].clone()),
             Self::Ideal { profile, .. } => table::named(profile)?.ideal(),
-            Self::Tunnel { .. } | Self::Figure { .. } => None,
+            Self::Tunnel { .. } | Self::Figure { .. } | Self::Load { .. } => None,
         }
     }
 
     /// All that its result depends on, if no daemon is involved: it need not be taken twice.
     pub(crate) fn key(&self, variant: &Variant) -> Option<String> {
-        let (Self::Raw { run, .. } | Self::Ideal { run, .. }) = self else {
-            return None;
-        };
-        let line = self.line()?.key();
         let Variant { place, seconds, .. } = variant;
-        Some(format!("run {run}, {seconds} s, voice, {place:?}: {line}"))
+        match self {
+            Self::Raw { run, .. } | Self::Ideal { run, .. } => {
+                let line = self.line()?.key();
+                Some(format!("run {run}, {seconds} s, voice, {place:?}: {line}"))
+            }
+            Self::Load { pair, over } => {
+                let [first, second] = download::pair_named(pair)?.lines.map(|line| line.key());
+                match over {
+                    Over::Link(0) => Some(format!("load, {place:?}: {first}")),
+                    Over::Link(_) => Some(format!("load, {place:?}: {second}")),
+                    Over::Mptcp => Some(format!("load, {place:?}: MPTCP: {first} + {second}")),
+                    Over::Tunnel => None,
+                }
+            }
+            Self::Tunnel { .. } | Self::Figure { .. } => None,
+        }
     }
 
     /// Takes it, here; the result as JSON.
@@ -102,6 +133,10 @@ impl Job {
                 let figure = figure.expect("a figure of the list");
                 serde_json::to_string(&(figure.take)(variant))
             }
+            Self::Load { pair, over } => {
+                let pair = download::pair_named(pair).expect("a pair of the list");
+                serde_json::to_string(&download::load(&pair, *over, &download::ALL, variant))
+            }
         };
         text.expect("numbers and texts")
     }
@@ -114,6 +149,11 @@ impl std::fmt::Display for Job {
             Self::Ideal { profile, run } => write!(to, "ideal {profile} {run}"),
             Self::Tunnel { profile, run } => write!(to, "tunnel {profile} {run}"),
             Self::Figure { name } => write!(to, "figure {name}"),
+            Self::Load { pair, over } => match over {
+                Over::Link(link) => write!(to, "load {link} {pair}"),
+                Over::Mptcp => write!(to, "load mptcp {pair}"),
+                Over::Tunnel => write!(to, "load tunnel {pair}"),
+            },
         }
     }
 }
@@ -140,6 +180,14 @@ impl FromStr for Job {
             },
             ["figure", name] => Self::Figure {
                 name: (*name).to_owned(),
+            },
+            ["load", over, pair] => Self::Load {
+                pair: (*pair).to_owned(),
+                over: match *over {
+                    "mptcp" => Over::Mptcp,
+                    "tunnel" => Over::Tunnel,
+                    link => Over::Link(usize::from(number(link)? > 0)),
+                },
             },
             _ => return Err(format!("no job {text}")),
         })

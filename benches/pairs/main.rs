@@ -1,13 +1,14 @@
 //! What the tunnel makes of many pairs of links, beside what each link carries alone.
 //!
-//! Each measurement is a job: one flow over one link, or through a tunnel over a pair, or a figure of
-//! its own. A job runs this program again, inside a lab, where time is virtual and many may run at
+//! Each measurement is a job: one flow over one link, or through a tunnel over a pair, downloads over
+//! either, or a figure of its own. A job runs this program again, inside a lab, where time is virtual and many may run at
 //! once without disturbing each other; or in namespaces of this kernel, one by one, where it has
 //! netem. What a link carries alone depends on the link only and is kept from run to run.
 //!
 //! Started by `benches/profiles`, which builds everything.
 
 mod comparison;
+mod downloads;
 mod job;
 mod lanes;
 mod options;
@@ -47,11 +48,12 @@ fn main() -> ExitCode {
 fn measure(options: &Options) -> ExitCode {
     let started = Instant::now();
     let (profiles, figures) = (options.profiles(), options.figures());
-    if profiles.is_empty() && figures.is_empty() {
+    let downloads = options.downloads();
+    if profiles.is_empty() && figures.is_empty() && downloads.is_empty() {
         eprintln!("benches/profiles: no such profile; see --list");
         return ExitCode::from(2);
     }
-    let jobs = Job::needed(&profiles, &figures, options.runs);
+    let jobs = Job::needed(&profiles, &figures, &downloads, options.runs);
     let mut unsaid = profiles.clone();
     let outcomes = lanes::run(options, &jobs, &mut |outcomes| {
         let is_done = |profile: &Profile| {
@@ -66,7 +68,15 @@ fn measure(options: &Options) -> ExitCode {
             !done
         });
     });
-    let all_met = report::print(options, &profiles, &figures, &outcomes, started.elapsed());
+    let mut all_met = true;
+    if !profiles.is_empty() || !figures.is_empty() {
+        all_met &= report::print(options, &profiles, &figures, &outcomes);
+    }
+    if !downloads.is_empty() {
+        all_met &= downloads::print(options.markdown, &downloads, &outcomes);
+    }
+    report::keep(options, &outcomes);
+    println!("{:.0} s of real time.", started.elapsed().as_secs_f64());
     if all_met {
         ExitCode::SUCCESS
     } else {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use net::Place;
+use net::profile::download;
 use net::profile::figure::{self, Figure};
 use net::profile::measure::Variant;
 use net::profile::{Profile, table};
@@ -43,12 +44,13 @@ pub(crate) struct Options {
     kinds: Kinds,
 }
 
-/// Profiles, figures or both.
+/// Which measurements are taken; all, unless one kind is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kinds {
-    Both,
+    All,
     Profiles,
     Figures,
+    Downloads,
 }
 
 impl Options {
@@ -64,7 +66,7 @@ impl Options {
             programs: None,
             names: Vec::new(),
             only: Vec::new(),
-            kinds: Kinds::Both,
+            kinds: Kinds::All,
         };
         let mut words = words;
         while let Some(word) = words.next() {
@@ -78,6 +80,7 @@ impl Options {
                 "--seconds" => options.variant.seconds = number(&value()?)?.clamp(4, 600),
                 "--profiles" => options.kinds = Kinds::Profiles,
                 "--figures" => options.kinds = Kinds::Figures,
+                "--downloads" => options.kinds = Kinds::Downloads,
                 "--runs" => options.runs = number(&value()?)?.clamp(1, 99),
                 "--lanes" => options.lanes = Some(number(&value()?)?.clamp(1, 64) as usize),
                 "--markdown" => options.markdown = true,
@@ -117,7 +120,7 @@ impl Options {
     }
 
     pub(crate) fn profiles(&self) -> Vec<Profile> {
-        if self.kinds == Kinds::Figures {
+        if !matches!(self.kinds, Kinds::All | Kinds::Profiles) {
             return Vec::new();
         }
         let all = table::all().into_iter();
@@ -125,11 +128,26 @@ impl Options {
     }
 
     pub(crate) fn figures(&self) -> Vec<Figure> {
-        if self.kinds == Kinds::Profiles {
+        if !matches!(self.kinds, Kinds::All | Kinds::Figures) {
             return Vec::new();
         }
         let all = figure::ALL.into_iter();
         all.filter(|one| self.wants(one.name)).collect()
+    }
+
+    /// The pairs of links over which files are loaded. A name that a profile has as well means the profile,
+    /// where all kinds are measured.
+    pub(crate) fn downloads(&self) -> Vec<Profile> {
+        let all = download::pairs().into_iter();
+        let is_profile = |pair: &Profile| table::named(pair.name).is_some();
+        match self.kinds {
+            Kinds::Profiles | Kinds::Figures => Vec::new(),
+            Kinds::Downloads => all.filter(|one| self.wants(one.name)).collect(),
+            Kinds::All if self.names.is_empty() && self.only.is_empty() => all.collect(),
+            Kinds::All => all
+                .filter(|one| !is_profile(one) && self.wants(one.name))
+                .collect(),
+        }
     }
 
     fn wants(&self, name: &str) -> bool {
@@ -141,7 +159,9 @@ impl Options {
 }
 
 fn is_name(word: &str) -> bool {
-    table::named(word).is_some() || figure::ALL.iter().any(|figure| figure.name == word)
+    table::named(word).is_some()
+        || download::pair_named(word).is_some()
+        || figure::ALL.iter().any(|figure| figure.name == word)
 }
 
 /// A folder by its full name: a job may have another root.

@@ -1,7 +1,6 @@
 //! The tables.
 
-use std::time::Duration;
-
+use net::profile::download;
 use net::profile::figure::{self, Figure, Row};
 use net::profile::{Profile, table};
 use serde_json::{Value, json};
@@ -24,6 +23,9 @@ pub(crate) fn list() {
     for figure in figure::ALL {
         println!("{:<16} {}", figure.name, figure.title);
     }
+    for pair in download::pairs() {
+        println!("{:<16} {}; downloads", pair.name, pair.text());
+    }
 }
 
 /// Prints one line on a profile.
@@ -40,7 +42,6 @@ pub(crate) fn print(
     profiles: &[Profile],
     figures: &[Figure],
     outcomes: &Outcomes,
-    took: Duration,
 ) -> bool {
     let rows: Vec<Comparison> = profiles
         .iter()
@@ -57,8 +58,12 @@ pub(crate) fn print(
         for figure in figures {
             met &= print_figure(options.markdown, figure, outcomes);
         }
-        println!("{:.0} s of real time.", took.as_secs_f64());
     }
+    met
+}
+
+/// Writes all that was measured to where it is asked for.
+pub(crate) fn keep(options: &Options, outcomes: &Outcomes) {
     if let Some(file) = &options.json {
         let all: serde_json::Map<String, Value> = outcomes
             .iter()
@@ -68,7 +73,6 @@ pub(crate) fn print(
             eprintln!("{}: {error}", file.display());
         }
     }
-    met
 }
 
 /// Prints what the tables are about.
@@ -130,7 +134,7 @@ fn print_figure(markdown: bool, figure: &Figure, outcomes: &Outcomes) -> bool {
 }
 
 /// A table in aligned columns; with bars for Markdown.
-fn print_table(markdown: bool, heads: &[&str], rows: &[Vec<String>]) {
+pub(crate) fn print_table(markdown: bool, heads: &[&str], rows: &[Vec<String>]) {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.max().unwrap_or(0).max(heads[column].len())

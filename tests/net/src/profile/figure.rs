@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::profile::measure::Variant;
-use crate::profile::{recovery_figures, steady_figures, traffic_figures};
+use crate::profile::{apart_figures, recovery_figures, steady_figures, traffic_figures};
 
 /// A measurement of its own.
 #[derive(Debug, Clone, Copy)]
@@ -46,12 +46,15 @@ pub enum Asked {
 }
 
 /// All of them.
-pub const ALL: [Figure; 9] = [
+pub const ALL: [Figure; 12] = [
     steady_figures::TRANSIENT,
     steady_figures::COLLAPSE,
     traffic_figures::REAL_TIME,
     traffic_figures::FAIRNESS,
     traffic_figures::DIRECTIONS,
+    apart_figures::BBR,
+    apart_figures::CUBIC,
+    apart_figures::CUBIC_JITTER,
     recovery_figures::RELEASE,
     recovery_figures::RECOVERY_TIME,
     recovery_figures::SPURIOUS,

@@ -8,6 +8,8 @@
 //!
 //! All of it is black-box: what netem does is known to the tunnel only by what it measures.
 
+pub mod apart_figures;
+pub mod download;
 pub mod figure;
 pub mod measure;
 pub mod recovery_figures;
