@@ -58,10 +58,10 @@ fn unequal_paths_50_ms_apart_add_up() {
 #[test]
 fn two_equal_paths_add_up() {
     let Some(_turn) = net::turn() else { return };
-    let shape = Shape::mbps(100.0).delay_ms(5);
+    let shape = Shape::mbps(50.0).delay_ms(5);
     let tunnel = Hosts::new(&[shape.clone(), shape])
         .tunnel(&Settings::new().weights(&[1, 1]).reorder(1024, 300));
-    let (steady, limit, _) = flow("2 x 100 Mbit/s", &tunnel, Family::V4, 11);
+    let (steady, limit, _) = flow("2 x 50 Mbit/s", &tunnel, Family::V4, 11);
     assert!(steady >= 0.985 * limit, "{:#?}", tunnel.b.status());
 }
 
@@ -75,10 +75,13 @@ fn four_paths_of_different_delay_add_up() {
     assert!(steady >= 0.97 * limit, "{:#?}", tunnel.b.status());
 }
 
+/// Mbit/s of each path where families are the matter: the lab pays by the packet.
+const FAMILIES_RATE: f64 = 25.0;
+
 /// Outer families of the two paths, and the inner one: 97 % of the limit.
 fn families_add_up(what: &str, outer: [Family; 2], inner: Family) {
     let Some(_turn) = net::turn() else { return };
-    let shape = Shape::mbps(50.0).delay_ms(5);
+    let shape = Shape::mbps(FAMILIES_RATE).delay_ms(5);
     let tunnel = Hosts::with_families(&outer.map(|family| (family, shape.clone())))
         .tunnel(&Settings::new().weights(&[1, 1]).reorder(1024, 300));
     let (steady, limit, _) = flow(what, &tunnel, inner, 11);
@@ -87,18 +90,18 @@ fn families_add_up(what: &str, outer: [Family; 2], inner: Family) {
 
 #[test]
 fn ipv4_inside_ipv6() {
-    families_add_up("IPv4 inside IPv6, 2 x 50", [Family::V6; 2], Family::V4);
+    families_add_up("IPv4 inside IPv6, 2 x 25", [Family::V6; 2], Family::V4);
 }
 
 #[test]
 fn ipv6_inside_ipv4() {
-    families_add_up("IPv6 inside IPv4, 2 x 50", [Family::V4; 2], Family::V6);
+    families_add_up("IPv6 inside IPv4, 2 x 25", [Family::V4; 2], Family::V6);
 }
 
 #[test]
 fn one_path_of_each_family() {
     families_add_up(
-        "over IPv4 and IPv6, 2 x 50",
+        "over IPv4 and IPv6, 2 x 25",
         [Family::V4, Family::V6],
         Family::V4,
     );
@@ -108,7 +111,7 @@ fn one_path_of_each_family() {
 #[test]
 fn both_families_inside_at_once() {
     let Some(_turn) = net::turn() else { return };
-    let shape = Shape::mbps(50.0).delay_ms(5);
+    let shape = Shape::mbps(FAMILIES_RATE).delay_ms(5);
     let tunnel = Hosts::with_families(&[(Family::V4, shape.clone()), (Family::V6, shape)])
         .tunnel(&Settings::new().weights(&[1, 1]).reorder(1024, 300));
     let (a, b) = (&tunnel.hosts.a, &tunnel.hosts.b);
