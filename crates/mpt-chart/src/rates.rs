@@ -5,14 +5,13 @@ use mpt_core::control::trace::{Decision, Why};
 use crate::{Chart, Mark, Series, page};
 
 /// The reasons for which less is sent, or the rate is given up: each has dots of its own.
-const MARKED: [Why; 7] = [
+const MARKED: [Why; 6] = [
     Why::Queue,
     Why::Loss,
     Why::DrainDue,
     Why::Others,
     Why::Outdated,
     Why::Silent,
-    Why::LeftOut,
 ];
 
 /// Two charts below each other, as one SVG document: the rates, with a dot where one was lowered, and the queue.

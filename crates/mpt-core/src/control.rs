@@ -400,8 +400,6 @@ pub enum PathPhase {
     Draining,
     /// Others fill its queue: it takes whatever there is, and the inner flows compete.
     Competing,
-    /// It loses more than it adds, and what it loses is not sent again.
-    LeftOut,
     /// Nothing that was sent over it lately is reported: until it answers, packets go over others.
     Suspected,
 }

@@ -115,10 +115,6 @@ pub enum Why {
     Outdated,
     /// The path is faster than what is worth pacing.
     Fast,
-    /// What it loses costs the flows more than it adds.
-    LeftOut,
-    /// It is tried again after that.
-    TriedAgain,
     /// Nothing more is reported of what it took.
     Silent,
     /// It delivers again.
@@ -127,7 +123,7 @@ pub enum Why {
 
 impl Why {
     /// Every reason.
-    pub const ALL: [Why; 20] = [
+    pub const ALL: [Why; 18] = [
         Why::New,
         Why::Trains,
         Why::Queue,
@@ -144,8 +140,6 @@ impl Why {
         Why::Drained,
         Why::Outdated,
         Why::Fast,
-        Why::LeftOut,
-        Why::TriedAgain,
         Why::Silent,
         Why::Answers,
     ];
@@ -170,8 +164,6 @@ impl Why {
             Why::Drained => "drained",
             Why::Outdated => "outdated",
             Why::Fast => "fast",
-            Why::LeftOut => "left-out",
-            Why::TriedAgain => "tried-again",
             Why::Silent => "silent",
             Why::Answers => "answers",
         }
@@ -197,8 +189,6 @@ impl Why {
             Why::Drained => "it was run dry for a moment",
             Why::Outdated => "too little was sent to know what it carries: it is opened",
             Why::Fast => "it is faster than what is paced: it is opened",
-            Why::LeftOut => "its losses cost the flows more than it adds: it is left out",
-            Why::TriedAgain => "it was left out for long enough: it is used again",
             Why::Silent => "nothing more arrives over it: packets go over others",
             Why::Answers => "packets arrive over it again: it is used",
         }

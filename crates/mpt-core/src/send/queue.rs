@@ -139,11 +139,6 @@ impl Queue {
         self.packets == 0
     }
 
-    /// Flows of which packets wait, or did lately.
-    pub(crate) fn flows(&self) -> usize {
-        self.new.len() + self.old.len()
-    }
-
     /// Packets that wait.
     pub(crate) fn packets(&self) -> usize {
         self.packets

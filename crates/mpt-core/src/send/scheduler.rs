@@ -22,7 +22,6 @@ pub mod law;
 mod observed;
 pub(crate) mod pace;
 pub(crate) mod trace;
-pub(crate) mod worth;
 
 use std::time::Duration;
 

@@ -475,8 +475,7 @@ impl Sender {
         self.rescue.rehabilitate(&mut self.recovery);
         self.note_silence(now);
         self.paths.learn(now, report, suspected);
-        let (recovers, flows) = (self.recovery.is_enabled(), self.queue.flows());
-        self.paths.weigh(now, turn.usable, recovers, flows);
+        self.paths.weigh(turn.usable, self.recovery.is_enabled());
         self.recovery.learn(now, report, self.paths.log());
         self.set_patience(turn);
     }

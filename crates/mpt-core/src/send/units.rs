@@ -17,8 +17,6 @@ pub(crate) struct Span(f64);
 
 impl Rate {
     pub(crate) const ZERO: Rate = Rate(0.0);
-    /// What nothing limits.
-    pub(crate) const UNLIMITED: Rate = Rate(f64::INFINITY);
     /// A rate of which less is asked than this, in a time, is not divided by.
     const LEAST_TIME_S: f64 = 1e-6;
 
@@ -212,7 +210,7 @@ mod tests {
         assert_eq!(rate.span_for(750.0), Span::from(Duration::from_millis(1)));
         assert_eq!(Rate::ZERO.time_for(1.0), None);
         assert_eq!(Rate::ZERO.span_for(0.0), Span::MAX);
-        assert!(Rate::of(1.0, Duration::ZERO) < Rate::UNLIMITED);
+        assert!(Rate::of(1.0, Duration::ZERO) < Rate::new(f64::INFINITY));
     }
 
     #[test]

@@ -88,7 +88,6 @@ fn why(phase: PathPhase) -> &'static str {
         PathPhase::Limited => "paced at what it delivers",
         PathPhase::Draining => "run dry to measure its delay",
         PathPhase::Competing => "others fill its queue",
-        PathPhase::LeftOut => "left out, as its losses cost more than it adds",
         PathPhase::Suspected => "suspected: nothing that it was given arrives",
     }
 }

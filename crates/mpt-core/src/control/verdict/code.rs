@@ -70,8 +70,6 @@ codes! {
     NoReports = "no-reports",
     /// A path loses packets.
     PathLoses = "path-loses",
-    /// A path is not used, for what it loses.
-    PathLeftOut = "path-left-out",
     /// A path is not used, as it carries small packets alone.
     PathNarrow = "path-narrow",
     /// Packets from the peer are lost for good.

@@ -3,7 +3,7 @@
 use super::{Code, Finding, Level, handshake};
 use crate::control::drops::DropReason;
 use crate::control::units::percent;
-use crate::control::{Missing, PathPhase, PathState, PathStatus, Protection, Status};
+use crate::control::{Missing, PathState, PathStatus, Protection, Status};
 
 /// A share of losses from which a path is worth a word: at 1 % and 50 ms of round trip TCP gets
 /// 3 Mbit/s (Mathis et al., CCR 27(3), 1997).
@@ -290,14 +290,6 @@ fn loses(status: &Status, path: &PathStatus) -> Vec<Finding> {
             Code::PathNarrow,
             format!("Path {name} carries packets of {mtu} bytes at most and is left out."),
             "Something on its way drops larger ones; it is tried again from time to time.",
-        ));
-    }
-    if path.tx_phase == PathPhase::LeftOut {
-        let name = &path.name;
-        found.push(Finding::note(
-            Code::PathLeftOut,
-            format!("Path {name} is left out: it loses more than it adds."),
-            "It is tried again from time to time.",
         ));
     }
     found

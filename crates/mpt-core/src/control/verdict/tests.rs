@@ -2,8 +2,8 @@ use super::*;
 use crate::control::drops::DropReason;
 use crate::control::recent::{PathRecent, Recent};
 use crate::control::{
-    Handshake, HandshakeState, Missing, PathPhase, PathState, PathStatus, ReorderMode,
-    ReorderStatus, Status, TunnelStatus,
+    Handshake, HandshakeState, Missing, PathState, PathStatus, ReorderMode, ReorderStatus, Status,
+    TunnelStatus,
 };
 
 fn path(name: &str) -> PathStatus {
@@ -338,11 +338,6 @@ fn a_path_for_small_packets_alone_is_told() {
         status.paths[1].narrow = true;
         status.paths[1].mtu = 494;
     }), @"Degraded path-narrow: Path lte carries packets of 494 bytes at most and is left out. Something on its way drops larger ones; it is tried again from time to time.");
-}
-
-#[test]
-fn a_path_left_out_is_noted() {
-    insta::assert_snapshot!(told(|status| status.paths[1].tx_phase = PathPhase::LeftOut), @"Ok path-left-out: Path lte is left out: it loses more than it adds. It is tried again from time to time.");
 }
 
 #[test]

@@ -16,9 +16,8 @@ use arrayvec::ArrayVec;
 
 use super::law::Law;
 use super::pace::{Pace, Sample};
-use super::worth::Worth;
+use crate::control::PathStatus;
 use crate::control::trace::{Trace, Why};
-use crate::control::{PathPhase, PathStatus};
 use crate::path::{Answered, MAX_PATHS, PathId, PathSet};
 use crate::send::sent::SentLog;
 use crate::send::units::{Rate, Span};
@@ -67,7 +66,6 @@ pub(crate) struct Adaptive {
     /// When a packet was sent first since the last report, and how many bytes since.
     unreported: Option<(Time, u64)>,
     silent: bool,
-    worth: Worth,
 }
 
 impl Adaptive {
@@ -78,7 +76,6 @@ impl Adaptive {
             log: SentLog::default(),
             unreported: None,
             silent: false,
-            worth: Worth::new(law),
         }
     }
 
@@ -94,7 +91,6 @@ impl Adaptive {
 
     pub(crate) fn forget_path(&mut self, path: PathId) {
         self.paces[path.index()].forget();
-        self.worth.forget(path);
     }
 
     /// A probe came back: see [`Pace::probed`].
@@ -107,24 +103,11 @@ impl Adaptive {
         !self.silent
     }
 
-    /// Considers which of `usable` are worth what they lose, for so many flows, if what is lost is not
-    /// sent again.
-    pub(crate) fn weigh(&mut self, now: Time, usable: PathSet, recovers: bool, flows: usize) {
+    /// Considers what the losses and the disorder of `usable` make others wait, if what is lost is sent again.
+    pub(crate) fn weigh(&mut self, usable: PathSet, recovers: bool) {
         for path in usable.iter() {
             self.paces[path.index()].weigh_disorder(recovers);
         }
-        let before = self.worth.left_out();
-        if recovers {
-            self.worth = Worth::new(self.law);
-        } else {
-            self.worth.consider(now, usable, &mut self.paces, flows);
-        }
-        self.note_change(
-            now,
-            before,
-            self.worth.left_out(),
-            [Why::LeftOut, Why::TriedAgain],
-        );
     }
 
     /// Of a set of paths, those that joined it and those that left it are told as decisions for these reasons.
@@ -150,9 +133,6 @@ impl Adaptive {
     /// Fills in the estimates of a path.
     pub(crate) fn report(&self, path: PathId, status: &mut PathStatus) {
         self.paces[path.index()].report(status);
-        if self.worth.left_out().contains(path) {
-            status.tx_phase = PathPhase::LeftOut;
-        }
     }
 
     /// Where the next packet goes, when `waiting` bytes wait with it and so many are bound to paths.
@@ -164,7 +144,7 @@ impl Adaptive {
         waiting: usize,
         bound: &[usize; MAX_PATHS],
     ) -> Choice {
-        let mut left = self.worth.of(usable);
+        let mut left = usable;
         let patience = Span::from(self.law.patience);
         let (mut least, mut waiting) = (None, waiting);
         let mut wait: Option<Time> = None;
@@ -232,11 +212,12 @@ impl Adaptive {
         own.map(|pace| pace.queue(now)).max().unwrap_or_default()
     }
 
-    /// By how much the slowest of these paths that are worth using is slower than the fastest, without
+    /// By how much the slowest of these paths is slower than the fastest, without
     /// queues: to wait for the end of a queue that others fill is not worth it.
     pub(crate) fn spread(&self, usable: PathSet) -> Duration {
-        let worthy = self.worth.of(usable).iter();
-        let delays = worthy.filter_map(|path| self.paces[path.index()].least_delay());
+        let delays = usable
+            .iter()
+            .filter_map(|path| self.paces[path.index()].least_delay());
         let (least, most) = delays.fold(
             (Span::MAX, Span::ZERO - Span::MAX),
             |(least, most), delay| (least.min(delay), most.max(delay)),

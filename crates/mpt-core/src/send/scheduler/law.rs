@@ -249,8 +249,6 @@ law! {
     loss_final: u64 = 600, "packets";
     /// A path keeps order when so many packets arrived and none was overtaken.
     order_known: u64 = 100, "packets";
-    /// Weight of `loss_packets` packets in the mean loss.
-    loss_weight: f64 = 1.0 / 16.0, "";
     /// A packet is taken to have so many bytes where its size does not matter much.
     mean_bytes: f64 = 1200.0, "bytes";
     /// More loss than usual by this share and two standard errors is the fault of the rate (LossThresh of draft-ietf-
@@ -305,20 +303,6 @@ law! {
     unreported_for: Duration = ms(3000), "ms";
     /// So many bytes are enough for that.
     unreported_bytes: u64 = 64 << 10, "bytes";
-
-    // Which paths are worth what they lose, where nothing lost is sent again.
-
-    /// Which paths are worth what they lose is considered this often. It matters only where nothing lost is sent
-    /// again.
-    worth_interval: Duration = ms(250), "ms";
-    /// Less loss than this leaves no path out.
-    worth_least_loss: f64 = 0.0005, "";
-    /// A path is left out when the flows get so many times more without it.
-    worth_advantage: f64 = 1.2, "";
-    /// A path that was left out is tried again after this time at first.
-    worth_first_retry: Duration = ms(20_000), "ms";
-    /// It is tried again after twice as long each time, up to this.
-    worth_last_retry: Duration = ms(320_000), "ms";
 }
 
 impl Default for &'static Law {

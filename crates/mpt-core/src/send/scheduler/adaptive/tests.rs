@@ -152,28 +152,17 @@ fn what_every_path_refuses_waits_and_without_a_path_goes_nowhere() {
 }
 
 #[test]
-fn a_path_that_is_left_out_for_its_loss_is_not_chosen() {
+fn a_path_whose_losses_make_others_wait_is_used_behind_the_other() {
     let mut adaptive = Adaptive::new(&Law::LAW);
     let (mut lossy, mut clean) = (Observed::new(10, 1), Observed::new(40, 0));
     lossy.run(&mut adaptive.paces[0], Time::ZERO, 2000);
     let now = clean.run(&mut adaptive.paces[1], Time::ZERO, 2000);
+    // What is not sent again delays nothing.
+    adaptive.weigh(first(2), false);
     assert!(takes(choose(&mut adaptive, now, first(2), 1000), 0));
-    adaptive.weigh(now, first(2), false, 1);
+    adaptive.weigh(first(2), true);
     assert!(takes(choose(&mut adaptive, now, first(2), 1000), 1));
     fill(&mut adaptive, now, 1);
-    assert!(waits(choose(
-        &mut adaptive,
-        now,
-        first(2),
-        Law::LAW.patient_bytes
-    )));
-    // Better a lossy path than none.
-    assert!(takes(
-        choose(&mut adaptive, now, PathSet::only(path(0)), 1000),
-        0
-    ));
-    // What is sent again when it is lost delays the rest, and so it is used behind the other.
-    adaptive.weigh(now, first(2), true, 1);
     assert!(waits(choose(&mut adaptive, now, first(2), 1000)));
     let choice = choose(&mut adaptive, now, first(2), Law::LAW.patient_bytes);
     assert!(takes(choice, 0));

@@ -60,23 +60,9 @@ impl Pace {
         self.delivered
     }
 
-    /// The share of packets that it loses, once that is known.
-    pub(crate) fn loss(&self) -> Option<f64> {
-        self.loss.mean()
-    }
-
     /// The share of packets that it lost just now.
     pub(crate) fn loss_now(&self) -> f64 {
         self.loss.now()
-    }
-
-    /// What it lost is of the past.
-    pub(crate) fn forget_loss(&mut self) {
-        self.loss.forget_mean();
-    }
-
-    pub(crate) fn rtt(&self) -> Duration {
-        self.rtt
     }
 
     /// Whether others fill its queue.

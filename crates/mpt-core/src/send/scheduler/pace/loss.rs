@@ -29,9 +29,6 @@ pub(super) struct Loss {
     in_order: u64,
     /// How often in a row it was excessive.
     excesses: u32,
-    /// The recent mean, whosever fault, over how many packets.
-    mean: f64,
-    judged: u64,
     /// The share that was judged last.
     last: f64,
     /// The same, smoothed over a few judgements, but for what was excessive.
@@ -100,9 +97,6 @@ impl Loss {
         if !is_excessive && self.sent < self.law.loss_final {
             return None;
         }
-        let weight = self.law.loss_weight * sent / self.law.loss_packets as f64;
-        self.mean += (share - self.mean) * weight.min(1.0);
-        self.judged += self.sent;
         self.last = share;
         self.start_again();
         if !is_excessive {
@@ -150,18 +144,9 @@ impl Loss {
         (self.sent, self.lost, self.from) = (0, 0, None);
     }
 
-    /// The recent mean, once that is known.
-    pub(super) fn mean(&self) -> Option<f64> {
-        (self.judged >= self.law.loss_final).then_some(self.mean.max(0.0))
-    }
-
     /// What was lost so far was the rate's fault.
     pub(super) fn forget_smoothed(&mut self) {
         self.smoothed = 0.0;
-    }
-
-    pub(super) fn forget_mean(&mut self) {
-        (self.mean, self.judged) = (0.0, 0);
     }
 }
 
