@@ -12,7 +12,7 @@
 //!   row in a table.
 //! * [`HubOutbound`]: finds the peer of what the interface brings.
 //!
-//! Neither looks at all peers to find out what is due: [`Schedule`] knows the next.
+//! Neither looks at all peers to find out what is due: `Schedule` knows the next.
 
 mod allowed;
 mod inbound;

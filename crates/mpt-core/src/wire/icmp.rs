@@ -13,7 +13,7 @@
 //!
 //! *Silence.* An error about an error could loop, an error to many or to nobody is an attack or a
 //! nuisance: RFC 1122 §3.2.2, RFC 1812 §4.3.2.7 and RFC 4443 §2.4 (e) list the packets that must never
-//! be answered. [`too_big`] and [`unreachable`] return `None` for all of them.
+//! be answered. [`too_big`] and [`unreachable()`] return `None` for all of them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
