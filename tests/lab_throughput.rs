@@ -46,11 +46,6 @@ fn unequal_paths_10_ms_apart_add_up() {
 }
 
 #[test]
-fn unequal_paths_30_ms_apart_add_up() {
-    unequal_reaches_the_sum(30, 13);
-}
-
-#[test]
 fn unequal_paths_50_ms_apart_add_up() {
     unequal_reaches_the_sum(50, 15);
 }

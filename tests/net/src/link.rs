@@ -194,24 +194,29 @@ pub fn ifb(device: &str) -> String {
 }
 
 /// Leads everything that `device` of `host` takes in through a device of its own, [`ifb`], which can
-/// have a queue; false in a kernel without such devices.
+/// have a queue. False in a kernel without such devices, or without what leads packets there; all is
+/// as it was then.
 pub fn take_in_through_ifb(host: &Namespace, device: &str) -> bool {
     let through = ifb(device);
-    let added = host.output(&format!("ip link add name {through} type ifb"));
-    if !added.status.success() {
+    let succeeds = |line: &str| host.output(line).status.success();
+    if !succeeds(&format!("ip link add name {through} type ifb")) {
         return false;
     }
-    for line in [
+    let is_led = [
         format!("ip link set {through} up"),
         format!("tc qdisc add dev {device} handle ffff: ingress"),
         format!(
             "tc filter add dev {device} parent ffff: matchall \
              action mirred egress redirect dev {through}"
         ),
-    ] {
-        host.run(&line);
+    ]
+    .iter()
+    .all(|line| succeeds(line));
+    if !is_led {
+        succeeds(&format!("tc qdisc del dev {device} ingress"));
+        succeeds(&format!("ip link del {through}"));
     }
-    true
+    is_led
 }
 
 #[cfg(test)]
