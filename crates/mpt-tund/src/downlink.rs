@@ -1,14 +1,12 @@
 //! The thread of the line in: UDP → core → TUN; and the probes, which the core sends from here.
 //!
-//! Each path has a task that waits for its socket. All tasks run on this one thread and share the
-//! [`Downlink`]; none holds it while it waits.
+//! Each path has a task that waits for its socket ([`crate::watch`]).
 
 use std::cell::RefCell;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use mpt_core::control::order::OrderStatus;
 use mpt_core::control::{PathState, PathStatus, Protection, ReorderStatus, TunnelStatus};
@@ -18,10 +16,7 @@ use mpt_core::send::scheduler::Policy;
 use mpt_core::time::{Time, earliest};
 use mpt_core::tunnel::{Datagram, Event, Inbound, News, ReorderSettings};
 use mpt_core::wire::name::PathName;
-use tokio::io::Ready;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::task::JoinHandle;
 
 use crate::clock::{self, Sleeps, Timer};
 use crate::hub::{Listed, PeerChanges, Shown};
@@ -29,19 +24,13 @@ use crate::journal::{Journal, Level};
 use crate::tun::Tun;
 use crate::udp::errqueue::{self, PathError};
 use crate::udp::{PathSocket, RecvMeta};
+use crate::watch::{Line, Open};
 
 /// Datagrams that a system call may bring where each comes by itself.
 pub(crate) const BATCH: usize = 32;
-/// Batches that are still taken from a socket that is to be closed.
-pub(crate) const MAX_LAST_BATCHES: usize = 64;
 /// The same where each may be a train of 64: while one path's are worked off, those of the others
 /// wait, and the reorder window with them.
 const BATCH_OF_TRAINS: usize = 4;
-
-/// So often in a row a socket may fail to receive, as with a flood of errors from the network …
-pub(crate) const MAX_FAILURES: u32 = 20;
-/// … with a pause of this after each.
-pub(crate) const FAILURE_PAUSE: Duration = Duration::from_millis(50);
 
 /// What the control thread tells this one.
 pub(crate) enum Command {
@@ -196,19 +185,6 @@ struct Attached {
     former_drops: u64,
 }
 
-/// A path's socket, and the task that waits for it.
-struct Open {
-    socket: Arc<PathSocket>,
-    task: JoinHandle<()>,
-    drops: u32,
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 fn obey(downlink: &Rc<RefCell<Downlink>>, wake: &Rc<Notify>, command: Command) {
     let now = clock::now();
     let mut this = downlink.borrow_mut();
@@ -233,13 +209,7 @@ fn obey(downlink: &Rc<RefCell<Downlink>>, wake: &Rc<Notify>, command: Command) {
             if let Some(socket) = socket {
                 let has_room = this.batch == BATCH_OF_TRAINS;
                 debug_assert!(has_room || !socket.receives_trains(), "no room for trains");
-                let task = watch(downlink.clone(), wake.clone(), id, socket.clone());
-                let task = tokio::task::spawn_local(task);
-                attached.open = Some(Open {
-                    socket,
-                    task,
-                    drops: 0,
-                });
+                attached.open = Some(Open::new(downlink, wake, id, socket));
                 this.inbound.open_path(now, id);
             } else if attached.open.is_none() {
                 this.inbound.close_path(now, id);
@@ -249,14 +219,7 @@ fn obey(downlink: &Rc<RefCell<Downlink>>, wake: &Rc<Notify>, command: Command) {
         Command::Close(id, done) => {
             let open = this.close(id);
             this.inbound.close_path(now, id);
-            tokio::task::spawn_local(async move {
-                if let Some(mut open) = open {
-                    // The task has the socket, too, until it is ended.
-                    open.task.abort();
-                    let _ = (&mut open.task).await;
-                }
-                let _ = done.send(());
-            });
+            Open::close(open, done);
         }
         Command::SetTun(tun) => {
             this.inbound.set_accepts(tun.accepts());
@@ -302,68 +265,13 @@ fn obey(downlink: &Rc<RefCell<Downlink>>, wake: &Rc<Notify>, command: Command) {
     }
 }
 
-/// Waits for one path's socket and works off what comes.
-async fn watch(
-    downlink: Rc<RefCell<Downlink>>,
-    wake: Rc<Notify>,
-    id: PathId,
-    socket: Arc<PathSocket>,
-) {
-    let place = downlink.borrow().place(id);
-    let fd = match socket.register() {
-        Ok(fd) => fd,
-        Err(error) => {
-            tracing::error!("{place} cannot watch its socket: {error}");
-            return;
-        }
-    };
-    let mut failures = 0;
-    loop {
-        match wait_and_receive(&downlink, id, &fd).await {
-            Ok(()) => failures = 0,
-            Err(error) if failures == MAX_FAILURES => {
-                tracing::error!("{place} cannot receive, and is to have another socket: {error}");
-                return downlink.borrow().ask_for(id, Another::Socket);
-            }
-            Err(error) => {
-                tracing::debug!("{place} cannot receive: {error}");
-                failures += 1;
-                tokio::time::sleep(FAILURE_PAUSE).await;
-            }
-        }
-        wake.notify_one();
-        tokio::task::yield_now().await;
-    }
-}
-
-async fn wait_and_receive(
-    downlink: &RefCell<Downlink>,
-    id: PathId,
-    fd: &AsyncFd<Arc<PathSocket>>,
-) -> io::Result<()> {
-    let mut ready = fd.ready(PathSocket::INTEREST).await?;
-    let mut this = downlink.borrow_mut();
-    if ready.ready().is_error() && !this.take_errors(id, fd.get_ref()) {
-        ready.clear_ready_matching(Ready::ERROR);
-    }
-    // Also after an error: a pending one ends a batch before the socket is empty.
-    if !this.receive(id, fd.get_ref())? {
-        ready.clear_ready_matching(Ready::READABLE);
-    }
-    Ok(())
-}
-
 impl Downlink {
     /// Takes the socket from a path, after what waits in it.
     fn close(&mut self, id: PathId) -> Option<Open> {
         let attached = self.paths[id.index()].as_mut()?;
         let open = attached.open.take()?;
         attached.former_drops += u64::from(open.drops);
-        for _ in 0..MAX_LAST_BATCHES {
-            if !self.receive(id, &open.socket).unwrap_or(false) {
-                break;
-            }
-        }
+        self.receive_last(id, &open.socket);
         Some(open)
     }
 
@@ -372,74 +280,6 @@ impl Downlink {
     fn ask_for(&self, id: PathId, what: Another) {
         let asked = (self.outlets.tunnel.clone(), id, what);
         let _ = self.outlets.sockets.try_send(asked);
-    }
-
-    /// A path, as lines of the log name it.
-    fn place(&self, id: PathId) -> String {
-        let attached = self.paths[id.index()].as_ref();
-        let name = attached.map_or("?", |attached| attached.name.as_str());
-        format!("tunnel {}: path {name}", self.outlets.tunnel)
-    }
-
-    /// Receives one batch. Returns whether more may wait.
-    fn receive(&mut self, id: PathId, socket: &PathSocket) -> io::Result<bool> {
-        while self.buffers.len() < self.batch
-            && let Some(buffer) = self.inbound.take_buffer()
-        {
-            self.buffers.push(buffer);
-        }
-        let asked = self.buffers.len();
-        let received = match socket.recv_batch(&mut self.buffers, &mut self.metas) {
-            Ok(received) => received,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-            Err(error) => return Err(error),
-        };
-        let now = clock::now();
-        for (buffer, meta) in self.buffers.drain(..received).zip(&self.metas) {
-            let datagram = Datagram {
-                path: id,
-                from: meta.from,
-                tos: meta.tos,
-                buffer,
-                len: meta.len,
-                segment_size: meta.segment_size,
-                truncated: meta.truncated,
-            };
-            self.inbound.handle_datagram(now, datagram);
-        }
-        if let Some(attached) = &mut self.paths[id.index()]
-            && let Some(open) = &mut attached.open
-            && let Some(last) = received.checked_sub(1)
-        {
-            open.drops = self.metas[last].socket_drops;
-        }
-        // What block sort may put in order with what other paths' tasks bring in this turn is written
-        // at its end, when the line flushes.
-        if !self.inbound.may_gather() {
-            self.write_tun();
-        }
-        Ok(received == asked)
-    }
-
-    /// Reads what the network said of datagrams that did not arrive. Returns whether more may wait.
-    fn take_errors(&mut self, id: PathId, socket: &PathSocket) -> bool {
-        let (now, place) = (clock::now(), self.place(id));
-        let inbound = &mut self.inbound;
-        errqueue::drain(socket, |error| match error {
-            PathError::TooBig { mtu, to } => inbound.handle_too_big(now, id, to, mtu),
-            PathError::Unreachable {
-                reason,
-                to,
-                from_icmp,
-            } => {
-                tracing::debug!("{place}: {reason:?}, says {from_icmp:?}");
-                let local = socket.local_addr().ip();
-                if let Some(what) = unreachable(reason, to, from_icmp, local) {
-                    inbound.handle_unreachable(now, id, to, what);
-                }
-            }
-            PathError::Local(error) => tracing::debug!("{place}: {error}"),
-        })
     }
 
     /// Takes everything that the core has ready; returns when it wants to be called again.
@@ -577,6 +417,77 @@ impl Downlink {
             }
         }
         report.reorder = self.inbound.report_reorder();
+    }
+}
+
+impl Line for Downlink {
+    fn place(&self, id: PathId) -> String {
+        let attached = self.paths[id.index()].as_ref();
+        let name = attached.map_or("?", |attached| attached.name.as_str());
+        format!("tunnel {}: path {name}", self.outlets.tunnel)
+    }
+
+    fn receive(&mut self, id: PathId, socket: &PathSocket) -> io::Result<bool> {
+        while self.buffers.len() < self.batch
+            && let Some(buffer) = self.inbound.take_buffer()
+        {
+            self.buffers.push(buffer);
+        }
+        let asked = self.buffers.len();
+        let received = match socket.recv_batch(&mut self.buffers, &mut self.metas) {
+            Ok(received) => received,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let now = clock::now();
+        for (buffer, meta) in self.buffers.drain(..received).zip(&self.metas) {
+            let datagram = Datagram {
+                path: id,
+                from: meta.from,
+                tos: meta.tos,
+                buffer,
+                len: meta.len,
+                segment_size: meta.segment_size,
+                truncated: meta.truncated,
+            };
+            self.inbound.handle_datagram(now, datagram);
+        }
+        if let Some(attached) = &mut self.paths[id.index()]
+            && let Some(open) = &mut attached.open
+            && let Some(last) = received.checked_sub(1)
+        {
+            open.drops = self.metas[last].socket_drops;
+        }
+        // What block sort may put in order with what other paths' tasks bring in this turn is written
+        // at its end, when the line flushes.
+        if !self.inbound.may_gather() {
+            self.write_tun();
+        }
+        Ok(received == asked)
+    }
+
+    fn take_errors(&mut self, id: PathId, socket: &PathSocket) -> bool {
+        let (now, place) = (clock::now(), self.place(id));
+        let inbound = &mut self.inbound;
+        errqueue::drain(socket, |error| match error {
+            PathError::TooBig { mtu, to } => inbound.handle_too_big(now, id, to, mtu),
+            PathError::Unreachable {
+                reason,
+                to,
+                from_icmp,
+            } => {
+                tracing::debug!("{place}: {reason:?}, says {from_icmp:?}");
+                let local = socket.local_addr().ip();
+                if let Some(what) = unreachable(reason, to, from_icmp, local) {
+                    inbound.handle_unreachable(now, id, to, what);
+                }
+            }
+            PathError::Local(error) => tracing::debug!("{place}: {error}"),
+        })
+    }
+
+    fn replace(&self, id: PathId) {
+        self.ask_for(id, Another::Socket);
     }
 }
 

@@ -26,6 +26,7 @@ mod tunnel;
 mod udp;
 mod uplink;
 mod wanted;
+mod watch;
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;

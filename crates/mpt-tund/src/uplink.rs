@@ -146,7 +146,7 @@ struct Unreported {
 pub(crate) type Sockets = [Option<Arc<PathSocket>>; MAX_PATHS];
 
 /// Why no more packets are read for now.
-pub(crate) enum Batch {
+enum Batch {
     /// There may be more.
     Full,
     /// There are none.
@@ -195,38 +195,18 @@ impl Uplink {
         }
     }
 
-    /// Takes what waits, up to a batch, and sends the trains that come full meanwhile. Lets go of the
-    /// interface when it was deleted.
+    /// Takes what waits, up to a batch, and sends the trains that come full meanwhile.
     fn take_batch(&mut self, bytes: &mut [u8]) -> io::Result<()> {
-        let Some(tun) = self.tun.take() else {
-            return Ok(());
-        };
         let now = clock::now();
-        let has_header = tun.get_ref().has_header();
-        let batch = read_batch(tun.get_ref(), bytes, |bytes| {
-            self.take(now, has_header, bytes);
-        })?;
-        match batch {
-            Batch::Full => {}
-            Batch::Emptied => {
-                // Ready by now: this only takes the mark away.
-                if let Some(ready) = tun.readable().now_or_never() {
-                    ready?.clear_ready();
-                }
-            }
-            Batch::Gone => return Ok(()),
-        }
-        self.tun = Some(tun);
+        self.tun = take_batch(self.tun.take(), bytes, |packet| self.take(now, packet))?;
         Ok(())
     }
 
-    fn take(&mut self, now: Time, has_header: bool, bytes: &mut [u8]) {
-        let (header, start) = match has_header.then(|| VnetHeader::parse(bytes)) {
-            None => (VnetHeader::default(), 0),
-            Some(Ok((header, packet))) => (header, bytes.len() - packet.len()),
-            Some(Err(_)) => return self.outbound.refuse_offload(),
+    fn take(&mut self, now: Time, packet: Offered<'_>) {
+        let Some((header, packet)) = packet else {
+            return self.outbound.refuse_offload();
         };
-        self.outbound.handle_tun(now, &header, &mut bytes[start..]);
+        self.outbound.handle_tun(now, &header, packet);
         while let Some(train) = self.outbound.poll_ready() {
             let outcome = Outcome::of(&train, &self.sockets);
             outcome.report(&mut self.outbound);
@@ -249,20 +229,54 @@ impl Uplink {
             outcome.report(&mut self.outbound);
         }
         while let Some(message) = self.outbound.poll_tun() {
-            // An ICMP message that the host does not take is lost, as any may be.
-            if let Some(tun) = &self.tun {
-                let _ = tun.get_ref().send(&VnetHeader::default(), message);
-            }
+            write_icmp(self.tun.as_ref(), message);
         }
     }
 }
 
-/// Hands what waits to `take`, up to a batch, and says why it ends.
-pub(crate) fn read_batch(
-    tun: &Tun,
+/// A packet that was read from the interface; none where its header makes no sense.
+pub(crate) type Offered<'a> = Option<(VnetHeader, &'a mut [u8])>;
+
+/// Hands the packets that wait to `take`, up to a batch. Lets go of the interface when it was deleted.
+pub(crate) fn take_batch(
+    tun: Option<AsyncFd<Arc<Tun>>>,
     bytes: &mut [u8],
-    mut take: impl FnMut(&mut [u8]),
-) -> io::Result<Batch> {
+    mut take: impl FnMut(Offered<'_>),
+) -> io::Result<Option<AsyncFd<Arc<Tun>>>> {
+    let Some(tun) = tun else {
+        return Ok(None);
+    };
+    let has_header = tun.get_ref().has_header();
+    let batch = read_batch(tun.get_ref(), bytes, |bytes| {
+        let (header, start) = match has_header.then(|| VnetHeader::parse(bytes)) {
+            None => (VnetHeader::default(), 0),
+            Some(Ok((header, packet))) => (header, bytes.len() - packet.len()),
+            Some(Err(_)) => return take(None),
+        };
+        take(Some((header, &mut bytes[start..])));
+    })?;
+    match batch {
+        Batch::Full => {}
+        Batch::Emptied => {
+            // Ready by now: this only takes the mark away.
+            if let Some(ready) = tun.readable().now_or_never() {
+                ready?.clear_ready();
+            }
+        }
+        Batch::Gone => return Ok(None),
+    }
+    Ok(Some(tun))
+}
+
+/// An ICMP message that the host does not take is lost, as any may be.
+pub(crate) fn write_icmp(tun: Option<&AsyncFd<Arc<Tun>>>, message: &[u8]) {
+    if let Some(tun) = tun {
+        let _ = tun.get_ref().send(&VnetHeader::default(), message);
+    }
+}
+
+/// Hands what waits to `take`, up to a batch, and says why it ends.
+fn read_batch(tun: &Tun, bytes: &mut [u8], mut take: impl FnMut(&mut [u8])) -> io::Result<Batch> {
     let mut taken = 0;
     for _ in 0..BATCH {
         match tun.recv(bytes) {

@@ -1,7 +1,6 @@
 //! The thread of a hub's line in: UDP → whose it is → that peer's core → TUN; and what the cores send from here.
 //!
-//! Each socket has a task that waits for it. All tasks run on this one thread and share the [`HubDownlink`]; none
-//! holds it while it waits.
+//! Each socket has a task that waits for it ([`crate::watch`]).
 
 mod told;
 
@@ -18,21 +17,17 @@ use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
 use mpt_core::send::scheduler::Policy;
 use mpt_core::time::{Time, earliest};
 use mpt_core::tunnel::{Event, Inbound};
-use tokio::io::Ready;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc};
-use tokio::task::JoinHandle;
 
 use super::uplink::add_drops;
 use super::{Listed, PeerChanges, Shown, Wakes};
 use crate::clock::{self, Sleeps, Timer};
-use crate::downlink::{
-    Another, Command, FAILURE_PAUSE, MAX_FAILURES, MAX_LAST_BATCHES, Report, Sockets,
-};
+use crate::downlink::{Another, Command, Report, Sockets};
 use crate::journal::Journal;
 use crate::tun::Tun;
 use crate::udp::errqueue;
 use crate::udp::{PathSocket, RecvMeta};
+use crate::watch::{Line, Open};
 
 /// Datagrams, or trains of 64, that a system call may bring.
 const BATCH: usize = 16;
@@ -134,19 +129,6 @@ struct Attached {
     sent: (u64, u64),
 }
 
-/// Its socket, and the task that waits for it.
-struct Open {
-    socket: Arc<PathSocket>,
-    task: JoinHandle<()>,
-    drops: u32,
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 fn obey(downlink: &Rc<RefCell<HubDownlink>>, wake: &Rc<Notify>, command: Command) {
     let now = clock::now();
     let mut this = downlink.borrow_mut();
@@ -170,26 +152,13 @@ fn obey(downlink: &Rc<RefCell<HubDownlink>>, wake: &Rc<Notify>, command: Command
             });
             attached.config = config;
             if let Some(socket) = socket {
-                let task = watch(downlink.clone(), wake.clone(), id, socket.clone());
-                let task = tokio::task::spawn_local(task);
-                attached.open = Some(Open {
-                    socket,
-                    task,
-                    drops: 0,
-                });
+                attached.open = Some(Open::new(downlink, wake, id, socket));
             }
             this.follow_paths(now);
         }
         Command::Close(id, done) => {
             let open = this.close(id);
-            tokio::task::spawn_local(async move {
-                if let Some(mut open) = open {
-                    // The task has the socket, too, until it is ended.
-                    open.task.abort();
-                    let _ = (&mut open.task).await;
-                }
-                let _ = done.send(());
-            });
+            Open::close(open, done);
         }
         Command::SetTun(tun) => {
             let accepts = tun.accepts();
@@ -237,80 +206,15 @@ fn obey(downlink: &Rc<RefCell<HubDownlink>>, wake: &Rc<Notify>, command: Command
     }
 }
 
-/// Waits for one socket and works off what comes.
-async fn watch(
-    downlink: Rc<RefCell<HubDownlink>>,
-    wake: Rc<Notify>,
-    id: PathId,
-    socket: Arc<PathSocket>,
-) {
-    let place = downlink.borrow().place(id);
-    let fd = match socket.register() {
-        Ok(fd) => fd,
-        Err(error) => {
-            tracing::error!("{place} cannot watch its socket: {error}");
-            return;
-        }
-    };
-    let mut failures = 0;
-    loop {
-        match wait_and_receive(&downlink, id, &fd).await {
-            Ok(()) => failures = 0,
-            Err(error) if failures == MAX_FAILURES => {
-                tracing::error!("{place} cannot receive, and is to have another socket: {error}");
-                let downlink = downlink.borrow();
-                let asked = (downlink.outlets.tunnel.clone(), id, Another::Socket);
-                let _ = downlink.outlets.sockets.try_send(asked);
-                return;
-            }
-            Err(error) => {
-                tracing::debug!("{place} cannot receive: {error}");
-                failures += 1;
-                tokio::time::sleep(FAILURE_PAUSE).await;
-            }
-        }
-        wake.notify_one();
-        tokio::task::yield_now().await;
-    }
-}
-
-async fn wait_and_receive(
-    downlink: &RefCell<HubDownlink>,
-    id: PathId,
-    fd: &AsyncFd<Arc<PathSocket>>,
-) -> io::Result<()> {
-    let mut ready = fd.ready(PathSocket::INTEREST).await?;
-    let mut this = downlink.borrow_mut();
-    // Which peer an error is about is not looked up: its probes tell as much, a little later.
-    if ready.ready().is_error() && !errqueue::drain(fd.get_ref(), |_| {}) {
-        ready.clear_ready_matching(Ready::ERROR);
-    }
-    if !this.receive(id, fd.get_ref())? {
-        ready.clear_ready_matching(Ready::READABLE);
-    }
-    Ok(())
-}
-
 impl HubDownlink {
     /// Takes the socket from a path, after what waits in it.
     fn close(&mut self, id: PathId) -> Option<Open> {
         let open = self.sockets[id.index()].as_mut()?.open.take()?;
-        for _ in 0..MAX_LAST_BATCHES {
-            if !self.receive(id, &open.socket).unwrap_or(false) {
-                break;
-            }
-        }
+        self.receive_last(id, &open.socket);
         if let Some(attached) = &mut self.sockets[id.index()] {
             attached.former_drops += u64::from(open.drops);
         }
         Some(open)
-    }
-
-    /// A path of the hub's, as lines of the log name it.
-    fn place(&self, id: PathId) -> String {
-        let attached = self.sockets[id.index()].as_ref();
-        let name = attached.map_or("?", |attached| attached.name.as_str());
-        format!("tunnel {}: path {name}", self.outlets.tunnel)
     }
 
     /// What peers' paths get follows the socket that they call.
@@ -354,50 +258,6 @@ impl HubDownlink {
                 .get_or_insert_with(|| Journal::new(&format!("{tunnel}: peer {name}"), now));
         }
         self.hub.set_allowed(changes.allowed);
-    }
-
-    /// Receives one batch. Returns whether more may wait.
-    fn receive(&mut self, id: PathId, socket: &PathSocket) -> io::Result<bool> {
-        let received = match socket.recv_batch(&mut self.buffers, &mut self.metas) {
-            Ok(received) => received,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-            Err(error) => return Err(error),
-        };
-        let now = clock::now();
-        let (mut packets, mut bytes, mut drops) = (0, 0, 0);
-        let mut in_hand = 0;
-        for at in 0..received {
-            let (buffer, meta) = (&self.buffers[at], &self.metas[at]);
-            let len = meta.len.min(buffer.len());
-            let step = meta.segment_size.map_or(len, usize::from).max(1);
-            let datagrams = len.div_ceil(step) as u64;
-            packets += datagrams;
-            bytes += len as u64;
-            drops = meta.socket_drops;
-            if in_hand + datagrams > MAX_IN_HAND {
-                self.flush_peers(now);
-                in_hand = 0;
-            }
-            in_hand += datagrams;
-            let (buffer, meta) = (&self.buffers[at], &self.metas[at]);
-            self.hub.handle_datagram(
-                now,
-                id,
-                meta.from,
-                meta.tos,
-                &buffer[..len],
-                meta.segment_size,
-            );
-        }
-        if let Some(attached) = &mut self.sockets[id.index()] {
-            attached.received.0 += packets;
-            attached.received.1 += bytes;
-            if let Some(open) = &mut attached.open {
-                open.drops = drops;
-            }
-        }
-        self.flush_peers(now);
-        Ok(received == BATCH)
     }
 
     /// Takes everything that the cores have ready; returns when they want to be called again.
@@ -542,6 +402,67 @@ impl HubDownlink {
             shown.report.recovery = tunnel.recovery;
             shown.report.reorder = inbound.report_reorder();
         }
+    }
+}
+
+impl Line for HubDownlink {
+    fn place(&self, id: PathId) -> String {
+        let attached = self.sockets[id.index()].as_ref();
+        let name = attached.map_or("?", |attached| attached.name.as_str());
+        format!("tunnel {}: path {name}", self.outlets.tunnel)
+    }
+
+    fn receive(&mut self, id: PathId, socket: &PathSocket) -> io::Result<bool> {
+        let received = match socket.recv_batch(&mut self.buffers, &mut self.metas) {
+            Ok(received) => received,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let now = clock::now();
+        let (mut packets, mut bytes, mut drops) = (0, 0, 0);
+        let mut in_hand = 0;
+        for at in 0..received {
+            let (buffer, meta) = (&self.buffers[at], &self.metas[at]);
+            let len = meta.len.min(buffer.len());
+            let step = meta.segment_size.map_or(len, usize::from).max(1);
+            let datagrams = len.div_ceil(step) as u64;
+            packets += datagrams;
+            bytes += len as u64;
+            drops = meta.socket_drops;
+            if in_hand + datagrams > MAX_IN_HAND {
+                self.flush_peers(now);
+                in_hand = 0;
+            }
+            in_hand += datagrams;
+            let (buffer, meta) = (&self.buffers[at], &self.metas[at]);
+            self.hub.handle_datagram(
+                now,
+                id,
+                meta.from,
+                meta.tos,
+                &buffer[..len],
+                meta.segment_size,
+            );
+        }
+        if let Some(attached) = &mut self.sockets[id.index()] {
+            attached.received.0 += packets;
+            attached.received.1 += bytes;
+            if let Some(open) = &mut attached.open {
+                open.drops = drops;
+            }
+        }
+        self.flush_peers(now);
+        Ok(received == BATCH)
+    }
+
+    /// Which peer an error is about is not looked up: its probes tell as much, a little later.
+    fn take_errors(&mut self, _: PathId, socket: &PathSocket) -> bool {
+        errqueue::drain(socket, |_| {})
+    }
+
+    fn replace(&self, id: PathId) {
+        let asked = (self.outlets.tunnel.clone(), id, Another::Socket);
+        let _ = self.outlets.sockets.try_send(asked);
     }
 }
 

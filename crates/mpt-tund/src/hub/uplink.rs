@@ -5,20 +5,19 @@
 use std::io;
 use std::sync::Arc;
 
-use futures_util::FutureExt as _;
 use mpt_core::control::drops::Drops;
 use mpt_core::control::{PathStatus, TunnelStatus};
 use mpt_core::hub::{HubNews, HubOutbound, HubSlot};
 use mpt_core::path::MAX_PATHS;
 use mpt_core::time::Time;
-use mpt_core::wire::vnet::VnetHeader;
+use mpt_core::tunnel::Transmit;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
 use super::{PeerChanges, Wakes};
 use crate::clock::{self, Timer};
 use crate::tun::{self, Tun};
-use crate::uplink::{Batch, Command, Outcome, Sockets, read_batch, readable};
+use crate::uplink::{Command, Offered, Outcome, Sockets, readable, take_batch, write_icmp};
 
 /// Runs until `commands` is closed. Without an interface it waits for one.
 ///
@@ -151,40 +150,19 @@ impl HubUplink {
     }
 
     fn take_batch(&mut self, bytes: &mut [u8]) -> io::Result<()> {
-        let Some(tun) = self.tun.take() else {
-            return Ok(());
-        };
         let now = clock::now();
-        let has_header = tun.get_ref().has_header();
-        let batch = read_batch(tun.get_ref(), bytes, |bytes| {
-            self.take(now, has_header, bytes);
-        })?;
-        match batch {
-            Batch::Full => {}
-            Batch::Emptied => {
-                if let Some(ready) = tun.readable().now_or_never() {
-                    ready?.clear_ready();
-                }
-            }
-            Batch::Gone => return Ok(()),
-        }
-        self.tun = Some(tun);
+        self.tun = take_batch(self.tun.take(), bytes, |packet| self.take(now, packet))?;
         Ok(())
     }
 
-    fn take(&mut self, now: Time, has_header: bool, bytes: &mut [u8]) {
-        let (header, start) = match has_header.then(|| VnetHeader::parse(bytes)) {
-            None => (VnetHeader::default(), 0),
-            Some(Ok((header, packet))) => (header, bytes.len() - packet.len()),
-            Some(Err(_)) => return self.hub.refuse_offload(),
+    fn take(&mut self, now: Time, packet: Offered<'_>) {
+        let Some((header, packet)) = packet else {
+            return self.hub.refuse_offload();
         };
-        let slot = self.hub.handle_tun(now, &header, &mut bytes[start..]);
+        let slot = self.hub.handle_tun(now, &header, packet);
         if let Some(outbound) = slot.and_then(|slot| self.hub.peer(slot)) {
             while let Some(train) = outbound.poll_ready() {
-                let sent = &mut self.sent[train.socket.index()];
-                sent.0 += train.datagrams as u64;
-                sent.1 += train.contents.len() as u64;
-                let outcome = Outcome::of(&train, &self.sockets);
+                let outcome = send_train(&train, &self.sockets, &mut self.sent);
                 outcome.report(outbound);
             }
         }
@@ -197,7 +175,7 @@ impl HubUplink {
             self.hub.settle(slot);
         }
         while let Some(message) = self.hub.poll_tun() {
-            write(self.tun.as_ref(), &message);
+            write_icmp(self.tun.as_ref(), &message);
         }
     }
 
@@ -206,14 +184,11 @@ impl HubUplink {
             return;
         };
         while let Some(train) = outbound.poll_transmit() {
-            let sent = &mut self.sent[train.socket.index()];
-            sent.0 += train.datagrams as u64;
-            sent.1 += train.contents.len() as u64;
-            let outcome = Outcome::of(&train, &self.sockets);
+            let outcome = send_train(&train, &self.sockets, &mut self.sent);
             outcome.report(outbound);
         }
         while let Some(message) = outbound.poll_tun() {
-            write(self.tun.as_ref(), message);
+            write_icmp(self.tun.as_ref(), message);
         }
         if outbound.poll_wake() {
             self.wakes.wake(slot);
@@ -221,11 +196,12 @@ impl HubUplink {
     }
 }
 
-/// An ICMP message that the host does not take is lost, as any may be.
-fn write(tun: Option<&AsyncFd<Arc<Tun>>>, message: &[u8]) {
-    if let Some(tun) = tun {
-        let _ = tun.get_ref().send(&VnetHeader::default(), message);
-    }
+/// Sends a train and counts it.
+fn send_train(train: &Transmit<'_>, sockets: &Sockets, sent: &mut [(u64, u64)]) -> Outcome {
+    let sent = &mut sent[train.socket.index()];
+    sent.0 += train.datagrams as u64;
+    sent.1 += train.contents.len() as u64;
+    Outcome::of(train, sockets)
 }
 
 /// Those that there were.
