@@ -16,14 +16,14 @@ fn udp_arrives_complete_and_in_order() {
         .tunnel(&Settings::new().weights(&[100, 50]).reorder(1024, 300));
     let rate = 0.9 * udp_limit_mbps(&tunnel.hosts.rates(), 1200);
     // Twice the default of iperf3's own receive buffer, which a burst of 90 datagrams fills.
-    let report = Iperf::udp(Side::B.inner_v4(), 8, rate, 1200)
+    let report = Iperf::udp(Side::B.inner_v4(), 4, rate, 1200)
         .words("-w 400K")
         .run(&tunnel.hosts.a, &tunnel.hosts.b);
     println!(
         "UDP at {rate:.1} Mbit/s: {} datagrams, {} lost, {} out of order, jitter {:.3} ms",
         report.datagrams, report.lost, report.out_of_order, report.jitter_ms
     );
-    assert!(report.datagrams > 50_000, "{report:?}");
+    assert!(report.datagrams > 25_000, "{report:?}");
     assert_eq!(
         (report.lost, report.out_of_order),
         (0, 0),

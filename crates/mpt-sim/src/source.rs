@@ -2,8 +2,9 @@
 //!
 //! The source keeps a window of segments under way, which a [`Sender`]'s law opens as acknowledgements
 //! arrive and lowers once a round trip when it sees loss. Loss is what TCP takes for it: three segments
-//! that were sent later have been acknowledged (RFC 6675's rule, with the sink acknowledging each segment
-//! by itself), or nothing at all came for a second. So disorder that the reorder window lets through costs
+//! that were sent later have been acknowledged (RFC 6675's rule), or nothing at all came for a second. Each
+//! segment is answered by an acknowledgement that tells of all that arrived until then (RFC 9293 section 3.4, RFC 2018),
+//! so that one that is lost on its way costs nothing. So disorder that the reorder window lets through costs
 //! rate here as it does there, and what a test measures is [`Flow::received_bytes`], in order and without
 //! duplicates.
 //!
@@ -78,6 +79,12 @@ struct UnderWay {
 struct Sink {
     next: u64,
     beyond: BTreeSet<u64>,
+    /// Segments that arrived and of which no acknowledgement has told the source, in order of arrival, and how many
+    /// arrived before these.
+    untold: VecDeque<u64>,
+    told: u64,
+    /// How many segments had arrived when a segment was acknowledged last.
+    acknowledged_at: BTreeMap<u64, u64>,
 }
 
 impl Flow {
@@ -251,7 +258,9 @@ impl Flow {
             .collect();
         if side == self.from {
             for (at, segment) in ours {
-                self.acknowledged(at, segment);
+                for told in self.sink.told_by(segment) {
+                    self.acknowledged(at, told, told == segment);
+                }
             }
             return;
         }
@@ -282,7 +291,8 @@ impl Flow {
         self.paced_until = now;
     }
 
-    fn acknowledged(&mut self, now: Time, segment: u64) {
+    /// It is known of a segment that it arrived; if it `is_newest`, its own acknowledgement says so.
+    fn acknowledged(&mut self, now: Time, segment: u64, is_newest: bool) {
         self.last_progress = now;
         self.lost.retain(|&lost| lost != segment);
         let Some(acked) = self.under_way.remove(&segment) else {
@@ -299,7 +309,7 @@ impl Flow {
         let delivered = (self.delivered - acked.delivered) as f64;
         self.law.acked(&Acked {
             now,
-            rtt: (!acked.is_repeated).then(|| now.since(acked.sent_at)),
+            rtt: (is_newest && !acked.is_repeated).then(|| now.since(acked.sent_at)),
             rate: (!span.is_zero()).then(|| delivered / span.as_secs_f64()),
             ends_round,
             under_way: self.under_way.len(),
@@ -335,12 +345,24 @@ impl Flow {
 
 impl Sink {
     fn take(&mut self, segment: u64) {
+        self.untold.push_back(segment);
+        let arrived = self.told + self.untold.len() as u64;
+        self.acknowledged_at.insert(segment, arrived);
         if segment >= self.next {
             self.beyond.insert(segment);
         }
         while self.beyond.remove(&self.next) {
             self.next += 1;
         }
+    }
+    /// Segments of which the acknowledgement of this one is the first to tell.
+    fn told_by(&mut self, segment: u64) -> Vec<u64> {
+        let Some(arrived) = self.acknowledged_at.remove(&segment) else {
+            return Vec::new();
+        };
+        let told = arrived.saturating_sub(self.told);
+        self.told += told;
+        self.untold.drain(..told as usize).collect()
     }
 }
 
@@ -385,6 +407,19 @@ mod tests {
             let (share, _) = over_one_link(sender, 100_000, 0.0);
             assert!((0.93..=1.0).contains(&share), "{sender:?}: {share}");
         }
+    }
+
+    #[test]
+    fn a_lost_acknowledgement_costs_nothing() {
+        use crate::loss::Loss;
+        let mut path = PathSpec::symmetric(20, 20);
+        path.links[1].loss = Loss::Independent { probability: 0.05 };
+        let mut pair = Pair::running(PairConfig::new([path]), Duration::from_secs(1));
+        let mut flow = Flow::new(Side::A, 1400);
+        flow.run_for(&mut pair, Duration::from_secs(5));
+        let goodput = flow.goodput_bps(&mut pair, Duration::from_secs(5));
+        let share = goodput / (20e6 * 1372.0 / 1436.0);
+        assert!(share > 0.97, "{share}, {} halvings", flow.halvings());
     }
 
     #[test]
