@@ -92,9 +92,9 @@ fn no_allocation_while_packets_are_sealed_and_opened() {
             b.open(Time::ZERO, &mut message[..len]).unwrap();
             b.set_next_number(number);
         };
-        // The first one confirms the session.
-        round(0);
-        let used = measure(|| (1..10_000).for_each(&mut round));
+        // The first one confirms the session, and the first of each kind of number takes the memory of its window.
+        (0..2).for_each(&mut round);
+        let used = measure(|| (2..10_000).for_each(&mut round));
         assert_eq!(used.count_total, 0);
     }
 }

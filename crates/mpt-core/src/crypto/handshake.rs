@@ -177,7 +177,7 @@ impl Handshake {
             stranger: None,
             cookies: [None; MAX_PATHS],
             entropy,
-            queue: VecDeque::with_capacity(MAX_QUEUED),
+            queue: VecDeque::new(),
             leaving: None,
         }
     }

@@ -8,7 +8,8 @@ const BITS: u64 = u64::BITS as u64;
 
 /// A window of `BLOCKS - 1` times 64 numbers.
 pub struct ReplayWindow<const BLOCKS: usize> {
-    blocks: Box<[u64; BLOCKS]>,
+    /// Empty until a number is taken: a session of an idle tunnel takes none.
+    blocks: Vec<u64>,
     /// One past the highest number seen.
     next: u64,
 }
@@ -21,7 +22,7 @@ impl<const BLOCKS: usize> ReplayWindow<BLOCKS> {
     #[must_use]
     pub fn new(next: u64) -> ReplayWindow<BLOCKS> {
         ReplayWindow {
-            blocks: Box::new([0; BLOCKS]),
+            blocks: Vec::new(),
             next,
         }
     }
@@ -39,7 +40,8 @@ impl<const BLOCKS: usize> ReplayWindow<BLOCKS> {
         if number >= self.next {
             return number < u64::MAX;
         }
-        self.is_remembered(number) && self.blocks[block(number, BLOCKS)] & bit(number) == 0
+        let block = self.blocks.get(block(number, BLOCKS));
+        self.is_remembered(number) && block.is_none_or(|block| block & bit(number) == 0)
     }
 
     /// Whether the number is one of those whose fate is remembered.
@@ -54,6 +56,9 @@ impl<const BLOCKS: usize> ReplayWindow<BLOCKS> {
     pub fn take(&mut self, number: u64) -> bool {
         if !self.is_new(number) {
             return false;
+        }
+        if self.blocks.is_empty() {
+            self.blocks = vec![0; BLOCKS];
         }
         if number >= self.next {
             self.advance(number);

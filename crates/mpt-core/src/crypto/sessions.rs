@@ -174,7 +174,7 @@ impl Sessions {
             attempts: 0,
             next_initiation: now,
             key_change: None,
-            events: VecDeque::with_capacity(MAX_EVENTS_QUEUED),
+            events: VecDeque::new(),
         }
     }
 

@@ -4,6 +4,7 @@ mod world;
 
 use std::time::Duration;
 
+use allocation_counter::measure;
 use world::{Spec, World, address};
 
 use crate::control::PathState;
@@ -214,4 +215,40 @@ fn an_initiation_that_comes_again_after_the_peer_was_away_is_old() {
             .iter()
             .any(|(why, _)| *why == DropReason::Replayed)
     );
+}
+
+/// What an idle peer of two paths may take at the hub, in bytes: 1,000 of them fit 128 MiB with room for what the
+/// allocator loses.
+const IDLE_PEER: i64 = 100_000;
+
+#[test]
+fn an_idle_peer_takes_little_memory_and_one_that_was_busy_gives_most_of_it_back() {
+    const CLIENTS: usize = 8;
+    let mut world = World::new(&vec![Spec::default(); CLIENTS]);
+    world.run_for(30 * SECOND);
+    // Of the clients' memory nothing is asked: they have theirs.
+    world.stop_hub();
+    let idle = measure(|| {
+        world.restart_hub();
+        world.run_for(40 * SECOND);
+    });
+    assert_eq!(world.hub_inbound.present().len(), CLIENTS);
+    let each = idle.bytes_current / CLIENTS as i64;
+    assert!((10_000..IDLE_PEER).contains(&each), "{each} bytes");
+
+    let mut delivered = 0;
+    let busy = measure(|| {
+        for _ in 0..200 {
+            for client in 0..CLIENTS {
+                world.send(client, address(client), address((client + 1) % CLIENTS), 8);
+            }
+            world.run_for(Duration::from_millis(5));
+        }
+        world.run_for(SECOND);
+        delivered = world.clients.iter().map(|client| client.delivered).sum();
+        world.run_for(60 * SECOND);
+    });
+    assert!(delivered > 12_000, "{delivered}");
+    let each = busy.bytes_current / CLIENTS as i64;
+    assert!(each < IDLE_PEER, "{each} bytes more than before");
 }

@@ -47,8 +47,8 @@ impl BufferOccupancy {
             threshold,
             form,
             expected: first,
-            held: Runs::with_capacity(threshold + 2),
-            tally: Tally::new(OccupancyCounts::new(threshold)),
+            held: Runs::default(),
+            tally: Tally::new(OccupancyCounts::default()),
         }
     }
 
@@ -72,7 +72,7 @@ impl BufferOccupancy {
             return None;
         }
         let held_after = self.held.len() as usize;
-        self.tally.now.frequency[held_after] += 1;
+        self.tally.now.left(held_after, 1);
         Some(Occupancy {
             expected_before,
             held_after,
@@ -102,9 +102,9 @@ impl BufferOccupancy {
             let next_held = self.held.front().map_or(run.end, |front| front.first);
             let stop = next_held.clamp(run.first + 1, run.end);
             // All but the last leave the buffer as it is.
-            self.tally.now.frequency[held] += (stop - run.first - 1) as u64;
+            self.tally.now.left(held, (stop - run.first - 1) as u64);
             self.release_from(stop);
-            self.tally.now.frequency[self.held.len() as usize] += 1;
+            self.tally.now.left(self.held.len() as usize, 1);
             return stop;
         }
         let fits = run.len().min((self.threshold - held) as u64) as usize;
@@ -114,9 +114,10 @@ impl BufferOccupancy {
         };
         let is_early = self.expected.is_none_or(|expected| run.first > expected);
         if fits > 0 && is_early && self.held.insert(part) {
-            for count in &mut self.tally.now.frequency[held + 1..=held + fits] {
-                *count += 1;
-            }
+            // The last first, so that room is made once.
+            (held + 1..=held + fits)
+                .rev()
+                .for_each(|held| self.tally.now.left(held, 1));
             return part.end;
         }
         // No room, or a copy that the history had forgotten.
@@ -138,6 +139,12 @@ impl BufferOccupancy {
     /// Ends an interval without reporting on it: [`BufferOccupancy::last`] will.
     pub fn end_interval(&mut self) {
         self.tally.end_interval();
+    }
+
+    /// Gives memory back that nothing is counted in.
+    pub(crate) fn rest(&mut self) {
+        self.tally.rest();
+        self.held.rest();
     }
 
     /// What was counted in the last interval that was ended.
@@ -191,8 +198,9 @@ impl BufferOccupancy {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct OccupancyCounts {
+    /// By occupancy, up to the greatest that occurred.
     frequency: Vec<u64>,
     lost: u64,
     duplicates: u64,
@@ -200,13 +208,13 @@ struct OccupancyCounts {
 }
 
 impl OccupancyCounts {
-    fn new(threshold: usize) -> Self {
-        OccupancyCounts {
-            frequency: vec![0; threshold + 1],
-            lost: 0,
-            duplicates: 0,
-            too_late: 0,
+    /// So many arrivals left so many held.
+    #[inline]
+    fn left(&mut self, held: usize, arrivals: u64) {
+        if self.frequency.len() <= held {
+            self.frequency.resize(held + 1, 0);
         }
+        self.frequency[held] += arrivals;
     }
 
     fn report(&self, threshold: usize) -> OccupancyReport {
@@ -245,10 +253,14 @@ impl Counts for OccupancyCounts {
     }
 
     fn clear(&mut self) {
-        self.frequency.fill(0);
+        self.frequency.clear();
         self.lost = 0;
         self.duplicates = 0;
         self.too_late = 0;
+    }
+
+    fn rest(&mut self) {
+        self.frequency.shrink_to_fit();
     }
 }
 

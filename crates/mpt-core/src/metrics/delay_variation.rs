@@ -109,6 +109,11 @@ impl DelayVariation {
         self.tally.end_interval();
     }
 
+    /// Gives memory back that nothing is counted in.
+    pub(crate) fn rest(&mut self) {
+        self.tally.rest();
+    }
+
     /// What was counted in the last interval that was ended, against the least delay in it.
     #[must_use]
     pub fn last(&self) -> DelayReport {
@@ -278,6 +283,12 @@ impl Counts for DelayCounts {
         self.ipdv_least_ns = i64::MAX;
         self.ipdv_greatest_ns = i64::MIN;
         self.ipdv_sum_ns = 0;
+    }
+
+    fn rest(&mut self) {
+        for spread in [&mut self.above, &mut self.below, &mut self.ipdv_size] {
+            spread.rest();
+        }
     }
 }
 

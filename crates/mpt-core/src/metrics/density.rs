@@ -83,14 +83,13 @@ impl Density {
     /// `first`. When that is not known the index begins at the least of the first DT + 1 numbers.
     #[must_use]
     pub fn new(threshold: u16, form: Form, first: Option<i64>) -> Self {
-        let threshold = usize::from(threshold);
         Density {
-            threshold: threshold as u64,
+            threshold: u64::from(threshold),
             form,
             index: first,
-            waiting: Runs::with_capacity(threshold + 2),
-            ahead: Runs::with_capacity(2 * threshold + 3),
-            tally: Tally::new(DensityCounts::new(threshold)),
+            waiting: Runs::default(),
+            ahead: Runs::default(),
+            tally: Tally::new(DensityCounts::default()),
         }
     }
 
@@ -174,6 +173,13 @@ impl Density {
         self.tally.end_interval();
     }
 
+    /// Gives memory back that nothing is counted in.
+    pub(crate) fn rest(&mut self) {
+        self.tally.rest();
+        self.waiting.rest();
+        self.ahead.rest();
+    }
+
     /// What was counted in the last interval that was ended.
     #[must_use]
     pub fn last(&self) -> DensityReport {
@@ -209,7 +215,7 @@ impl Density {
         counts.lost += lost;
         self.index = Some(receive_index);
         let taken = if counted {
-            counts.frequency[(displacement + self.threshold as i64) as usize] += same;
+            counts.displaced(displacement, same);
             self.consume(receive_index, same);
             same
         } else if displacement < 0 {
@@ -245,8 +251,9 @@ impl Density {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct DensityCounts {
+    /// By displacement: 0, 1, -1, 2, -2, …, up to the greatest that occurred.
     frequency: Vec<u64>,
     lost: u64,
     duplicates: u64,
@@ -256,23 +263,25 @@ struct DensityCounts {
 }
 
 impl DensityCounts {
-    fn new(threshold: usize) -> Self {
-        DensityCounts {
-            frequency: vec![0; 2 * threshold + 1],
-            lost: 0,
-            duplicates: 0,
-            too_late: 0,
-            discarded_early: 0,
-            discarded_late: 0,
+    /// So many had this displacement.
+    #[inline]
+    fn displaced(&mut self, displacement: i64, packets: u64) {
+        let twice = 2 * displacement.unsigned_abs() as usize;
+        let at = twice - usize::from(displacement > 0);
+        if self.frequency.len() <= at {
+            self.frequency.resize(at + 1, 0);
         }
+        self.frequency[at] += packets;
     }
 
     fn report(&self, threshold: usize) -> DensityReport {
-        let displacements = self.frequency.iter().zip(-(threshold as i32)..);
-        let frequency: Vec<(i32, u64)> = displacements
-            .filter(|&(&count, _)| count > 0)
-            .map(|(&count, displacement)| (displacement, count))
-            .collect();
+        let displacements = (0..).zip(&self.frequency).map(|(at, count)| match at % 2 {
+            0 => (-(at / 2), *count),
+            _ => (at / 2 + 1, *count),
+        });
+        let mut frequency: Vec<(i32, u64)> =
+            displacements.filter(|(_, count)| *count > 0).collect();
+        frequency.sort_unstable_by_key(|(displacement, _)| *displacement);
         let counted = frequency.iter().map(|&(_, count)| count).sum();
         DensityReport {
             threshold: threshold as u32,
@@ -300,12 +309,16 @@ impl Counts for DensityCounts {
     }
 
     fn clear(&mut self) {
-        self.frequency.fill(0);
+        self.frequency.clear();
         self.lost = 0;
         self.duplicates = 0;
         self.too_late = 0;
         self.discarded_early = 0;
         self.discarded_late = 0;
+    }
+
+    fn rest(&mut self) {
+        self.frequency.shrink_to_fit();
     }
 }
 

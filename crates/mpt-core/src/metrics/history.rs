@@ -26,6 +26,8 @@ pub enum Novelty {
 /// The last numbers, up to the highest that arrived.
 #[derive(Debug, Clone)]
 pub struct History {
+    /// Numbers that are remembered, a power of two; there is memory for them once one has arrived.
+    span: usize,
     highest: Option<i64>,
     arrived: Vec<u64>,
     bytes: Vec<u32>,
@@ -38,22 +40,43 @@ impl History {
     pub fn new(span: usize) -> Self {
         let span = span.clamp(BLOCK, 1 << 24).next_power_of_two();
         History {
+            span,
             highest: None,
-            arrived: vec![0; span / 64],
-            bytes: vec![0; span],
-            block_bytes: vec![0; span / BLOCK],
+            arrived: Vec::new(),
+            bytes: Vec::new(),
+            block_bytes: Vec::new(),
         }
+    }
+
+    /// Gives the memory back: what has arrived is forgotten, but for the highest number.
+    pub(crate) fn rest(&mut self) {
+        (self.arrived, self.bytes, self.block_bytes) = Default::default();
+    }
+
+    #[cold]
+    fn wake(&mut self) {
+        self.arrived = vec![0; self.span / 64];
+        self.bytes = vec![0; self.span];
+        self.block_bytes = vec![0; self.span / BLOCK];
+    }
+
+    /// Whether there is memory, and something in it.
+    fn is_awake(&self) -> bool {
+        !self.bytes.is_empty()
     }
 
     /// Numbers that are remembered.
     #[must_use]
     pub fn span(&self) -> usize {
-        self.bytes.len()
+        self.span
     }
 
     /// Notes that `number` arrived with `bytes` bytes. A copy changes nothing.
     #[inline]
     pub fn arrive(&mut self, number: i64, bytes: u32) -> Novelty {
+        if !self.is_awake() {
+            self.wake();
+        }
         match self.highest {
             Some(highest) if number <= highest => {
                 if !self.covers(number, highest) {
@@ -81,6 +104,9 @@ impl History {
     /// The bytes are put down for the first of them. Nobody can tell: the question is for the bytes
     /// above a number that has just arrived, which lies above or below a run but never in it.
     pub fn arrive_run(&mut self, first: i64, count: u32, bytes: u64) -> Option<Novelty> {
+        if !self.is_awake() {
+            self.wake();
+        }
         let end = first + i64::from(count);
         match self.highest {
             Some(highest) if first <= highest => {
@@ -116,7 +142,7 @@ impl History {
     #[must_use]
     pub fn bytes_above(&self, number: i64) -> Option<u64> {
         let highest = self.highest.filter(|&highest| number < highest)?;
-        if !self.covers(number, highest) {
+        if !self.covers(number, highest) || !self.is_awake() {
             return None;
         }
         let mut sum = 0;

@@ -107,6 +107,11 @@ impl Measures for ReorderingMeter {
     fn end_interval(&mut self) {
         self.reordering.end_interval();
     }
+
+    fn rest(&mut self) {
+        self.history.rest();
+        self.reordering.rest();
+    }
 }
 
 /// The numbers of a run, each with its share of the bytes, the first with what is left over.
@@ -119,8 +124,8 @@ fn one_by_one(first: i64, count: u32, bytes: u64) -> impl Iterator<Item = (i64, 
     })
 }
 
-/// All order metrics of one stream. Takes a fixed amount of memory, about half a megabyte with the
-/// default settings, and allocates none of it while packets arrive.
+/// All order metrics of one stream. Takes memory as it is needed, half a megabyte at most with the default
+/// settings: for each kind of disorder once, when it first occurs, and none for one packet more.
 #[derive(Debug, Clone)]
 pub struct OrderMeter {
     basic: ReorderingMeter,
@@ -235,6 +240,12 @@ impl Measures for OrderMeter {
         self.basic.end_interval();
         self.density.end_interval();
         self.occupancy.end_interval();
+    }
+
+    fn rest(&mut self) {
+        self.basic.rest();
+        self.density.rest();
+        self.occupancy.rest();
     }
 }
 

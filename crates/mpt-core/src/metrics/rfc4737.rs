@@ -124,7 +124,7 @@ impl Reordering {
             next_expected: first,
             position: 0,
             run: 0,
-            discontinuities: VecDeque::with_capacity(DISCONTINUITIES),
+            discontinuities: VecDeque::new(),
             forgotten: None,
             last_confirmed: None,
             recent: Recent::new(),
@@ -227,6 +227,15 @@ impl Reordering {
     /// Ends an interval without reporting on it: [`Reordering::last`] will.
     pub fn end_interval(&mut self) {
         self.tally.end_interval();
+    }
+
+    /// Nothing has come for long: gives memory back. Of what comes late all the same it is not known how late.
+    pub(crate) fn rest(&mut self) {
+        if let Some(newest) = self.discontinuities.back() {
+            self.forgotten = Some(newest.number);
+        }
+        self.discontinuities = VecDeque::new();
+        self.tally.rest();
     }
 
     /// What was counted in the last interval that was ended.

@@ -21,6 +21,9 @@ pub trait Measures {
 
     /// Ends an interval. Its counts are kept until the next one ends.
     fn end_interval(&mut self);
+
+    /// Nothing has arrived for long: gives memory back.
+    fn rest(&mut self);
 }
 
 /// Longest run: all its bytes, with packets of 64 KiB, fit 32 bits.
@@ -100,6 +103,12 @@ impl<M: Measures> RunMeter<M> {
     pub fn end_interval(&mut self) {
         self.settle();
         self.meter.end_interval();
+    }
+
+    /// Nothing has arrived for long: gives memory back.
+    pub fn rest(&mut self) {
+        self.settle();
+        self.meter.rest();
     }
 
     /// The meter, which has seen everything.

@@ -29,19 +29,16 @@ impl Run {
 
 /// Runs as a queue (`push_back`, `take_front`), or as an ascending set (`insert`, `remove`,
 /// `take_front`).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Runs {
     runs: VecDeque<Run>,
     len: u64,
 }
 
 impl Runs {
-    /// Empty, with room for as many numbers as stand apart.
-    pub(super) fn with_capacity(runs: usize) -> Runs {
-        Runs {
-            runs: VecDeque::with_capacity(runs),
-            len: 0,
-        }
+    /// Gives memory back that no run takes.
+    pub(super) fn rest(&mut self) {
+        self.runs.shrink_to_fit();
     }
 
     /// Numbers in all runs.
@@ -153,7 +150,7 @@ mod tests {
         /// Against a set that knows nothing of runs.
         #[test]
         fn a_set_of_runs_is_a_set(steps in prop::collection::vec((0u8..4, 0i64..60, 1i64..9), 1..200)) {
-            let mut runs = Runs::with_capacity(4);
+            let mut runs = Runs::default();
             let mut set = BTreeSet::new();
             for (kind, first, len) in steps {
                 let run = Run { first, end: first + len };

@@ -118,13 +118,13 @@ pub(crate) struct Path {
 }
 
 /// A tunnel's paths, by their index.
-pub(crate) type Paths = [Option<Path>; MAX_PATHS];
+pub(crate) type Paths = [Option<Box<Path>>; MAX_PATHS];
 
 impl Path {
     /// Those that there are.
     pub(crate) fn each(paths: &Paths) -> impl Iterator<Item = (PathId, &Path)> {
         let ids = (0..MAX_PATHS).filter_map(PathId::new);
-        ids.filter_map(|id| Some((id, paths[id.index()].as_ref()?)))
+        ids.filter_map(|id| Some((id, paths[id.index()].as_deref()?)))
     }
 
     pub(crate) fn new(config: PathConfig, now: Time) -> Path {

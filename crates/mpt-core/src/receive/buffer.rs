@@ -68,6 +68,13 @@ impl Pool {
         self.limit = limit;
     }
 
+    /// Gives the memory of buffers back that are free.
+    pub(crate) fn rest(&mut self) {
+        for id in &self.free {
+            self.slots[*id as usize].bytes = Some(Box::default());
+        }
+    }
+
     /// How many more buffers can be taken.
     pub(crate) fn available(&self) -> usize {
         self.free.len() + self.limit.saturating_sub(self.slots.len())
@@ -235,6 +242,17 @@ mod tests {
         assert!(pool.take().is_none());
         pool.release(packet.buffer);
         assert!(pool.take().is_some());
+    }
+
+    #[test]
+    fn a_pool_at_rest_keeps_what_is_held_and_makes_other_buffers_anew() {
+        let mut pool = Pool::new(1000, 2);
+        let (held, gone) = (received(&mut pool, 1, 10), received(&mut pool, 2, 10));
+        pool.release(gone.buffer);
+        pool.rest();
+        assert_eq!(pool.bytes(held), [1; 10]);
+        assert_eq!(pool.take().unwrap().as_mut().len(), 1000);
+        assert!(pool.take().is_none());
     }
 
     #[test]

@@ -59,8 +59,8 @@ impl Accepts {
     };
 }
 
-/// Joins the packets of one batch after the other. Holds [`MAX_FLOWS`] buffers of 64 KiB, which are
-/// touched only as far as they are used.
+/// Joins the packets of one batch after the other. Holds a buffer of 64 KiB for each flow that was ever joined at the
+/// same time as others, [`MAX_FLOWS`] at most.
 #[derive(Debug)]
 pub struct Coalescer {
     accepts: Accepts,
@@ -79,9 +79,9 @@ impl Coalescer {
     pub fn new(accepts: Accepts) -> Self {
         Self {
             accepts,
-            flows: (0..MAX_FLOWS).map(|_| Flow::new()).collect(),
-            open: Vec::with_capacity(MAX_FLOWS),
-            free: (0..MAX_FLOWS).rev().collect(),
+            flows: Vec::new(),
+            open: Vec::new(),
+            free: Vec::new(),
             corrupt: 0,
         }
     }
@@ -102,6 +102,12 @@ impl Coalescer {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
+    }
+
+    /// Gives the buffers back. Call it when nothing is held.
+    pub(crate) fn rest(&mut self) {
+        debug_assert!(self.is_empty(), "a super-packet is being joined");
+        (self.flows, self.free) = Default::default();
     }
 
     /// Takes a packet in; `out` gets what is ready, which may be nothing, this packet, or packets
@@ -155,7 +161,10 @@ impl Coalescer {
 
     /// Opens a flow with its first packet, unless that is corrupt.
     fn start(&mut self, packet: &Joinable<'_>, out: &mut impl FnMut(&VnetHeader, &[u8])) -> bool {
-        if self.free.is_empty() {
+        if self.free.is_empty() && self.flows.len() < MAX_FLOWS {
+            self.free.push(self.flows.len());
+            self.flows.push(Flow::new());
+        } else if self.free.is_empty() {
             self.send_off(0, out);
         }
         let Some(slot) = self.free.pop() else {

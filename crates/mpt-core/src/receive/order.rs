@@ -68,29 +68,66 @@ impl Number {
     }
 }
 
-/// The meter of one point.
+/// The meter of one point. Half a megabyte: there is none before the first packet.
 struct Point<M> {
     numbering: Numbering,
-    meter: RunMeter<M>,
+    meter: Option<Box<RunMeter<M>>>,
+    /// Something has come in this interval.
+    is_used: bool,
+}
+
+impl<M> Default for Point<M> {
+    fn default() -> Point<M> {
+        Point {
+            numbering: Numbering::FIRST,
+            meter: None,
+            is_used: false,
+        }
+    }
 }
 
 impl<M: Measures> Point<M> {
-    fn new(meter: M) -> Point<M> {
-        Point {
-            numbering: Numbering::FIRST,
-            meter: RunMeter::new(meter),
-        }
-    }
-
     #[inline]
-    fn pass(&mut self, now: Time, number: Number, bytes: u16) {
+    fn pass(&mut self, now: Time, number: Number, bytes: u16, new: impl FnOnce() -> M) {
+        self.is_used = true;
+        let meter = self
+            .meter
+            .get_or_insert_with(|| Box::new(RunMeter::new(new())));
         if number.numbering != self.numbering {
             self.numbering = number.numbering;
-            self.meter.restart();
+            meter.restart();
         }
-        self.meter
-            .arrive(number.seq.value(), u32::from(bytes), now.as_nanos());
+        meter.arrive(number.seq.value(), u32::from(bytes), now.as_nanos());
     }
+
+    /// Ends an interval. When nothing has come in it, memory that is not needed is given back.
+    fn end_interval(&mut self) {
+        let was_used = std::mem::replace(&mut self.is_used, false);
+        if let Some(meter) = &mut self.meter {
+            meter.end_interval();
+            if !was_used {
+                meter.rest();
+            }
+        }
+    }
+}
+
+/// The meter of a point where all paths come together.
+fn order_meter() -> OrderMeter {
+    OrderMeter::new(MeterConfig {
+        displacement_threshold: THRESHOLD,
+        occupancy_threshold: THRESHOLD,
+        history: HISTORY,
+        ..MeterConfig::default()
+    })
+}
+
+/// That of a path.
+fn path_meter() -> ReorderingMeter {
+    ReorderingMeter::new(&MeterConfig {
+        history: HISTORY_OF_A_PATH,
+        ..MeterConfig::default()
+    })
 }
 
 /// Order over all paths, and on each.
@@ -108,22 +145,14 @@ pub(crate) struct Order {
 
 impl Order {
     pub(crate) fn new() -> Order {
-        let point = || {
-            Point::new(OrderMeter::new(MeterConfig {
-                displacement_threshold: THRESHOLD,
-                occupancy_threshold: THRESHOLD,
-                history: HISTORY,
-                ..MeterConfig::default()
-            }))
-        };
         Order {
             numbering: Numbering::FIRST,
             now: Time::ZERO,
             began: None,
             interval_began: Time::ZERO,
             last_interval: None,
-            arriving: point(),
-            leaving: point(),
+            arriving: Point::default(),
+            leaving: Point::default(),
             paths: Default::default(),
         }
     }
@@ -156,8 +185,8 @@ impl Order {
     pub(crate) fn arrive(&mut self, now: Time, path: PathId, number: Number, bytes: u16) {
         if let Some(path) = &mut self.paths[path.index()] {
             self.now = now;
-            self.arriving.pass(now, number, bytes);
-            path.arriving.pass(now, number, bytes);
+            self.arriving.pass(now, number, bytes, order_meter);
+            path.arriving.pass(now, number, bytes, path_meter);
         }
     }
 
@@ -180,7 +209,7 @@ impl Order {
     #[inline]
     pub(crate) fn leave(&mut self, number: Option<Number>, bytes: u16) {
         if let Some(number) = number {
-            self.leaving.pass(self.now, number, bytes);
+            self.leaving.pass(self.now, number, bytes, order_meter);
         }
     }
 
@@ -196,8 +225,8 @@ impl Order {
         }
         self.interval_began = now;
         self.last_interval = Some(passed);
-        self.arriving.meter.end_interval();
-        self.leaving.meter.end_interval();
+        self.arriving.end_interval();
+        self.leaving.end_interval();
         for path in self.paths.iter_mut().flatten() {
             path.end_interval();
         }
@@ -216,10 +245,7 @@ struct PathOrder {
 impl PathOrder {
     fn new() -> PathOrder {
         PathOrder {
-            arriving: Point::new(ReorderingMeter::new(&MeterConfig {
-                history: HISTORY_OF_A_PATH,
-                ..MeterConfig::default()
-            })),
+            arriving: Point::default(),
             delays: DelayVariation::new(),
             probes: Unwrapper::new(SequenceBits::ThirtyTwo),
             has_interval: false,
@@ -237,8 +263,9 @@ impl PathOrder {
     }
 
     fn end_interval(&mut self) {
-        self.arriving.meter.end_interval();
+        self.arriving.end_interval();
         self.delays.end_interval();
+        self.delays.rest();
         self.has_interval = true;
     }
 }

@@ -110,11 +110,19 @@ impl<T: Copy + Default> Reorder<T> {
             high: first,
             announced: first,
             slots: Slots::new(config.window),
-            arrivals: VecDeque::with_capacity(2 * config.window as usize),
+            arrivals: VecDeque::new(),
             inference: Inference::new(first),
             delivered: Delivered::new(),
             account: Account::new(),
             widest: 0,
+        }
+    }
+
+    /// Gives memory back that holds nothing.
+    pub(crate) fn rest(&mut self) {
+        self.slots.rest();
+        if self.oldest_held().is_none() {
+            self.arrivals = VecDeque::new();
         }
     }
 
@@ -214,9 +222,6 @@ impl<T: Copy + Default> Reorder<T> {
     fn resize(&mut self, window: u32) {
         self.config.window = window;
         self.slots = self.slots.resized(self.next, window);
-        let wanted = 2 * window as usize;
-        self.arrivals
-            .reserve(wanted.saturating_sub(self.arrivals.len()));
     }
 
     /// Whether one packet with this number is enough to believe it.
@@ -476,16 +481,17 @@ impl<T: Copy + Default> Reorder<T> {
         &self.account.counters
     }
 
-    /// How long it took from the inference of a loss until the packet came again, in microseconds.
+    /// How long it took from the inference of a loss until the packet came again, in microseconds; `None` when
+    /// none did.
     #[must_use]
-    pub fn recovery_us(&self) -> &Histogram<u64> {
-        &self.account.recovery_us
+    pub fn recovery_us(&self) -> Option<&Histogram<u64>> {
+        self.account.recovery_us.as_deref()
     }
 
-    /// How long held packets were held, in microseconds.
+    /// How long held packets were held, in microseconds; `None` when none was.
     #[must_use]
-    pub fn hold_us(&self) -> &Histogram<u64> {
-        &self.account.hold_us
+    pub fn hold_us(&self) -> Option<&Histogram<u64>> {
+        self.account.hold_us.as_deref()
     }
 
     fn hold(&mut self, now: Time, seq: Seq, item: T) {

@@ -39,6 +39,11 @@ impl Committed {
         self.queues.iter().all(VecDeque::is_empty)
     }
 
+    /// Gives memory back that no packet takes.
+    pub(crate) fn rest(&mut self) {
+        self.queues.iter_mut().for_each(VecDeque::shrink_to_fit);
+    }
+
     /// Bytes of datagrams, by path.
     pub(crate) fn bytes(&self) -> &[usize; MAX_PATHS] {
         &self.bytes

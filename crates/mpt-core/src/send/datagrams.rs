@@ -80,6 +80,14 @@ impl Datagrams {
         self.sealed = true;
     }
 
+    /// Nothing was sent for some seconds: gives the memory of used trains back.
+    pub(crate) fn rest(&mut self) {
+        self.spare = Vec::new();
+        if self.ready.is_empty() {
+            (self.ready, self.leaving) = Default::default();
+        }
+    }
+
     /// From now on uses another GRE key.
     pub(crate) fn set_key(&mut self, key: Option<u32>) {
         self.key = key;

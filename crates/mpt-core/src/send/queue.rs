@@ -97,6 +97,7 @@ pub(crate) struct Queue {
     free: Vec<u16>,
     /// Memory of packets that are gone.
     spare: Vec<Vec<u8>>,
+    /// None while no packet has waited yet.
     buckets: Box<[Bucket]>,
     new: VecDeque<u16>,
     old: VecDeque<u16>,
@@ -115,15 +116,28 @@ impl Queue {
             slots: Vec::new(),
             free: Vec::new(),
             spare: Vec::new(),
-            buckets: (0..BUCKETS).map(|_| Bucket::default()).collect(),
-            new: VecDeque::with_capacity(BUCKETS),
-            old: VecDeque::with_capacity(BUCKETS),
+            buckets: Box::default(),
+            new: VecDeque::new(),
+            old: VecDeque::new(),
             packets: 0,
             bytes: 0,
             target: codel::TARGET,
             interval: codel::INTERVAL,
             losses: Losses::default(),
             told: Losses::default(),
+        }
+    }
+
+    /// Nothing was sent for some seconds: gives the memory back, unless packets wait.
+    pub(crate) fn rest(&mut self) {
+        if self.is_empty() {
+            *self = Queue {
+                target: self.target,
+                interval: self.interval,
+                losses: self.losses,
+                told: self.told,
+                ..Queue::new()
+            };
         }
     }
 
@@ -166,13 +180,16 @@ impl Queue {
 
     /// Whether packets of this flow wait.
     pub(crate) fn holds(&self, flow: u64) -> bool {
-        self.buckets[flow as usize % BUCKETS].head != NONE
+        self.packets > 0 && self.buckets[flow as usize % BUCKETS].head != NONE
     }
 
     /// Lets a packet of `len` bytes wait, which `write` writes.
     pub(crate) fn push(&mut self, now: Time, flow: u64, len: usize, write: impl FnOnce(&mut [u8])) {
         while self.packets >= MAX_PACKETS || self.bytes + len > MAX_BYTES {
             self.shed();
+        }
+        if self.buckets.is_empty() {
+            self.buckets = (0..BUCKETS).map(|_| Bucket::default()).collect();
         }
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
@@ -218,7 +235,7 @@ impl Queue {
     /// Forgets all that waits; says how many packets that were.
     pub(crate) fn clear(&mut self) -> u64 {
         let cleared = self.packets as u64;
-        for name in 0..BUCKETS {
+        for name in 0..self.buckets.len() {
             while let Some(index) = self.unlink(name) {
                 self.release(index);
             }

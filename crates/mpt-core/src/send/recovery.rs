@@ -137,7 +137,7 @@ impl Recovery {
             stranded: VecDeque::new(),
             burst: BurstLimit::default(),
             allowance: ShareBucket::full(EARNED, SAVED_BYTES),
-            resent: VecDeque::with_capacity(REMEMBERED),
+            resent: VecDeque::new(),
             missing: ArrayVec::new(),
             high: Seq::FIRST,
             arrived: None,
@@ -178,6 +178,13 @@ impl Recovery {
     /// Bytes of memory that the ring has.
     pub(crate) fn memory(&self) -> usize {
         self.kept.memory()
+    }
+
+    /// Nothing was sent for some seconds: nobody asks for it any more, and the memory is given back.
+    pub(crate) fn rest(&mut self) {
+        self.forget();
+        self.kept.rest();
+        (self.due, self.stranded, self.resent) = Default::default();
     }
 
     /// Forgets all that was sent.

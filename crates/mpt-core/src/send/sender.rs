@@ -77,6 +77,15 @@ impl Sender {
         self.rescue.forget_path(path);
     }
 
+    /// Nothing was sent for some seconds: gives memory back.
+    pub(crate) fn sleep(&mut self) {
+        self.queue.rest();
+        self.sparse.rest();
+        self.paths.rest();
+        self.recovery.rest();
+        self.committed.rest();
+    }
+
     /// Whether reports come, as far as there is something to report.
     pub(crate) fn is_informed(&self) -> bool {
         self.paths.is_informed()

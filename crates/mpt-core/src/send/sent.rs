@@ -72,6 +72,13 @@ impl SentLog {
         }
     }
 
+    /// Nothing was sent for some seconds, and all of it was reported on: the notes are forgotten, not the totals.
+    pub(crate) fn rest(&mut self) {
+        for log in &mut self.paths {
+            (log.runs, log.next) = (Vec::new(), 0);
+        }
+    }
+
     /// Notes that `path` took a packet of `bytes` that had been sent before.
     pub(crate) fn note_again(&mut self, path: PathId, bytes: u32) {
         let totals = &mut self.paths[path.index()].totals;
@@ -108,9 +115,6 @@ impl PathLog {
     #[inline]
     fn push(&mut self, run: Run) {
         if self.runs.len() < RUNS {
-            if self.runs.is_empty() {
-                self.runs.reserve_exact(RUNS);
-            }
             self.runs.push(run);
         } else {
             self.runs[self.next] = run;

@@ -24,7 +24,7 @@ const FLOWS: usize = 1024;
 pub(crate) struct Sparse {
     /// Packets went over several paths, or waited, until lately.
     spread_until: Time,
-    /// By flow: what it may send at once, in bytes, and when that was so.
+    /// By flow: what it may send at once, in bytes, and when that was so. Empty while all may send a burst.
     flows: Box<[(f64, Time)]>,
 }
 
@@ -32,7 +32,7 @@ impl Default for Sparse {
     fn default() -> Sparse {
         Sparse {
             spread_until: Time::ZERO,
-            flows: vec![(BURST, Time::ZERO); FLOWS].into_boxed_slice(),
+            flows: Box::default(),
         }
     }
 }
@@ -53,9 +53,17 @@ impl Sparse {
         self.spread_until = now + SPREAD;
     }
 
+    /// Nothing was sent for some seconds: whoever was in debt is no more.
+    pub(crate) fn rest(&mut self) {
+        self.flows = Box::default();
+    }
+
     /// The flow sends a packet of so many bytes. Whether it is to go by itself: the flow has sent little
     /// lately, this packet included, and other packets have to wait.
     pub(crate) fn takes(&mut self, now: Time, flow: u64, bytes: usize) -> bool {
+        if self.flows.is_empty() {
+            self.flows = vec![(BURST, Time::ZERO); FLOWS].into_boxed_slice();
+        }
         let (allowance, then) = &mut self.flows[flow as usize % FLOWS];
         let earned = now.since(*then).as_secs_f64() * RATE;
         *allowance = (*allowance + earned).min(BURST) - bytes as f64;

@@ -78,7 +78,7 @@ impl Activity {
         if let Some(quick) = self.quick_since {
             return (Some(quick), None);
         }
-        let each = || paths.iter().flatten();
+        let each = || paths.iter().filter_map(Option::as_deref);
         if self.missed.is_none() {
             // The probes that follow the first are the occasion to notice.
             let missed = each().filter_map(Path::missed);

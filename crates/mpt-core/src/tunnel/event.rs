@@ -67,14 +67,8 @@ pub enum Event {
 }
 
 /// Events that wait to be taken; when there are too many, those that come are not told.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Events(VecDeque<Event>);
-
-impl Default for Events {
-    fn default() -> Events {
-        Events(VecDeque::with_capacity(MAX_QUEUED))
-    }
-}
 
 impl Events {
     pub(super) fn push(&mut self, event: Event) {

@@ -114,6 +114,12 @@ impl Wake {
         fence(Ordering::SeqCst);
     }
 
+    /// Whether nothing is carried, as the line in saw it last.
+    #[allow(dead_code, reason = "the models of the orders of accesses do not ask")]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.idle.load(Ordering::Relaxed)
+    }
+
     /// The line in is awake.
     pub(crate) fn stay(&self) {
         self.idle.store(false, Ordering::Relaxed);

@@ -188,7 +188,7 @@ impl Inbound {
                 if let Some(before) = slot {
                     new.keep_service(before);
                 }
-                *slot = Some(new);
+                *slot = Some(Box::new(new));
                 self.order.add_path(path);
                 self.reporting.forget_path(path);
                 self.reorder.forget_path(path);
@@ -301,7 +301,7 @@ impl Inbound {
         let buffer = self.pool.keep(buffer);
         let step = segment_size.map_or(len, usize::from).max(1);
         let datagrams = len.div_ceil(step).max(1) as u64;
-        let known = self.paths[path.index()].as_ref();
+        let known = self.paths[path.index()].as_deref();
         let may_be_peer = |known: &Path| match known.peer {
             _ if self.opening.is_some() => true,
             Some(peer) => is_same_peer(peer, from),

@@ -65,6 +65,8 @@ pub struct Outbound {
     was_given: bool,
     /// The line in is to be woken.
     wakes: bool,
+    /// Memory was given back, and nothing has come from the TUN since.
+    is_asleep: bool,
 }
 
 impl Outbound {
@@ -80,13 +82,14 @@ impl Outbound {
             sender: Sender::new(config.recovery, config.law),
             out: Datagrams::new(config.key, is_numbered),
             remotes: Default::default(),
-            icmp: VecDeque::with_capacity(MAX_ICMP_QUEUED),
+            icmp: VecDeque::new(),
             icmp_written: Vec::new(),
             next_icmp: Time::ZERO,
             drops: Drops::default(),
             unpublished: [(0, 0); MAX_PATHS],
             was_given: false,
             wakes: false,
+            is_asleep: false,
         }
     }
 
@@ -100,13 +103,27 @@ impl Outbound {
     pub fn learn(&mut self, news: News) {
         match (news, &mut self.sealing) {
             (News::Report(at, report), _) => self.handle_report(at, &report),
-            (News::Answered(path, answered), _) => self.sender.note_answer(path, answered),
+            (News::Answered(path, answered), _) => {
+                self.sender.note_answer(path, answered);
+                self.sleep_if_idle();
+            }
             (News::Keys(keys), Some(sealing)) => sealing.set_keys(keys),
             (News::Peer(path, socket, peer), Some(_)) => {
                 let remote = &mut self.remotes[path.index()];
                 (remote.now, remote.socket) = (Some(peer), Some(socket));
             }
             (News::Keys(_) | News::Peer(..), None) => {}
+        }
+    }
+
+    /// While the tunnel carries nothing, probes and their answers still tell that time passes: the first of them has
+    /// the memory of packets given back.
+    fn sleep_if_idle(&mut self) {
+        let may_sleep = !self.is_asleep && !self.was_given && !self.sender.holds_packets();
+        if may_sleep && self.shared.wake.is_idle() {
+            self.is_asleep = true;
+            self.sender.sleep();
+            self.out.rest();
         }
     }
 
@@ -169,7 +186,7 @@ impl Outbound {
     /// cut it. Afterwards, at the end of the batch at the latest, call [`Outbound::poll_transmit`]
     /// and [`Outbound::poll_tun`] until they have nothing.
     pub fn handle_tun(&mut self, now: Time, header: &VnetHeader, packet: &mut [u8]) {
-        self.was_given = true;
+        (self.was_given, self.is_asleep) = (true, false);
         let mtu = self.shared.mtu();
         if self.clamps_mss && header.gso == Gso::None {
             mss::clamp(

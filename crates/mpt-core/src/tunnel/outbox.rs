@@ -51,19 +51,11 @@ impl ControlDatagram {
 }
 
 /// The messages, each for a path.
+#[derive(Default)]
 pub(super) struct Outbox {
     waiting: VecDeque<(PathId, ControlDatagram)>,
     /// What the caller is sending.
     leaving: Option<ControlDatagram>,
-}
-
-impl Default for Outbox {
-    fn default() -> Outbox {
-        Outbox {
-            waiting: VecDeque::with_capacity(MAX_QUEUED),
-            leaving: None,
-        }
-    }
 }
 
 impl Outbox {
@@ -76,6 +68,11 @@ impl Outbox {
     pub(super) fn push(&mut self, path: PathId, message: ControlDatagram) {
         debug_assert!(self.room() > 0, "who leaves a message asks for room");
         self.waiting.push_back((path, message));
+    }
+
+    /// Gives memory back that no message takes.
+    pub(super) fn rest(&mut self) {
+        self.waiting.shrink_to_fit();
     }
 
     /// The next one.

@@ -182,7 +182,7 @@ impl Sizing {
         self.ahead.note(now, reorder.take_widest());
         let waited_for = || {
             let ids = reorder.waited_for().iter();
-            ids.filter_map(|id| Some((id, paths[id.index()].as_ref()?)))
+            ids.filter_map(|id| Some((id, paths[id.index()].as_deref()?)))
         };
         self.difference = delay_difference(waited_for().map(|(_, path)| path));
         let mut config = reorder.config();

@@ -214,6 +214,12 @@ impl World {
         self.hub_outbound.set_allowed(allowed);
     }
 
+    /// The hub is killed.
+    pub(super) fn stop_hub(&mut self) {
+        self.hub_inbound = hub(self.now, 0);
+        self.hub_outbound = HubOutbound::default();
+    }
+
     /// The hub is killed and starts anew.
     pub(super) fn restart_hub(&mut self) {
         self.starts += 1;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::tally::{Counts, Spread, Summary, add_each, ratio};
+use super::super::tally::{Counts, Spread, Summary, ratio};
 use super::{MAX_N, Reordered};
 
 /// Extents and distances up to this are told apart in percentiles.
@@ -148,7 +148,9 @@ impl Counts for ReorderingCounts {
         self.missing += other.missing;
         self.reordering_discontinuities += other.reordering_discontinuities;
         self.squared_runs += other.squared_runs;
-        add_each(&mut self.n_reordered, &other.n_reordered);
+        for (sum, count) in self.n_reordered.iter_mut().zip(&other.n_reordered) {
+            *sum += count;
+        }
         for (sum, spread) in self.spreads_mut().into_iter().zip(other.spreads()) {
             sum.add(spread);
         }
@@ -168,6 +170,12 @@ impl Counts for ReorderingCounts {
         self.n_reordered.fill(0);
         for spread in self.spreads_mut() {
             spread.clear();
+        }
+    }
+
+    fn rest(&mut self) {
+        for spread in self.spreads_mut() {
+            spread.rest();
         }
     }
 }

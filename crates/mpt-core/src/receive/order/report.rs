@@ -1,6 +1,6 @@
 //! What was measured, as `mpt-ctl reorder` shows it.
 
-use super::{Order, PathOrder};
+use super::{Order, PathOrder, Point, order_meter, path_meter};
 use crate::control::order::{
     Enough, OrderFigures, OrderStatus, PathOrderFigures, PathOrderStatus, PointStatus,
 };
@@ -21,13 +21,19 @@ impl Order {
             .began
             .map_or(0.0, |began| now.since(began).as_secs_f64());
         let interval = self.last_interval.map(|interval| interval.as_secs_f64());
-        let point = |meter: &OrderMeter| PointStatus {
-            since_start: figures(since_start, meter.total()),
-            last_interval: interval.map(|seconds| figures(seconds, meter.last())),
+        let point = |point: &mut Point<OrderMeter>| {
+            let (total, last) = match &mut point.meter {
+                Some(meter) => (meter.settled().total(), meter.settled().last()),
+                None => (order_meter().total(), order_meter().last()),
+            };
+            PointStatus {
+                since_start: figures(since_start, total),
+                last_interval: interval.map(|seconds| figures(seconds, last)),
+            }
         };
         OrderStatus {
-            arriving: point(self.arriving.meter.settled()),
-            leaving: point(self.leaving.meter.settled()),
+            arriving: point(&mut self.arriving),
+            leaving: point(&mut self.leaving),
             paths: (0..MAX_PATHS)
                 .filter_map(PathId::new)
                 .filter_map(|id| {
@@ -42,12 +48,15 @@ impl Order {
 impl PathOrder {
     /// Order and delay variation of the path.
     pub(super) fn status(&mut self) -> PathOrderStatus {
-        let meter = self.arriving.meter.settled();
+        let (total, last) = match &mut self.arriving.meter {
+            Some(meter) => (meter.settled().total(), meter.settled().last()),
+            None => (path_meter().total(), path_meter().last()),
+        };
         PathOrderStatus {
-            since_start: path_figures(meter.total(), self.delays.total()),
+            since_start: path_figures(total, self.delays.total()),
             last_interval: self
                 .has_interval
-                .then(|| path_figures(meter.last(), self.delays.last())),
+                .then(|| path_figures(last, self.delays.last())),
         }
     }
 }

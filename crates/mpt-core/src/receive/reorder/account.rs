@@ -37,8 +37,9 @@ pub(super) struct Account {
     pub(super) counters: ReorderCounters,
     /// Numbers that were found to be lost, recovered or not.
     pub(super) found_lost: u64,
-    pub(super) hold_us: Histogram<u64>,
-    pub(super) recovery_us: Histogram<u64>,
+    /// These are made when the first is recorded.
+    pub(super) hold_us: Option<Box<Histogram<u64>>>,
+    pub(super) recovery_us: Option<Box<Histogram<u64>>>,
 }
 
 impl Account {
@@ -46,8 +47,8 @@ impl Account {
         Account {
             counters: ReorderCounters::default(),
             found_lost: 0,
-            hold_us: times(),
-            recovery_us: times(),
+            hold_us: None,
+            recovery_us: None,
         }
     }
 
@@ -87,7 +88,8 @@ pub(super) enum Cause {
     Overflowed,
 }
 
-fn record(histogram: &mut Histogram<u64>, span: Duration) {
+fn record(histogram: &mut Option<Box<Histogram<u64>>>, span: Duration) {
+    let histogram = histogram.get_or_insert_with(|| Box::new(times()));
     histogram.saturating_record(u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
 }
 

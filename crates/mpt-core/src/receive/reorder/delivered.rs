@@ -6,34 +6,38 @@ use crate::seq::Seq;
 const WORDS: usize = (MAX_DISTANCE / 64) as usize;
 
 /// The bits. Those of numbers not yet passed are left over from long ago and mean nothing.
-pub(super) struct Delivered(Box<[u64; WORDS]>);
+/// They take memory once there is one.
+pub(super) struct Delivered(Vec<u64>);
 
 impl Delivered {
     pub(super) fn new() -> Self {
-        Delivered(Box::new([0; WORDS]))
+        Delivered(Vec::new())
     }
 
     #[inline]
     pub(super) fn set(&mut self, seq: Seq) {
         let (word, bit) = place(seq);
+        if self.0.is_empty() {
+            self.0 = vec![0; WORDS];
+        }
         self.0[word] |= 1 << bit;
     }
 
     #[inline]
     pub(super) fn get(&self, seq: Seq) -> bool {
         let (word, bit) = place(seq);
-        self.0[word] >> bit & 1 == 1
+        self.0.get(word).is_some_and(|word| word >> bit & 1 == 1)
     }
 
     pub(super) fn set_all(&mut self) {
-        self.0.fill(u64::MAX);
+        self.0 = vec![u64::MAX; WORDS];
     }
 
     /// Clears `count` bits from `from` on, a word at a time.
     pub(super) fn clear(&mut self, from: Seq, count: u32) {
         let mut left = count.min(MAX_DISTANCE);
         let (mut word, mut bit) = place(from);
-        while left > 0 {
+        while left > 0 && !self.0.is_empty() {
             let here = left.min(64 - bit);
             self.0[word] &= !(u64::MAX >> (64 - here) << bit);
             left -= here;

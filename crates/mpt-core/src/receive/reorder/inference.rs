@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::MAX_DISTANCE;
 use super::displacement::Displacement;
 use super::passage::Passage;
-use crate::path::{MAX_PATHS, PathId, PathSet, RoundTrip};
+use crate::path::{PathId, PathSet, RoundTrip};
 use crate::seq::Seq;
 use crate::time::{Time, earliest};
 
@@ -51,7 +51,10 @@ impl Track {
 /// The edges of all paths, and what follows from them.
 #[derive(Debug)]
 pub(super) struct Inference {
-    tracks: Box<[Track; MAX_PATHS]>,
+    /// By path, up to the last of which anything is known.
+    tracks: Vec<Track>,
+    /// What a path has passed of which nothing is known.
+    first: Seq,
     waited_for: PathSet,
     /// All below its edge is lost; all below the settled edge is given up.
     frontier: Passage,
@@ -61,16 +64,27 @@ pub(super) struct Inference {
 impl Inference {
     pub(super) fn new(first: Seq) -> Inference {
         Inference {
-            tracks: Box::new(std::array::from_fn(|_| Track::new(first))),
+            tracks: Vec::new(),
+            first,
             waited_for: PathSet::EMPTY,
             frontier: Passage::new(first),
             recovery: None,
         }
     }
 
+    #[inline]
+    fn track(&mut self, path: PathId) -> &mut Track {
+        let index = path.index();
+        if self.tracks.len() <= index {
+            self.tracks.resize(index + 1, Track::new(self.first));
+        }
+        &mut self.tracks[index]
+    }
+
     /// Another numbering begins at `first`. What was learnt of paths stays.
     pub(super) fn reset(&mut self, first: Seq) {
-        for track in self.tracks.iter_mut() {
+        self.first = first;
+        for track in &mut self.tracks {
             track.passage.reset(first);
         }
         self.frontier.reset(first);
@@ -78,12 +92,13 @@ impl Inference {
 
     /// Forgets what was learnt of a path.
     pub(super) fn forget(&mut self, path: PathId) {
-        let track = &mut self.tracks[path.index()];
-        *track = Track::new(track.passage.edge());
+        if let Some(track) = self.tracks.get_mut(path.index()) {
+            *track = Track::new(track.passage.edge());
+        }
     }
 
     pub(super) fn set_rtt(&mut self, now: Time, path: PathId, rtt: RoundTrip) {
-        let track = &mut self.tracks[path.index()];
+        let track = self.track(path);
         track.displacement.set_rtt(rtt);
         track.follow_displacement(now);
     }
@@ -98,13 +113,17 @@ impl Inference {
 
     /// How long inference waits on a path behind its edge.
     pub(super) fn window(&self, path: PathId) -> Duration {
-        self.tracks[path.index()].passage.patience()
+        let track = self.tracks.get(path.index());
+        track.map_or_else(
+            || Displacement::default().window(),
+            |track| track.passage.patience(),
+        )
     }
 
     /// Whether the path has not passed `seq`. If so, it has now.
     #[inline]
     pub(super) fn comes_in_order(&mut self, now: Time, path: PathId, seq: Seq) -> bool {
-        let passage = &mut self.tracks[path.index()].passage;
+        let passage = &mut self.track(path).passage;
         let in_order = !passage.edge().is_after(seq);
         passage.reach(now, seq.next());
         in_order
@@ -112,9 +131,10 @@ impl Inference {
 
     /// A packet came that had not come before, and its path had passed it.
     pub(super) fn overtaken(&mut self, now: Time, path: PathId, seq: Seq, given_up: bool) {
-        let track = &mut self.tracks[path.index()];
+        let recovery = self.recovery;
+        let track = self.track(path);
         let ago = track.passage.passed_at(seq).map(|at| now.since(at));
-        if let Some(recovery) = self.recovery
+        if let Some(recovery) = recovery
             && ago.is_none_or(|ago| ago >= recovery.soonest)
         {
             return;
@@ -125,7 +145,7 @@ impl Inference {
 
     /// Everything below `edge` that went over `path` was sent before.
     pub(super) fn announce(&mut self, now: Time, path: PathId, edge: Seq) {
-        self.tracks[path.index()].passage.reach(now, edge);
+        self.track(path).passage.reach(now, edge);
     }
 
     pub(super) fn waited_for(&self) -> PathSet {
@@ -134,8 +154,9 @@ impl Inference {
 
     /// Which paths are waited for. One that joins has passed nothing from `next` on.
     pub(super) fn wait_for(&mut self, paths: PathSet, next: Seq) {
-        for path in paths.iter().filter(|&path| !self.waited_for.contains(path)) {
-            self.tracks[path.index()].passage.reset(next);
+        let waited_for = self.waited_for;
+        for path in paths.iter().filter(|&path| !waited_for.contains(path)) {
+            self.track(path).passage.reset(next);
         }
         self.waited_for = paths;
     }
@@ -161,7 +182,7 @@ impl Inference {
         }
         let mut settled: Option<Seq> = None;
         for path in self.waited_for.iter() {
-            let passage = &mut self.tracks[path.index()].passage;
+            let passage = &mut self.track(path).passage;
             if !passage.edge().is_after(next) {
                 return None;
             }
@@ -179,7 +200,7 @@ impl Inference {
     /// Numbers that all waited-for paths had passed were found to be lost.
     pub(super) fn found_lost(&mut self, now: Time) {
         for path in self.waited_for.iter() {
-            let track = &mut self.tracks[path.index()];
+            let track = self.track(path);
             if !track.passage.patience().is_zero() {
                 track.displacement.gave_up(now);
                 track.follow_displacement(now);

@@ -11,8 +11,9 @@ struct Slot<T> {
     arrived: Time,
 }
 
-/// A power of two of slots, at least one word of bits.
+/// A power of two of slots, at least one word of bits. They take memory once something is held.
 pub(super) struct Slots<T> {
+    count: usize,
     slots: Box<[Slot<T>]>,
     taken: Box<[u64]>,
     held: u32,
@@ -20,11 +21,18 @@ pub(super) struct Slots<T> {
 
 impl<T: Copy + Default> Slots<T> {
     pub(super) fn new(window: u32) -> Slots<T> {
-        let count = window.max(64).next_power_of_two() as usize;
         Slots {
-            slots: vec![Slot::default(); count].into_boxed_slice(),
-            taken: vec![0; count / 64].into_boxed_slice(),
+            count: window.max(64).next_power_of_two() as usize,
+            slots: Box::default(),
+            taken: Box::default(),
             held: 0,
+        }
+    }
+
+    /// Gives the memory back, if nothing is held.
+    pub(super) fn rest(&mut self) {
+        if self.held == 0 {
+            (self.slots, self.taken) = Default::default();
         }
     }
 
@@ -37,14 +45,18 @@ impl<T: Copy + Default> Slots<T> {
     /// Whether `seq` is held, in a window that begins at `next`.
     #[inline]
     pub(super) fn contains(&self, next: Seq, seq: Seq) -> bool {
-        let within = (seq.distance_from(next).unsigned_abs() as usize) < self.slots.len();
+        let within = (seq.distance_from(next).unsigned_abs() as usize) < self.count;
         let index = self.index(seq);
-        within && self.taken[index / 64] >> (index % 64) & 1 == 1
+        self.held > 0 && within && self.taken[index / 64] >> (index % 64) & 1 == 1
     }
 
     /// Holds a packet in a slot that is free.
     #[inline]
     pub(super) fn put(&mut self, seq: Seq, item: T, arrived: Time) {
+        if self.slots.is_empty() {
+            self.slots = vec![Slot::default(); self.count].into_boxed_slice();
+            self.taken = vec![0; self.count / 64].into_boxed_slice();
+        }
         let index = self.index(seq);
         debug_assert!(self.taken[index / 64] >> (index % 64) & 1 == 0);
         self.slots[index] = Slot { item, arrived };
@@ -55,6 +67,9 @@ impl<T: Copy + Default> Slots<T> {
     /// Takes the packet `seq`, the first of the window, and when it arrived, if it is held.
     #[inline]
     pub(super) fn take(&mut self, seq: Seq) -> Option<(T, Time)> {
+        if self.held == 0 {
+            return None;
+        }
         let index = self.index(seq);
         let word = &mut self.taken[index / 64];
         if *word >> (index % 64) & 1 == 0 {
@@ -69,7 +84,7 @@ impl<T: Copy + Default> Slots<T> {
     /// How many numbers from `seq` on are held in a row; at most `limit`, up to the end of the window.
     pub(super) fn held_from(&self, seq: Seq, limit: u32) -> u32 {
         let mut held = 0;
-        while held < limit {
+        while self.held > 0 && held < limit {
             let index = self.index(seq.plus(held));
             let here = (!self.taken[index / 64] >> (index % 64)).trailing_zeros();
             let whole = 64 - (index % 64) as u32;
@@ -131,7 +146,7 @@ impl<T: Copy + Default> Slots<T> {
 
     #[inline]
     fn index(&self, seq: Seq) -> usize {
-        seq.value() as usize & (self.slots.len() - 1)
+        seq.value() as usize & (self.count - 1)
     }
 }
 
@@ -151,7 +166,9 @@ mod tests {
             let (next, offset) = (Seq::new(next), offset % window);
             let mut slots = Slots::new(window);
             prop_assert_eq!(slots.missing_from(next, limit), limit);
+            prop_assert_eq!((slots.held_from(next, limit), slots.take(next)), (0, None));
             slots.put(next.plus(offset), 1u32, Time::ZERO);
+            slots.rest();
             prop_assert_eq!(slots.missing_from(next, limit), offset.min(limit));
             let resized = slots.resized(next, window * 3);
             prop_assert_eq!(resized.missing_from(next, limit), offset.min(limit));

@@ -69,6 +69,11 @@ impl KeptPackets {
         self.packets.clear();
     }
 
+    /// Forgets all, and gives the memory back.
+    pub(super) fn rest(&mut self) {
+        *self = KeptPackets::new();
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }

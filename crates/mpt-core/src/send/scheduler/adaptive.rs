@@ -10,6 +10,7 @@
 //! All of it lives on the peer's reports. Until the first, and when they stay away although there is
 //! something to report, weights decide ([`Adaptive::is_informed`]).
 
+use std::ops::{Index, IndexMut};
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
@@ -57,11 +58,49 @@ impl Busy {
     }
 }
 
+/// What is known of each path, by its index: few tunnels have all that there may be.
+#[derive(Debug)]
+struct Paces {
+    law: &'static Law,
+    known: Vec<Pace>,
+    /// A path of which nothing is known.
+    fresh: Box<Pace>,
+}
+
+impl Paces {
+    fn new(law: &'static Law) -> Paces {
+        Paces {
+            law,
+            known: Vec::new(),
+            fresh: Box::new(Pace::new(law)),
+        }
+    }
+}
+
+impl Index<usize> for Paces {
+    type Output = Pace;
+
+    #[inline]
+    fn index(&self, path: usize) -> &Pace {
+        self.known.get(path).unwrap_or(&self.fresh)
+    }
+}
+
+impl IndexMut<usize> for Paces {
+    #[inline]
+    fn index_mut(&mut self, path: usize) -> &mut Pace {
+        if self.known.len() <= path {
+            self.known.resize_with(path + 1, || Pace::new(self.law));
+        }
+        &mut self.known[path]
+    }
+}
+
 /// What the sender knows of the paths.
 #[derive(Debug)]
 pub(crate) struct Adaptive {
     law: &'static Law,
-    paces: [Pace; MAX_PATHS],
+    paces: Paces,
     log: SentLog,
     /// When a packet was sent first since the last report, and how many bytes since.
     unreported: Option<(Time, u64)>,
@@ -72,11 +111,16 @@ impl Adaptive {
     pub(crate) fn new(law: &'static Law) -> Adaptive {
         Adaptive {
             law,
-            paces: std::array::from_fn(|_| Pace::new(law)),
+            paces: Paces::new(law),
             log: SentLog::default(),
             unreported: None,
             silent: false,
         }
+    }
+
+    /// Nothing was sent for some seconds: gives memory back.
+    pub(crate) fn rest(&mut self) {
+        self.log.rest();
     }
 
     /// What was sent where.
@@ -90,7 +134,9 @@ impl Adaptive {
     }
 
     pub(crate) fn forget_path(&mut self, path: PathId) {
-        self.paces[path.index()].forget();
+        if let Some(pace) = self.paces.known.get_mut(path.index()) {
+            pace.forget();
+        }
     }
 
     /// A probe came back: see [`Pace::probed`].

@@ -1,5 +1,7 @@
 //! Whether the tunnel carries anything: what follows from that.
 
+use std::collections::VecDeque;
+
 use super::Inbound;
 use crate::time::Time;
 
@@ -41,10 +43,24 @@ impl Inbound {
         for path in self.paths.iter_mut().flatten() {
             path.set_quick(None);
         }
+        self.give_memory_back();
         self.shared.wake.sleep();
         // What was carried in this moment woke nobody.
         self.follow_carried(now);
         self.unsettled = true;
+    }
+
+    /// Nothing comes: what packets need is not needed.
+    fn give_memory_back(&mut self) {
+        self.pool.rest();
+        self.reorder.rest();
+        self.outbox.rest();
+        if self.coalescer.is_empty() {
+            self.coalescer.rest();
+        }
+        if self.ready.is_empty() {
+            self.ready = VecDeque::new();
+        }
     }
 
     /// Lets the sessions know what they may make of silence, and how much handshakes matter.

@@ -133,7 +133,7 @@ impl Inbound {
     /// Whether any path is up.
     #[must_use]
     pub fn is_up(&self) -> bool {
-        self.paths.iter().flatten().any(Path::is_up)
+        self.paths.iter().flatten().any(|path| path.is_up())
     }
 
     /// The socket that leads to the path's peer.

@@ -23,7 +23,7 @@ impl Inbound {
         }
         let others_up = |own: usize| {
             let mut paths = self.paths.iter().enumerate();
-            paths.any(|(index, path)| index != own && path.as_ref().is_some_and(Path::is_up))
+            paths.any(|(index, path)| index != own && path.as_deref().is_some_and(Path::is_up))
         };
         let due = (0..MAX_PATHS).find(|&index| {
             let path = self.paths[index].as_ref();
@@ -79,7 +79,8 @@ impl Inbound {
     /// So many datagrams of a plain tunnel came from elsewhere than the path's peer is.
     pub(super) fn note_stranger(&mut self, now: Time, id: PathId, from: SocketAddr, count: u64) {
         let is_here = |path: &Path| path.peer.is_some_and(|peer| is_same_peer(peer, from));
-        let is_another = self.opening.is_none() && self.paths.iter().flatten().any(is_here);
+        let is_another =
+            self.opening.is_none() && self.paths.iter().flatten().any(|path| is_here(path));
         let why = if is_another {
             DropReason::OtherPath
         } else {

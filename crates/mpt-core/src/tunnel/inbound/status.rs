@@ -146,12 +146,13 @@ impl Inbound {
     }
 }
 
-fn times(histogram: &Histogram<u64>) -> HoldTimes {
-    HoldTimes {
+fn times(histogram: Option<&Histogram<u64>>) -> HoldTimes {
+    let told = histogram.map(|histogram| HoldTimes {
         p50: histogram.value_at_quantile(0.5),
         p99: histogram.value_at_quantile(0.99),
         max: histogram.max(),
-    }
+    });
+    told.unwrap_or_default()
 }
 
 fn micros(span: Duration) -> u64 {

@@ -16,7 +16,8 @@ fn first(paths: usize) -> PathSet {
 fn paths(delays_ms: &[u64]) -> (Adaptive, Time) {
     let mut adaptive = Adaptive::new(&Law::LAW);
     let mut now = Time::ZERO;
-    for (pace, &delay_ms) in adaptive.paces.iter_mut().zip(delays_ms) {
+    for (index, &delay_ms) in delays_ms.iter().enumerate() {
+        let pace = &mut adaptive.paces[index];
         now = now.max(Observed::new(delay_ms, 0).run(pace, Time::ZERO, 500));
     }
     (adaptive, now)
