@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -98,14 +99,16 @@ impl World {
             );
         }
         for &peer in peers {
-            text += &format!(
-                "[[peers]]\nname = \"{}\"\npublic_key = \"{}\"\nallowed_ips = [\"{}/32\"]\n",
-                NAMES[peer],
-                self.keys[peer].1,
-                inner(peer)
-            );
+            text += &format!("[[peers]]\nname = \"{}\"\n", NAMES[peer]);
+            text += &self.peer_file(peer);
         }
         text
+    }
+
+    /// What stands in a peer's own file.
+    fn peer_file(&self, peer: usize) -> String {
+        let (key, inner) = (&self.keys[peer].1, inner(peer));
+        format!("public_key = \"{key}\"\nallowed_ips = [\"{inner}/32\"]\n")
     }
 
     fn start_hub(&self) -> Daemon {
@@ -219,4 +222,78 @@ fn a_peer_sends_from_its_own_addresses_alone_and_goes_with_its_section() {
     assert_eq!(ping(&world.hosts[0], &inner(1), 3, 20, "").received, 0);
     assert!(hub.status().tunnel.drops["no_peer"] > drops["no_peer"]);
     drop(clients);
+}
+
+/// The user of tests, and its group: no name, so that no host has to know it.
+const USER: &str = "65533:65533";
+
+/// As the daemon's own files, and as those of root that another process keeps for it.
+#[test]
+fn a_folder_of_peers_is_followed_while_the_hub_runs() {
+    let Some(_turn) = net::turn() else { return };
+    let uids = std::fs::read_to_string("/proc/self/uid_map").unwrap();
+    let one_user_alone = uids.split_whitespace().nth(2) == Some("1");
+    let users = [String::new(), format!("user = \"{USER}\"\n")];
+    for user in &users[..if one_user_alone { 1 } else { 2 }] {
+        let world = World::new();
+        let clients: Vec<Daemon> = (0..2).map(|client| world.start_client(client)).collect();
+        let hub = Daemon::start(&world.hub_host, "mpt0", |socket| {
+            let folder = Path::new(socket).with_file_name("peers.d");
+            std::fs::create_dir(&folder).unwrap();
+            std::fs::write(folder.join("alice.toml"), world.peer_file(0)).unwrap();
+            let peers_dir = "[tunnel]\npeers_dir = \"peers.d\"";
+            user.clone() + &world.hub_text(socket, &[]).replace("[tunnel]", peers_dir)
+        });
+        let folder = hub.config().with_file_name("peers.d");
+        if !user.is_empty() {
+            let closed = std::fs::Permissions::from_mode(0o700);
+            std::fs::set_permissions(&folder, closed).unwrap();
+        }
+        let state_of = |name: &str| {
+            let all = peers(&hub);
+            all.iter()
+                .find(|peer| peer.name == name)
+                .map(|peer| peer.state)
+        };
+        let await_state = |name: &str, state: Option<PeerState>| {
+            wait_for(
+                &format!("{name} to be {state:?}"),
+                Duration::from_secs(20),
+                || (state_of(name) == state).then_some(()),
+            );
+        };
+        await_state("alice", Some(PeerState::Up));
+        assert_eq!(state_of("bob"), None);
+
+        // As an editor does it: beside, and renamed.
+        let beside = folder.join(".bob.toml.new");
+        std::fs::write(&beside, world.peer_file(1)).unwrap();
+        std::fs::rename(&beside, folder.join("bob.toml")).unwrap();
+        await_state("bob", Some(PeerState::Up));
+
+        // A mistake in one file costs nobody anything, and is told.
+        std::fs::write(folder.join("alice.toml"), "public_key = ").unwrap();
+        wait_for("the mistake to be told", Duration::from_secs(5), || {
+            let verdict = hub.status().verdict;
+            verdict
+                .messages
+                .iter()
+                .any(|found| found.code == "peer-file")
+                .then_some(())
+        });
+        assert_eq!(hub.ctl_output(&["status"]).status.code(), Some(1));
+        for (host, name) in world.hosts.iter().zip(["alice", "bob"]) {
+            assert_eq!(ping(host, "10.99.0.1", 5, 20, "").received, 5, "{name}");
+        }
+        assert!(hub.log().contains("alice.toml:1:"), "{}", hub.log());
+
+        std::fs::remove_file(folder.join("bob.toml")).unwrap();
+        await_state("bob", None);
+        std::fs::write(folder.join("alice.toml"), world.peer_file(0)).unwrap();
+        wait_for("the mistake to be mended", Duration::from_secs(5), || {
+            (hub.ctl_output(&["status"]).status.code() == Some(0)).then_some(())
+        });
+        assert_eq!(ping(&world.hosts[0], "10.99.0.1", 5, 20, "").received, 5);
+        drop(clients);
+    }
 }

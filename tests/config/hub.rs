@@ -121,3 +121,68 @@ fn a_peer_has_a_key_that_is_not_the_hub_s_and_addresses() {
       help: write "10.99.0.0/24"
     "#);
 }
+
+/// What is said of a hub whose folder of peers has these files.
+fn checked_folder(files: &[(&str, &str)]) -> (bool, String, String) {
+    let hub = hub().replace(
+        "addresses = [\"10.99.0.1/16\"]",
+        "addresses = [\"10.99.0.1/16\"]\npeers_dir = \"peers.d\"",
+    );
+    let alone = hub.split("[[peers]]").next().unwrap().to_owned();
+    let alice = format!(
+        "{}{}",
+        alone,
+        &hub[alone.len()..].split("\n\n").next().unwrap()
+    );
+    let folder = folder(&[("mpt0.toml", &*alice), ("private.key", PRIVATE)]);
+    std::fs::create_dir(folder.path().join("peers.d")).unwrap();
+    for (name, text) in files {
+        std::fs::write(folder.path().join("peers.d").join(name), text).unwrap();
+    }
+    for secret in ["private.key", "peers.d/psk.key"] {
+        let mode = PermissionsExt::from_mode(0o600);
+        let _ = std::fs::set_permissions(folder.path().join(secret), mode);
+    }
+    check(folder.path(), &["--config", "mpt0.toml"])
+}
+
+#[test]
+fn a_folder_of_peers_is_checked_file_by_file() {
+    let bob = format!(
+        "public_key = \"{BOB}\"\nallowed_ips = [\"10.99.0.3/32\"]\npsk_file = \"psk.key\"\n"
+    );
+    let files = [("bob.toml", &*bob), ("psk.key", PRIVATE)];
+    let (right, output, complaint) = checked_folder(&files);
+    assert!(right && complaint.is_empty(), "{complaint}");
+    assert_eq!(output, "mpt0: ok (mpt0.toml, 1 paths, 2 peers)\n");
+
+    let same_key = format!("public_key = \"{ALICE}\"\nallowed_ips = [\"10.99.0.4/32\"]\n");
+    let overlap = bob.replace("10.99.0.3/32", "10.99.0.0/24");
+    let two = format!("[[peers]]\n{bob}\n[[peers]]\n{bob}");
+    let misspelt = bob.replace("allowed_ips", "alowed_ips");
+    let (right, output, complaint) = checked_folder(&[
+        ("bob.toml", &*overlap),
+        ("carol.toml", &*two),
+        ("dave.toml", &*same_key),
+        ("e ve.toml", &*bob),
+        ("frank.toml", &*misspelt),
+        ("grace.toml", "name = \"alice\"\n"),
+        ("psk.key", PRIVATE),
+    ]);
+    assert!(!right);
+    assert_eq!(output, "");
+    insta::assert_snapshot!(complaint, @r#"
+    peers.d/bob.toml:2:15: 10.99.0.0/24 of peer "bob" overlaps 10.99.0.2/32 of peer "alice" of mpt0.toml
+      help: give each address to one peer; "0.0.0.0/0" or "::/0" of one peer stands for all that no other has
+    peers.d/carol.toml:1:1: a file of peers_dir is one peer, and here are 2
+      help: give each peer a file of its own
+    peers.d/dave.toml:1:14: peers "alice" of mpt0.toml and "dave" have one public key
+      help: make each peer a key of its own, by `mpt-ctl genkey`, and give its public key here
+    peers.d/e ve.toml:1:1: a peer's file has no `name`
+      help: add a name for the peer, like name = "alice"
+    peers.d/frank.toml:2:1: unknown key `alowed_ips` in a peer's file
+      help: did you mean `allowed_ips`?
+    peers.d/grace.toml:1:1: a peer's file has no `public_key`
+      help: add what `mpt-ctl pubkey < private.key` prints at the peer
+    "#);
+}

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use handshake::{Handshake, HandshakeState};
 use order::OrderStatus;
-pub use peers::{HubStatus, PeerReport, PeerState, PeerStatus};
+pub use peers::{HubStatus, PeerReport, PeerState, PeerStatus, RefusedPeer};
 use recent::Recent;
 use setting::Setting;
 use trace::Trace;

@@ -121,8 +121,16 @@ Examples:
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let loaded = config::load(&arguments.config);
+    // Of those the daemon starts without a peer, and follows the file when it is right.
+    let mut peers_are_right = true;
     if arguments.check {
         for config in &loaded.configs {
+            if config.peer_mistakes().next().is_some() {
+                let mistakes = config.peer_mistakes();
+                mistakes.for_each(|mistake| eprintln!("{mistake}"));
+                peers_are_right = false;
+                continue;
+            }
             let peers = config.peers.as_ref();
             let peers = peers.map_or(String::new(), |peers| format!(", {} peers", peers.len()));
             println!(
@@ -143,7 +151,10 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     if arguments.check {
-        return ExitCode::SUCCESS;
+        return match peers_are_right {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        };
     }
     start_log(arguments.log);
     if let Err(error) = privileges::hide_memory() {

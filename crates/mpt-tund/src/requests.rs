@@ -13,7 +13,7 @@ use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::ReorderSettings;
 use mpt_core::wire::name::PathName;
 
-use crate::config::{self, Config, Peer};
+use crate::config::{self, Config, Origin, Peer};
 use crate::host::Host;
 use crate::tunnel::Tunnel;
 
@@ -68,6 +68,7 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
                 public_key: key_of(&public_key)?,
                 psk: PresharedKey::none(),
                 allowed_ips: networks_of(&allowed_ips)?,
+                origin: Origin::Request,
             });
             tunnel.change_peers(peers).await?;
             done(kept(tunnel, &format!("peer {name} may call")))
@@ -137,7 +138,11 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
             let file = tunnel.config.file.clone();
             let config = host.files.read(&file)?;
             let changed = tunnel.reload(config, host).await?;
-            done(reloaded(&file, changed, &tunnel.missing()))
+            let mut text = reloaded(&file, changed, &tunnel.missing());
+            for mistake in tunnel.config.peer_mistakes() {
+                text += &format!("\nnot followed: {mistake}");
+            }
+            done(text)
         }
         Request::Save => {
             let config = tunnel.config.clone();
@@ -166,8 +171,11 @@ fn unknown_peer(name: &str) -> String {
 
 /// What was done to a peer, and how it stays.
 fn kept(tunnel: &Tunnel, done: &str) -> String {
-    let file = tunnel.config.file.display();
-    format!("{done}, until the next reload or start; to keep that, change [[peers]] in {file}")
+    let place = match &tunnel.config.peers_dir {
+        Some(dir) => format!("write a file for it in {}", dir.folder.display()),
+        None => format!("change [[peers]] in {}", tunnel.config.file.display()),
+    };
+    format!("{done}, until the next reload or start; to keep that, {place}")
 }
 
 fn key_of(text: &str) -> anyhow::Result<PublicKey> {

@@ -7,6 +7,7 @@
 //! The settings are what is wanted, and [`Tunnel::reconcile`] makes them so as far as the host allows. So a
 //! tunnel starts with what there is, and a reload only says what is wanted from now on.
 
+mod folder;
 mod interface;
 mod lines;
 mod names;
@@ -18,6 +19,7 @@ mod threads;
 use std::thread::JoinHandle;
 
 use anyhow::{Context as _, bail};
+use folder::PeerFolder;
 use interface::Interface;
 use lines::Lines;
 use mpt_core::control::drops::DropReason;
@@ -63,6 +65,8 @@ pub(crate) struct Tunnel {
     threads: Vec<JoinHandle<()>>,
     /// In a hub: which slots its peers have.
     peers: Peers,
+    /// And what is followed of their folder.
+    folder: PeerFolder,
 }
 
 /// Says which MTU a tunnel's interface is to have, in bytes.
@@ -121,9 +125,11 @@ impl Tunnel {
             downlink,
             threads,
             peers: Peers::default(),
+            folder: PeerFolder::default(),
             config,
         };
         this.follow_peers().await?;
+        this.tell_refused();
         for path in this.config.paths.clone() {
             this.add_path(&path.name).await?;
         }
@@ -175,7 +181,7 @@ impl Tunnel {
         }
         self.mend_paths(links, now).await?;
         self.mend_routing(host).await;
-        Ok(())
+        self.follow_folder(host).await
     }
 
     /// What is wanted and not there now.
@@ -299,6 +305,7 @@ impl Tunnel {
             hub: configured.map(|peers| HubStatus {
                 peers: peers as u64,
                 up: report.peers_up as u64,
+                refused: self.refused_peers(),
             }),
             tunnel: report.tunnel,
             paths: report.paths.into_iter().map(|(_, path)| path).collect(),
@@ -353,7 +360,8 @@ impl Tunnel {
     /// tunnel's threads has ended.
     ///
     /// Returns whether anything changed.
-    pub(crate) async fn reload(&mut self, new: Config, host: &Host) -> anyhow::Result<bool> {
+    pub(crate) async fn reload(&mut self, mut new: Config, host: &Host) -> anyhow::Result<bool> {
+        new.keep_peers_of(&self.config);
         let changes = config::difference(&self.config, &new);
         if !changes.needs_restart.is_empty() {
             bail!(
@@ -366,6 +374,7 @@ impl Tunnel {
             self.tell_lines(&changes).await?;
             self.exchange_paths(&changes).await?;
         }
+        self.tell_refused();
         self.interface.doubt();
         self.reconcile(host).await?;
         Ok(!changes.is_empty())

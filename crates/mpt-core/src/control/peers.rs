@@ -13,6 +13,20 @@ pub struct HubStatus {
     pub peers: u64,
     /// Of these, those that have a path up.
     pub up: u64,
+    /// Files of peers that are not followed, or the folder itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedPeer>,
+}
+
+/// A file of a peer that has a mistake: what the peer was before goes on.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RefusedPeer {
+    /// `FILE:LINE:COLUMN`, or the file alone.
+    pub file: String,
+    /// What is wrong.
+    pub why: String,
+    /// What to do.
+    pub remedy: String,
 }
 
 /// A peer of a hub, as `mpt-ctl peers --json` prints it.

@@ -43,11 +43,19 @@ pub(crate) struct Mistake {
 
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.file.display())?;
-        if let Some(place) = self.place {
-            write!(f, "{}:{}:", place.line, place.column)?;
+        let (what, remedy) = (&self.what, &self.remedy);
+        write!(f, "{}: {what}\n  help: {remedy}", self.file_and_place())
+    }
+}
+
+impl Mistake {
+    /// `FILE:LINE:COLUMN`, or what there is of it.
+    pub(crate) fn file_and_place(&self) -> String {
+        let file = on_one_line(self.file.display().to_string());
+        match self.place {
+            Some(Place { line, column }) => format!("{file}:{line}:{column}"),
+            None => file,
         }
-        write!(f, " {}\n  help: {}", self.what, self.remedy)
     }
 }
 

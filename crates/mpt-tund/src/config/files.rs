@@ -4,9 +4,15 @@
 //! hands them over (`crate::files`): that one notes what it opened, and here nothing else is to be had.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result, Seek as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::Dir;
 
 use super::regular;
 
@@ -21,7 +27,16 @@ pub(crate) enum Files {
     /// Here, and noted.
     Noted(RefCell<Vec<Opened>>),
     /// Elsewhere.
-    Handed(Vec<Opened>),
+    Handed(HashMap<PathBuf, std::result::Result<File, i32>>),
+}
+
+/// Which contents a file has, as far as the kernel's table of files tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity {
+    inode: (u64, u64),
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
 }
 
 impl Files {
@@ -30,7 +45,49 @@ impl Files {
     /// # Errors
     /// When it cannot be opened, is something else, is longer, or was not handed over.
     pub(super) fn open(&self, path: &Path, limit: u64) -> Result<File> {
-        let opened = match self {
+        regular::checked(self.any(path)?, limit)
+    }
+
+    /// The names in a folder, in no order.
+    ///
+    /// # Errors
+    /// When it cannot be read, or was not handed over.
+    pub(super) fn list(&self, folder: &Path) -> Result<Vec<OsString>> {
+        let mut names = Dir::new(self.any(folder)?)?;
+        // Another may have read it by the same descriptor.
+        names.rewind();
+        let name = |entry: rustix::io::Result<rustix::fs::DirEntry>| {
+            let entry = entry?;
+            Ok(OsStr::from_bytes(entry.file_name().to_bytes()).to_owned())
+        };
+        names.map(name).collect()
+    }
+
+    /// Which contents a file has, where this process may ask.
+    pub(super) fn identity(&self, path: &Path) -> Option<Identity> {
+        let Files::Own = self else { return None };
+        let metadata = path.metadata().ok()?;
+        Some(Identity {
+            inode: (metadata.dev(), metadata.ino()),
+            bytes: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+
+    /// Whether there is no such file.
+    pub(super) fn is_gone(&self, path: &Path) -> bool {
+        match self {
+            Files::Own | Files::Noted(_) => {
+                let found = path.metadata();
+                found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
+            }
+            Files::Handed(handed) => matches!(handed.get(path), None | Some(Err(libc::ENOENT))),
+        }
+    }
+
+    fn any(&self, path: &Path) -> Result<File> {
+        match self {
             Files::Own => regular::open(path),
             Files::Noted(noted) => {
                 let opened = regular::open(path);
@@ -42,9 +99,8 @@ impl Files {
                 opened
             }
             Files::Handed(handed) => {
-                let found = handed.iter().find(|(name, _)| name == path);
                 let missing = || Error::new(ErrorKind::NotFound, "it was not there a moment ago");
-                match &found.ok_or_else(missing)?.1 {
+                match handed.get(path).ok_or_else(missing)? {
                     Ok(file) => file.try_clone().and_then(|mut file| {
                         // Somebody has read it before.
                         file.rewind().map(|()| file)
@@ -52,8 +108,7 @@ impl Files {
                     Err(number) => Err(Error::from_raw_os_error(*number)),
                 }
             }
-        };
-        regular::checked(opened?, limit)
+        }
     }
 }
 
@@ -79,7 +134,7 @@ mod tests {
         let Files::Noted(opened) = noted else {
             panic!()
         };
-        let handed = Files::Handed(opened.into_inner());
+        let handed = Files::Handed(opened.into_inner().into_iter().collect());
         for _ in 0..2 {
             text.clear();
             handed

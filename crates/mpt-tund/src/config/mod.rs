@@ -21,6 +21,7 @@ mod entry;
 mod files;
 mod parse;
 mod peers;
+mod peers_dir;
 mod regular;
 mod remote;
 mod reorder;
@@ -44,7 +45,8 @@ pub(crate) use crypto::Crypto;
 pub(crate) use difference::{Changes, PathChange, PrefixChanges, difference};
 pub(crate) use document::Mistake;
 pub(crate) use files::{Files, Opened};
-pub(crate) use peers::{Peer, Taken};
+pub(crate) use peers::{Origin, Peer, Taken};
+pub(crate) use peers_dir::PeersDir;
 pub(crate) use remote::Remote;
 #[allow(unused_imports, reason = "until the daemon uses all of it")]
 pub(crate) use replace::replace;
@@ -77,6 +79,8 @@ pub(crate) struct Config {
     pub(crate) crypto: Option<Crypto>,
     /// Whom a hub serves; none where the tunnel has two ends.
     pub(crate) peers: Option<Vec<Peer>>,
+    /// Where peers have files of their own: their folder.
+    pub(crate) peers_dir: Option<PeersDir>,
     /// Whether lost packets are sent again.
     pub(crate) recovery: Recovery,
     /// The control socket.
@@ -286,6 +290,21 @@ impl Config {
     /// The path of that name.
     pub(crate) fn path(&self, name: &str) -> Option<&Path> {
         self.paths.iter().find(|path| path.name == name)
+    }
+
+    /// Keeps the peers that run where a file of their own has a mistake now.
+    pub(crate) fn keep_peers_of(&mut self, running: &Config) {
+        let (Some(dir), Some(peers)) = (&mut self.peers_dir, &mut self.peers) else {
+            return;
+        };
+        let former = running.peers.as_deref().unwrap_or_default();
+        peers.retain(|peer| peer.own_file().is_none());
+        *peers = dir.settle(std::mem::take(peers), former, None);
+    }
+
+    /// What is wrong with files of single peers.
+    pub(crate) fn peer_mistakes(&self) -> impl Iterator<Item = &Mistake> {
+        self.peers_dir.iter().flat_map(PeersDir::mistakes)
     }
 
     /// Reads and checks one file.

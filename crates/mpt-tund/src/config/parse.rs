@@ -14,6 +14,7 @@ use super::document::{Mistake, Place, Source};
 use super::entry::Entry;
 use super::files::Files;
 use super::peers::{MAX_PEERS, peers};
+use super::peers_dir::PeersDir;
 use super::reorder::reorder;
 use super::section::{Schema, Section, USER};
 use super::validate::Places;
@@ -51,6 +52,7 @@ const TUNNEL: Schema = Schema {
         "offload",
         "clamp_mss",
         "routing",
+        "peers_dir",
     ],
 };
 const REORDER: Schema = Schema {
@@ -82,11 +84,11 @@ const PATHS: Schema = Schema {
         "metered",
     ],
 };
-const PEERS: Schema = Schema {
+pub(super) const PEERS: Schema = Schema {
     title: "[[peers]]",
     keys: &["name", "public_key", "allowed_ips", "psk_file"],
 };
-const ALL: [Schema; 8] = [
+pub(super) const ALL: [Schema; 8] = [
     FILE, TUNNEL, REORDER, RECOVERY, CRYPTO, CONTROL, PATHS, PEERS,
 ];
 
@@ -151,7 +153,11 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
         None => ReorderSettings::default(),
     };
     let peer_sections = peer_sections(&root)?;
-    let is_hub = peer_sections.is_some();
+    let folder = head
+        .get("peers_dir")
+        .map(|entry| values::beside(entry, source));
+    let folder = folder.transpose()?;
+    let is_hub = peer_sections.is_some() || folder.is_some();
     let mut crypto = match root.get("crypto") {
         Some(section) => Some(crypto(
             &Section::of(section, CRYPTO, &ALL)?,
@@ -160,15 +166,31 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
         )?),
         None => None,
     };
-    let peers = match (peer_sections, &mut crypto) {
-        (Some(sections), Some(crypto)) => Some(peers(&sections, crypto, source)?),
-        (Some(_), None) => {
+    let mut peers_dir = None;
+    let peers = match &mut crypto {
+        _ if !is_hub => None,
+        Some(crypto) => {
+            let listed = peers(&peer_sections.unwrap_or_default(), crypto, source)?;
+            let own = crypto.private_key.public_key();
+            peers_dir = folder.map(|folder| PeersDir::read(&folder, own, source.files, None));
+            Some(match &mut peers_dir {
+                Some(folder) => {
+                    crypto.exposed.extend(folder.exposed().cloned());
+                    folder.settle(listed, &[], None)
+                }
+                None => listed,
+            })
+        }
+        None => {
+            let what = match peer_sections {
+                Some(_) => "[[peers]] stand without [crypto]",
+                None => "`peers_dir` stands without [crypto]",
+            };
             return Err(root.mistake(
-                "[[peers]] stand without [crypto]: a hub knows its peers by their keys",
+                format!("{what}: a hub knows its peers by their keys"),
                 "add [crypto] with private_key_file = \"/etc/mpt/private.key\"",
             ));
         }
-        (None, _) => None,
     };
     let recovery = match root.get("recovery") {
         Some(section) => recovery(&Section::of(section, RECOVERY, &ALL)?)?,
@@ -205,6 +227,7 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
         reorder,
         crypto,
         peers,
+        peers_dir,
         recovery,
         control,
         paths,

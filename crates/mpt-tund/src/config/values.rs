@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use super::document::Mistake;
+use super::document::{Mistake, Source};
 use super::entry::Entry;
 use crate::control::Owner;
 
@@ -41,6 +41,22 @@ pub(super) fn name<'a>(
         return Err(entry.mistake(what, remedy));
     }
     Ok(text)
+}
+
+/// Whether a text is such a name, of a path's length at most.
+pub(super) fn is_name(text: &str) -> bool {
+    mpt_core::wire::name::PathName::new(text).is_some()
+}
+
+/// A file or folder that the value names; a relative name is beside the configuration.
+pub(super) fn beside(entry: Entry<'_>, source: Source<'_>) -> Result<PathBuf, Mistake> {
+    let name = entry.text("peers.d")?;
+    if name.is_empty() || name.contains('\0') {
+        let what = format!("`{}` names no folder", entry.key);
+        return Err(entry.mistake(what, format!("write {} = \"peers.d\"", entry.key)));
+    }
+    let beside = source.file.parent();
+    Ok(beside.unwrap_or(Path::new("")).join(name))
 }
 
 /// Whether a prefix names a host on a network or the network itself.

@@ -1,8 +1,8 @@
 //! The process that keeps the files of a daemon that has a user of its own.
 //!
 //! It is the daemon's child, begun before there is a thread or a packet, and stays root where the daemon does
-//! not. It can do four things: open /dev/net/tun, where others than root may not; open the files that the configuration names, as they are named at that moment;
-//! replace a tunnel's file by one that differs in what `mpt-ctl` may change; make and remove the control sockets
+//! not. It can do five things: open /dev/net/tun, where others than root may not; open the files that the configuration names, as they are named at that moment;
+//! watch the folders of peers that it names; replace a tunnel's file by one that differs in what `mpt-ctl` may change; make and remove the control sockets
 //! of the configuration that it read last. Whoever takes over the daemon can ask for these and for nothing
 //! else: there is no name in a question that is used for more than to choose. It ends with the daemon.
 
@@ -11,10 +11,12 @@ use std::os::fd::AsFd as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use mpt_core::crypto::PublicKey;
 use rustix::thread::CapabilitySet;
 
+use super::watch;
 use super::wire::{self, Answer, Question};
-use crate::config::{self, Config, Files};
+use crate::config::{self, Config, Files, PeersDir};
 use crate::control::{self, Listener};
 use crate::{privileges, tun};
 
@@ -54,6 +56,8 @@ impl Keeper {
         let (answer, socket) = match question {
             Question::Load => return self.load(link),
             Question::Device => return lend_device(link),
+            Question::Peers { folder, file } => return self.peers(link, &folder, file.as_deref()),
+            Question::Watch { folder } => return self.watch(link, &folder),
             Question::Replace { file, text } => (self.replace(&file, &text), None),
             Question::Bind { socket } => match self.bind(&socket) {
                 Ok(socket) => (Answer::Done, Some(socket)),
@@ -80,16 +84,48 @@ impl Keeper {
         if loaded.mistakes.is_empty() {
             self.configs = loaded.configs;
         }
-        let Files::Noted(opened) = files else {
-            return Ok(());
+        hand_over(link, files)?;
+        wire::send(link, &Answer::Listed(names, mistakes), None)
+    }
+
+    /// Reads a folder of peers, or one of its files, as the daemon will, and hands over what was opened for it.
+    fn peers(&self, link: &UnixStream, folder: &Path, file: Option<&Path>) -> std::io::Result<()> {
+        let known = self.hub_of(folder);
+        let Some((dir, own)) = known.filter(|(dir, _)| file.is_none_or(|file| dir.has(file)))
+        else {
+            let why = "the configuration has no such file of a peer".to_owned();
+            return wire::send(link, &Answer::Failed(why), None);
         };
-        for (name, opened) in opened.into_inner() {
-            match opened {
-                Ok(file) => wire::send(link, &Answer::Opened(name), Some(file.as_fd()))?,
-                Err(why) => wire::send(link, &Answer::Refused(name, why), None)?,
+        let files = Files::Noted(RefCell::default());
+        match file {
+            Some(file) => dir.clone().read_again(file, own, &files),
+            None => drop(PeersDir::read(folder, own, &files, None)),
+        }
+        hand_over(link, files)?;
+        wire::send(link, &Answer::Listed(Vec::new(), Vec::new()), None)
+    }
+
+    fn watch(&self, link: &UnixStream, folder: &Path) -> std::io::Result<()> {
+        if self.hub_of(folder).is_none() {
+            let why = "the configuration has no such folder".to_owned();
+            return wire::send(link, &Answer::Failed(why), None);
+        }
+        match watch::begin(folder) {
+            Ok(watch) => wire::send(link, &Answer::Done, Some(watch.as_fd())),
+            Err(error) => {
+                let number = error.raw_os_error().unwrap_or(libc::EIO);
+                wire::send(link, &Answer::Refused(folder.to_owned(), number), None)
             }
         }
-        wire::send(link, &Answer::Listed(names, mistakes), None)
+    }
+
+    /// The folder of peers of that name, and the public key of the hub that has it.
+    fn hub_of(&self, folder: &Path) -> Option<(&PeersDir, PublicKey)> {
+        self.configs.iter().find_map(|config| {
+            let dir = config.peers_dir.as_ref();
+            let dir = dir.filter(|dir| *dir.folder == *folder)?;
+            Some((dir, config.crypto.as_ref()?.private_key.public_key()))
+        })
     }
 
     fn replace(&self, file: &Path, text: &str) -> Answer {
@@ -126,6 +162,20 @@ impl Keeper {
         let socket = listener.socket();
         socket.map(Some).map_err(|error| error.to_string())
     }
+}
+
+/// Hands over what was opened.
+fn hand_over(link: &UnixStream, files: Files) -> std::io::Result<()> {
+    let Files::Noted(opened) = files else {
+        return Ok(());
+    };
+    for (name, opened) in opened.into_inner() {
+        match opened {
+            Ok(file) => wire::send(link, &Answer::Opened(name), Some(file.as_fd()))?,
+            Err(why) => wire::send(link, &Answer::Refused(name, why), None)?,
+        }
+    }
+    Ok(())
 }
 
 /// It takes CAP_NET_ADMIN to make anything of it, which this process has not.

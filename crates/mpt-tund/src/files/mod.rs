@@ -9,8 +9,10 @@
 #[cfg(test)]
 pub(crate) mod hostile;
 mod keeper;
+mod watch;
 mod wire;
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,11 +22,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use mpt_core::crypto::PublicKey;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::warn;
 
-use crate::config::{self, Config, Control, Files, Loaded, Mistake, Opened, SaveError};
+use crate::config::{self, Config, Control, Files, Loaded, Mistake, Opened, PeersDir, SaveError};
 use crate::control::{self, Door};
 use crate::{privileges, tun};
+pub(crate) use watch::{Seen, Watch};
 use wire::{Answer, Question};
 
 /// How long the other process may take for an answer: it reads local files.
@@ -114,6 +119,53 @@ impl Store {
         }
     }
 
+    /// Reads a folder of peers again, where its files have changed. `own` is the hub's public key.
+    pub(crate) fn read_peers(&self, dir: &PeersDir, own: PublicKey) -> PeersDir {
+        match self {
+            Store::Own { .. } => PeersDir::read(&dir.folder, own, &Files::Own, Some(dir)),
+            Store::Kept(link) => {
+                let files = link.open_peers(&dir.folder, None).unwrap_or_else(|error| {
+                    warn!("{} cannot be read: {error}", dir.folder.display());
+                    Files::Handed(HashMap::new())
+                });
+                PeersDir::read(&dir.folder, own, &files, Some(dir))
+            }
+        }
+    }
+
+    /// Reads one of its files again.
+    ///
+    /// # Errors
+    /// When the process that keeps the files does not answer.
+    pub(crate) fn read_peer(
+        &self,
+        dir: &mut PeersDir,
+        file: &Path,
+        own: PublicKey,
+    ) -> io::Result<()> {
+        let files = match self {
+            Store::Own { .. } => Files::Own,
+            Store::Kept(link) => link.open_peers(&dir.folder, Some(file))?,
+        };
+        dir.read_again(file, own, &files);
+        Ok(())
+    }
+
+    /// Watches a folder of peers.
+    ///
+    /// # Errors
+    /// When it cannot be watched.
+    pub(crate) fn watch(&self, folder: &Path) -> io::Result<Watch> {
+        match self {
+            Store::Own { .. } => watch::begin(folder).map(Watch),
+            Store::Kept(link) => {
+                let folder = folder.to_owned();
+                let watch = link.ask(&Question::Watch { folder })?;
+                watch.map(Watch).ok_or(io::ErrorKind::InvalidData.into())
+            }
+        }
+    }
+
     /// Writes what runs into a tunnel's file, and returns what was changed.
     ///
     /// # Errors
@@ -186,6 +238,7 @@ impl Store {
 fn begin_keeper(arguments: Vec<PathBuf>, configs: &[Config]) -> io::Result<UnixStream> {
     let (here, there) = UnixStream::pair()?;
     here.set_read_timeout(Some(PATIENCE))?;
+    allow_many_files();
     // SAFETY: there is one thread, so the child finds no lock taken and nothing half done.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
@@ -197,6 +250,17 @@ fn begin_keeper(arguments: Vec<PathBuf>, configs: &[Config]) -> io::Result<UnixS
         }
         _ => Ok(here),
     }
+}
+
+/// A hub's peers may have a file each, and another with a secret, which are handed over together. Without a limit
+/// so high it is said which file cannot be opened.
+fn allow_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let all = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    let _ = setrlimit(Resource::Nofile, all);
 }
 
 /// What ends the daemon is sent to its children, too, and these are needed until it has ended.
@@ -221,15 +285,29 @@ impl Link {
     #[allow(clippy::type_complexity, reason = "it is what `load_from` takes")]
     fn open_all(&self) -> io::Result<((Vec<PathBuf>, Vec<Mistake>), Files)> {
         wire::send(&self.0, &Question::Load, None)?;
+        self.hear_opened()
+    }
+
+    /// A folder of peers with its files, or one of these, opened.
+    fn open_peers(&self, folder: &Path, file: Option<&Path>) -> io::Result<Files> {
+        let (folder, file) = (folder.to_owned(), file.map(Path::to_owned));
+        wire::send(&self.0, &Question::Peers { folder, file }, None)?;
+        self.hear_opened().map(|(_, files)| files)
+    }
+
+    #[allow(clippy::type_complexity, reason = "it is what `load_from` takes")]
+    fn hear_opened(&self) -> io::Result<((Vec<PathBuf>, Vec<Mistake>), Files)> {
         let mut opened: Vec<Opened> = Vec::new();
         loop {
             match self.hear()? {
                 (Answer::Opened(name), Some(file)) => opened.push((name, Ok(file))),
                 (Answer::Refused(name, why), _) => opened.push((name, Err(why))),
                 (Answer::Listed(names, mistakes), _) => {
-                    return Ok(((names, mistakes), Files::Handed(opened)));
+                    let files = Files::Handed(opened.into_iter().collect());
+                    return Ok(((names, mistakes), files));
                 }
-                (Answer::Opened(_) | Answer::Done | Answer::Failed(_), _) => {
+                (Answer::Failed(why), _) => return Err(io::Error::other(why)),
+                (Answer::Opened(_) | Answer::Done, _) => {
                     return Err(io::ErrorKind::InvalidData.into());
                 }
             }

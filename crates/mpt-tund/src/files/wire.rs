@@ -29,6 +29,13 @@ pub(super) enum Question {
     /// Open what the configuration consists of. Answered by [`Answer::Opened`] and [`Answer::Refused`], one
     /// for each file, and then [`Answer::Listed`].
     Load,
+    /// The same of a folder of peers, or of one file of it.
+    Peers {
+        folder: PathBuf,
+        file: Option<PathBuf>,
+    },
+    /// Watch a folder of peers: inotify's descriptor comes with the answer.
+    Watch { folder: PathBuf },
     /// Replace a tunnel's file by one that differs in what runs alone.
     Replace { file: PathBuf, text: String },
     /// Open /dev/net/tun.

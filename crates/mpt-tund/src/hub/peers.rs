@@ -95,6 +95,7 @@ mod tests {
     use mpt_core::crypto::{PresharedKey, PrivateKey};
 
     use super::*;
+    use crate::config::Origin;
 
     fn peer(name: &str, number: u8) -> Peer {
         Peer {
@@ -102,6 +103,7 @@ mod tests {
             public_key: PrivateKey::from_random([number; 32]).public_key(),
             psk: PresharedKey::none(),
             allowed_ips: vec![([10, 99, 0, number].into(), 32)],
+            origin: Origin::Request,
         }
     }
 

@@ -46,6 +46,8 @@ codes! {
     NotAllowed = "not-allowed",
     /// Peers of a hub are not there.
     PeersAway = "peers-away",
+    /// A file of a hub's peer has a mistake.
+    PeerFile = "peer-file",
     /// A path is down.
     PathDown = "path-down",
     /// A path has not come up yet.

@@ -3,6 +3,9 @@
 use super::{Code, Finding, counted};
 use crate::control::{HubStatus, PathState, Status};
 
+/// Most files of peers that are named one by one.
+const MOST_FILES: usize = 5;
+
 pub(super) fn findings(status: &Status, hub: &HubStatus) -> Vec<Finding> {
     let mut found = Vec::new();
     let open = status.paths.iter().any(|path| path.state == PathState::Up);
@@ -25,6 +28,15 @@ pub(super) fn findings(status: &Status, hub: &HubStatus) -> Vec<Finding> {
             found.push(Finding::degraded(Code::Missing, text, remedy));
         }
     }
+    for refused in hub.refused.iter().take(MOST_FILES) {
+        let text = format!("Not followed: {}: {}.", refused.file, refused.why);
+        found.push(Finding::degraded(Code::PeerFile, text, &refused.remedy));
+    }
+    if let Some(more @ 1..) = hub.refused.len().checked_sub(MOST_FILES) {
+        let text = format!("Not followed: {more} more files of peers.");
+        let remedy = "`mpt-tund --check` lists what is wrong.";
+        found.push(Finding::degraded(Code::PeerFile, text, remedy));
+    }
     let away = hub.peers.saturating_sub(hub.up);
     if away > 0 {
         let text = match hub.up {
@@ -40,8 +52,8 @@ pub(super) fn findings(status: &Status, hub: &HubStatus) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::PathStatus;
     use crate::control::verdict::{Level, judge};
+    use crate::control::{PathStatus, RefusedPeer};
 
     fn hub(states: &[PathState], up: u64) -> Status {
         let path = |&state| PathStatus {
@@ -50,7 +62,11 @@ mod tests {
             ..PathStatus::default()
         };
         Status {
-            hub: Some(HubStatus { peers: 3, up }),
+            hub: Some(HubStatus {
+                peers: 3,
+                up,
+                ..HubStatus::default()
+            }),
             paths: states.iter().map(path).collect(),
             ..Status::default()
         }
@@ -71,5 +87,28 @@ mod tests {
         let both = vec![waits, away];
         assert_eq!(judged(&[up, waiting], 2), (Level::Degraded, both.clone()));
         assert_eq!(judged(&[waiting], 2), (Level::Down, both));
+    }
+
+    #[test]
+    fn files_of_peers_that_are_not_followed_are_named_up_to_a_few() {
+        let mut status = hub(&[PathState::Up], 3);
+        let refused = |number| RefusedPeer {
+            file: format!("peers.d/p{number}.toml:1:1"),
+            why: "the name is empty".to_owned(),
+            remedy: "write a name".to_owned(),
+        };
+        for (files, findings) in [(1, 1), (5, 5), (6, 6), (99, 6)] {
+            let Some(hub) = &mut status.hub else { return };
+            hub.refused = (0..files).map(refused).collect();
+            let verdict = judge(&status);
+            let codes = verdict.messages.iter().map(|found| &*found.code);
+            assert_eq!(codes.collect::<Vec<_>>(), vec!["peer-file"; findings]);
+            assert_eq!(verdict.level, Level::Degraded);
+        }
+        let last = judge(&status).messages.pop().map(|found| found.text);
+        assert_eq!(
+            last.as_deref(),
+            Some("Not followed: 94 more files of peers.")
+        );
     }
 }
