@@ -1,0 +1,206 @@
+//! The MPT daemon: command line and logs. What it does stands in `daemon`.
+//!
+//! A library so that manual pages and completions are made of the same [`command`] as `--help`.
+
+mod clock;
+mod config;
+mod control;
+mod daemon;
+mod downlink;
+mod files;
+mod host;
+#[cfg(test)]
+mod hostile;
+mod hub;
+mod journal;
+mod log;
+mod netlink;
+mod privileges;
+mod requests;
+mod resolver;
+mod routing;
+mod sealing;
+mod served;
+#[cfg(test)]
+mod testing;
+mod tun;
+mod tunnel;
+mod udp;
+mod uplink;
+mod wanted;
+mod watch;
+
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser, ValueEnum};
+use tracing_subscriber::filter::LevelFilter;
+
+/// A multipath tunnel: one TUN interface over several UDP paths.
+///
+/// mpt-tund opens a TUN interface for each configuration, shares the packets that are routed into
+/// it among several UDP paths (GRE-in-UDP, RFC 8086), and puts those of the peer back in order.
+/// mpt-ctl shows and changes a running tunnel.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 80, after_long_help = AFTER_HELP)]
+struct Arguments {
+    /// A tunnel's file, or a folder of them; may be repeated
+    ///
+    /// A folder stands for every *.toml in it, in the order of their names. Each file is one
+    /// tunnel; one daemon runs them all.
+    #[arg(
+        long,
+        short,
+        value_name = "FILE|DIR",
+        default_value = "/etc/mpt",
+        value_hint = clap::ValueHint::AnyPath
+    )]
+    config: Vec<PathBuf>,
+
+    /// Check the configuration and stop
+    ///
+    /// Prints a line for each tunnel that is right, and FILE:LINE:COLUMN with what is wrong and
+    /// what to write instead for each file that is not. Opens nothing and needs no privileges.
+    #[arg(long)]
+    check: bool,
+
+    /// How much to log
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    log: LogLevel,
+}
+
+/// Least importance of what is logged.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LogLevel {
+    /// Only that a tunnel cannot go on
+    Error,
+    /// Also what an operator should act on
+    Warn,
+    /// Also changes of state
+    Info,
+    /// Also decisions and their reasons
+    Debug,
+    /// Also single packets; slow
+    Trace,
+}
+
+const AFTER_HELP: &str = "\
+Files:
+  /etc/mpt/*.toml     One tunnel each. docs/configuration.md explains every
+                      key, conf/ holds examples.
+  /run/mpt/NAME.sock  Control socket of the tunnel NAME, for mpt-ctl.
+  /dev/net/tun        Must exist (modprobe tun).
+
+Signals:
+  SIGTERM, SIGINT     Stop: interfaces, routes and sockets are removed.
+  SIGHUP              Read the configuration again. Paths that did not change
+                      lose no packet; a mistake in a file changes nothing.
+
+Privileges:
+  Root, which `user` in a configuration gives up for another user, or
+  CAP_NET_ADMIN; on kernels before 5.7 also CAP_NET_RAW for paths that name an
+  interface; CAP_CHOWN for a control socket with an owner. What is not needed
+  any more is given up once all tunnels run. --check needs none.
+
+Exit status:
+  0  Stopped by a signal; with --check: everything is right.
+  1  The configuration is wrong, or at the start no tunnel can have its
+     interface; standard error has why. What else is missing, or goes missing
+     later, is waited for: see mpt-ctl status.
+  2  The command line is wrong.
+
+Examples:
+  mpt-tund
+      Run every tunnel of /etc/mpt.
+  mpt-tund --check -c ./office.toml
+      Is this file right?
+  mpt-tund -c office.toml -c lab.toml --log debug
+      Run two tunnels, and say why things happen.
+  systemctl reload mpt
+      After a change of a file, under systemd.";
+
+/// The command line: names, values and all that `--help` says.
+#[must_use]
+pub fn command() -> clap::Command {
+    Arguments::command().name("mpt-tund")
+}
+
+/// Runs the program with the arguments of this process. Its exit code is what `--help` promises.
+#[must_use]
+pub fn run() -> ExitCode {
+    let arguments = Arguments::parse();
+    let loaded = config::load(&arguments.config);
+    // Of those the daemon starts without a peer, and follows the file when it is right.
+    let mut peers_are_right = true;
+    if arguments.check {
+        for config in &loaded.configs {
+            if config.peer_mistakes().next().is_some() {
+                let mistakes = config.peer_mistakes();
+                mistakes.for_each(|mistake| eprintln!("{mistake}"));
+                peers_are_right = false;
+                continue;
+            }
+            let peers = config.peers.as_ref();
+            let peers = peers.map_or(String::new(), |peers| format!(", {} peers", peers.len()));
+            println!(
+                "{}: ok ({}, {} paths{peers})",
+                config.tunnel.name,
+                config.file.display(),
+                config.paths.len()
+            );
+            for warning in config.crypto.iter().flat_map(config::Crypto::warnings) {
+                eprintln!("{}: warning: {warning}", config.file.display());
+            }
+        }
+    }
+    for mistake in &loaded.mistakes {
+        eprintln!("{mistake}");
+    }
+    if !loaded.mistakes.is_empty() {
+        return ExitCode::FAILURE;
+    }
+    if arguments.check {
+        return match peers_are_right {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        };
+    }
+    start_log(arguments.log);
+    if let Err(error) = privileges::hide_memory() {
+        tracing::debug!("a core dump, were there one, would have all memory: {error}");
+    }
+    // Another user may be dumpable again: first who, then what.
+    let files = files::Store::open(arguments.config, &loaded.configs);
+    if let Err(error) = privileges::renounce() {
+        tracing::warn!("privileges cannot be renounced: {error}");
+    }
+    match files.and_then(|files| daemon::run(files, loaded.configs)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Logs go to standard error, with times unless the journal adds its own.
+fn start_log(level: LogLevel) {
+    let filter = match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    };
+    let log = tracing_subscriber::fmt()
+        .with_max_level(filter)
+        .with_target(false)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
+    if std::env::var_os("JOURNAL_STREAM").is_some() {
+        log.without_time().init();
+    } else {
+        log.init();
+    }
+}
