@@ -66,7 +66,7 @@ fn an_unknown_section() {
 fn a_section_like_no_other() {
     insta::assert_snapshot!(complaint(&edited(&[("[reorder]", "[firewall]")])), @r#"
     mpt0.toml:5:2: unknown section or key `firewall`
-      help: the sections here are tunnel, reorder, recovery, crypto, control, paths, peers
+      help: the sections here are tunnel, reorder, recovery, crypto, control, hooks, paths, peers
     "#);
 }
 
@@ -75,6 +75,44 @@ fn one_path_without_double_brackets() {
     insta::assert_snapshot!(complaint(&edited(&[("[[paths]]\nname = \"fibre\"", "[paths]\nname = \"fibre\""), ("[[paths]]\nname = \"lte\"\nlocal = \"10.2.0.1\"\nremote = \"10.2.0.2\"\nweight = 50\n", "")])), @r#"
     mpt0.toml:8:1: [paths] is a single section, and paths are a list
       help: write [[paths]], once for each path
+    "#);
+}
+
+#[test]
+fn commands_of_hooks_that_are_none() {
+    let said = [
+        "on_up = []",
+        "on_up = \"\"",
+        "on_up = 7",
+        "on_up = [\"notify\"]",
+        "on_up = [\"/bin/notify\", 7]",
+        "on_start = \"true\"",
+    ]
+    .map(|line| {
+        complaint(&edited(&[(
+            "[reorder]",
+            &format!("[hooks]\n{line}\n[reorder]"),
+        )]))
+    })
+    .join("\n");
+    insta::assert_snapshot!(said, @r#"
+    mpt0.toml:6:9: `on_up` is an empty list
+      help: write ["/usr/local/bin/notify", "--quiet"], or leave the key out
+
+    mpt0.toml:6:9: "" is no command
+      help: write a command, or leave the key out
+
+    mpt0.toml:6:9: `on_up` must be text in double quotes, not an integer
+      help: write on_up = "logger -t mpt \"$MPT_TUNNEL is $MPT_STATE\""
+
+    mpt0.toml:6:10: "notify" is no absolute path of a program
+      help: write the whole path, or one text instead of a list, which /bin/sh runs
+
+    mpt0.toml:6:25: each of `on_up` must be text in double quotes, not an integer
+      help: write "/usr/local/bin/notify"
+
+    mpt0.toml:6:1: unknown key `on_start` in [hooks]
+      help: the keys here are on_up, on_down, on_path_change
     "#);
 }
 

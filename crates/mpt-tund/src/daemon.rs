@@ -27,6 +27,7 @@ use crate::netlink::{Change, LinkWatch, Netlink};
 use crate::privileges;
 use crate::routing::Routing;
 use crate::served::{Asked, Outlets, Served};
+use crate::service::Service;
 use crate::tunnel::{Ending, Found};
 
 /// Requests of `mpt-ctl` that may wait.
@@ -37,6 +38,9 @@ const MAX_NEWS: usize = 16;
 const CARE_INTERVAL: Duration = Duration::from_secs(1);
 /// How often it is asked what is to be tried again.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How long the last hooks are waited for; each is killed before.
+const LAST_HOOKS: Duration = Duration::from_secs(25);
 
 /// Runs all tunnels until a signal ends them. `files` are read again on SIGHUP.
 ///
@@ -76,10 +80,17 @@ pub(crate) fn run(files: Store, configs: Vec<Config>) -> anyhow::Result<()> {
             },
             tunnels: Vec::new(),
             routing_due: None,
+            service: Service::from_environment(),
         };
         let result = daemon.serve(configs, news).await;
+        daemon.service.stopping();
+        let mut hooks = Vec::new();
         for served in daemon.tunnels.drain(..) {
-            served.stop(&daemon.host).await;
+            hooks.extend(served.stop(&daemon.host).await);
+        }
+        for ended in hooks {
+            // It hangs up; nothing is sent.
+            let _ = ended.recv_timeout(LAST_HOOKS);
         }
         result
     });
@@ -94,6 +105,7 @@ struct Daemon {
     tunnels: Vec<Served>,
     /// When rules and routes that have changed are looked at.
     routing_due: Option<Instant>,
+    service: Service,
 }
 
 /// What the loop hears of.
@@ -113,6 +125,7 @@ impl Daemon {
         self.reconcile().await?;
         self.check_start()?;
         self.give_up_privileges(needed);
+        self.service.ready();
         let mut look = tokio::time::interval(LOOK_INTERVAL);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut care = tokio::time::interval(CARE_INTERVAL);
@@ -140,10 +153,13 @@ impl Daemon {
                 Some(asked) = news.requests.recv() => self.answer(asked).await?,
                 _ = look.tick() => {}
                 _ = care.tick() => {
+                    let mut lines = Vec::new();
                     for served in &mut self.tunnels {
                         served.look_up(&self.outlets).await;
-                        served.note_counters(&self.host).await;
+                        lines.push(served.take_stock(&self.host, self.service.listens()).await);
                     }
+                    self.service.status(&lines);
+                    self.service.alive();
                 }
                 Some(found) = news.found.recv() => {
                     let mut tunnels = self.tunnels.iter_mut();

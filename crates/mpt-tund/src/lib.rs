@@ -8,6 +8,7 @@ mod control;
 mod daemon;
 mod downlink;
 mod files;
+mod hooks;
 mod host;
 #[cfg(test)]
 mod hostile;
@@ -21,6 +22,7 @@ mod resolver;
 mod routing;
 mod sealing;
 mod served;
+mod service;
 #[cfg(test)]
 mod testing;
 mod tun;

@@ -1,7 +1,7 @@
 //! A configured tunnel: it runs, with a control socket, as far as the host allows; and what does not is
 //! tried again.
 
-use mpt_core::control::{Reply, Request};
+use mpt_core::control::{Reply, Request, Status};
 use mpt_core::path::PathId;
 use mpt_core::time::Time;
 use tokio::sync::{mpsc, oneshot};
@@ -9,12 +9,13 @@ use tokio::task::JoinHandle;
 
 use crate::config::Config;
 use crate::downlink::{Another, Sockets};
+use crate::hooks::{self, Hooks};
 use crate::host::Host;
 use crate::log::Log;
 use crate::netlink::{Change, Links};
 use crate::tunnel::{Ended, Ending, Finds, Found, Mtus, Tunnel};
 use crate::wanted::retry::Retry;
-use crate::{clock, control, requests};
+use crate::{clock, control, requests, service};
 
 /// What `mpt-ctl` asks of the tunnel of that name.
 pub(crate) struct Asked {
@@ -44,6 +45,7 @@ pub(crate) struct Served {
     config: Config,
     running: Wish<Tunnel>,
     speaking: Wish<JoinHandle<()>>,
+    hooks: Hooks,
     log: Log,
 }
 
@@ -110,6 +112,7 @@ impl Served {
     pub(crate) fn new(config: Config) -> Served {
         Served {
             log: Log::new(&config.tunnel.name),
+            hooks: Hooks::new(&config.tunnel.name),
             config,
             running: Wish::New,
             speaking: Wish::New,
@@ -226,16 +229,36 @@ impl Served {
         }
     }
 
-    /// Keeps the counters of this moment.
-    pub(crate) async fn note_counters(&mut self, host: &Host) {
-        if let Some(tunnel) = self.running.granted_mut()
-            && let Err(error) = tunnel.note_counters(&host.netlink).await
-        {
+    /// Keeps the counters of this moment, and has hooks run when it is time for them. Where `is_asked`: how the tunnel
+    /// does, in a line.
+    pub(crate) async fn take_stock(&mut self, host: &Host, is_asked: bool) -> String {
+        let why = match self.count(host, is_asked).await {
+            Ok(Some(status)) => {
+                self.hooks.look(&self.config.hooks, Some(&status), "");
+                return service::line(&status);
+            }
+            Ok(None) => return String::new(),
+            Err(why) => why,
+        };
+        self.hooks.look(&self.config.hooks, None, &why);
+        format!("{}: down: {why}", self.name())
+    }
+
+    /// What is counted now, judged where somebody wants to know; or why the tunnel does not run.
+    async fn count(&mut self, host: &Host, is_asked: bool) -> Result<Option<Status>, String> {
+        let tunnel = match &mut self.running {
+            Wish::Granted(tunnel) => tunnel,
+            Wish::Refused(why, _) => return Err(why.clone()),
+            Wish::New => return Err("it is being started".to_owned()),
+        };
+        match tunnel.note_counters(&host.netlink).await {
+            Ok(_) if !is_asked && self.config.hooks.is_empty() => Ok(None),
+            Ok(mut status) => {
+                tunnel.judge(&mut status, host).await;
+                Ok(Some(status))
+            }
             // A line has ended, and says so itself.
-            tracing::debug!(
-                "tunnel {}: its counters are not known: {error:#}",
-                self.config.tunnel.name
-            );
+            Err(error) => Err(format!("its counters are not known: {error:#}")),
         }
     }
 
@@ -281,8 +304,8 @@ impl Served {
         }
     }
 
-    /// Ends the tunnel.
-    pub(crate) async fn stop(self, host: &Host) {
+    /// Ends the tunnel. What is returned, if anything, says when its last hook has ended.
+    pub(crate) async fn stop(self, host: &Host) -> Option<hooks::Ended> {
         if let Wish::Granted(speaking) = self.speaking {
             speaking.abort();
             // It removes the control socket as it ends.
@@ -291,6 +314,7 @@ impl Served {
         if let Wish::Granted(tunnel) = self.running {
             tunnel.stop(host).await;
         }
+        self.hooks.end(&self.config.hooks)
     }
 }
 

@@ -213,13 +213,20 @@ impl Tunnel {
         Ok(status)
     }
 
-    /// Keeps the counters of this moment. Called once a second, it lets a status tell what is so now
-    /// from what once was.
-    pub(crate) async fn note_counters(&mut self, netlink: &Netlink) -> anyhow::Result<()> {
+    /// Keeps the counters of this moment, and returns them. Called once a second, it lets a status tell what is so
+    /// now from what once was.
+    pub(crate) async fn note_counters(&mut self, netlink: &Netlink) -> anyhow::Result<Status> {
         let status = self.counted(netlink).await?;
         self.hear_of_peers(&status.paths);
         self.history.note(clock::now(), &status);
-        Ok(())
+        Ok(status)
+    }
+
+    /// Gives a status of this moment the verdict that [`Tunnel::status`] would have.
+    pub(crate) async fn judge(&self, status: &mut Status, host: &Host) {
+        self.add_devices(&mut status.paths, host).await;
+        status.recent = self.history.recent(clock::now(), status);
+        status.verdict = judge(status);
     }
 
     /// What the two threads and the kernel have counted.

@@ -34,6 +34,8 @@ pub(crate) struct Changes {
     pub(crate) reorder: Option<ReorderSettings>,
     /// Peers came, went or changed.
     pub(crate) peers: bool,
+    /// Commands that are run when something happens.
+    pub(crate) hooks: bool,
     /// Paths that are new, in the order of the file.
     pub(crate) paths_added: Vec<Path>,
     /// Names of paths that are gone.
@@ -81,6 +83,7 @@ pub(crate) fn difference(old: &Config, new: &Config) -> Changes {
         recovery: changed(old.recovery, new.recovery),
         reorder: changed(old.reorder, new.reorder),
         peers: old.peers != new.peers,
+        hooks: old.hooks != new.hooks,
         paths_added: new.paths.iter().filter(fresh).cloned().collect(),
         paths_removed: old
             .paths
@@ -206,6 +209,7 @@ impl fmt::Display for Changes {
         parts.extend(self.mtu.map(|mtu| format!("mtu {mtu}")));
         parts.extend(self.key.then(|| "GRE key changed".to_owned()));
         parts.extend(self.peers.then(|| "peers changed".to_owned()));
+        parts.extend(self.hooks.then(|| "hooks changed".to_owned()));
         parts.extend(
             self.scheduler
                 .map(|scheduler| format!("scheduler {}", scheduler.name())),

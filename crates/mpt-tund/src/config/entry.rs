@@ -55,6 +55,11 @@ impl<'a> Entry<'a> {
         self.value.get_ref().is_table()
     }
 
+    /// Whether the value is a list.
+    pub(super) fn is_list(&self) -> bool {
+        self.value.get_ref().is_array()
+    }
+
     fn wrong_type(&self, wanted: &str, remedy: impl Into<String>) -> Mistake {
         let found = match self.value.get_ref() {
             DeValue::String(_) => "text",

@@ -19,6 +19,7 @@ mod difference;
 mod document;
 mod entry;
 mod files;
+mod hooks;
 mod parse;
 mod peers;
 mod peers_dir;
@@ -45,6 +46,7 @@ pub(crate) use crypto::Crypto;
 pub(crate) use difference::{Changes, PathChange, PrefixChanges, difference};
 pub(crate) use document::Mistake;
 pub(crate) use files::{Files, Opened};
+pub(crate) use hooks::{Hook, Hooks};
 pub(crate) use peers::{Origin, Peer, Taken};
 pub(crate) use peers_dir::PeersDir;
 pub(crate) use remote::Remote;
@@ -85,6 +87,8 @@ pub(crate) struct Config {
     pub(crate) recovery: Recovery,
     /// The control socket.
     pub(crate) control: Control,
+    /// Commands that are run when something happens.
+    pub(crate) hooks: Hooks,
     /// The paths, in the order of the file: 1 to [`mpt_core::limits::MAX_PATHS`], names and local sockets distinct.
     pub(crate) paths: Vec<Path>,
 }

@@ -13,6 +13,7 @@ use super::crypto::crypto;
 use super::document::{Mistake, Place, Source};
 use super::entry::Entry;
 use super::files::Files;
+use super::hooks::{Hooks, hooks};
 use super::peers::{MAX_PEERS, peers};
 use super::peers_dir::PeersDir;
 use super::reorder::reorder;
@@ -36,7 +37,7 @@ const DEAD_AFTER_RANGE: RangeInclusive<Duration> =
 const FILE: Schema = Schema {
     title: "",
     keys: &[
-        "tunnel", "reorder", "recovery", "crypto", "control", "paths", "peers", USER,
+        "tunnel", "reorder", "recovery", "crypto", "control", "hooks", "paths", "peers", USER,
     ],
 };
 const TUNNEL: Schema = Schema {
@@ -71,6 +72,10 @@ const CONTROL: Schema = Schema {
     title: "[control]",
     keys: &["socket", "owner", "mode"],
 };
+const HOOKS: Schema = Schema {
+    title: "[hooks]",
+    keys: &["on_up", "on_down", "on_path_change"],
+};
 const PATHS: Schema = Schema {
     title: "[[paths]]",
     keys: &[
@@ -88,8 +93,8 @@ pub(super) const PEERS: Schema = Schema {
     title: "[[peers]]",
     keys: &["name", "public_key", "allowed_ips", "psk_file"],
 };
-pub(super) const ALL: [Schema; 8] = [
-    FILE, TUNNEL, REORDER, RECOVERY, CRYPTO, CONTROL, PATHS, PEERS,
+pub(super) const ALL: [Schema; 9] = [
+    FILE, TUNNEL, REORDER, RECOVERY, CRYPTO, CONTROL, HOOKS, PATHS, PEERS,
 ];
 
 /// Reads and checks one file.
@@ -213,6 +218,10 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
             control.mode = values::socket_mode(entry)?;
         }
     }
+    let hooks = match root.get("hooks") {
+        Some(section) => hooks(&Section::of(section, HOOKS, &ALL)?)?,
+        None => Hooks::default(),
+    };
     let sections = path_sections(&root)?;
     let port = (tunnel.port, head.get("port").is_some());
     let (paths, locals) = paths(&sections, port, crypto.is_some())?;
@@ -230,6 +239,7 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
         peers_dir,
         recovery,
         control,
+        hooks,
         paths,
     };
     validate::mtu(&config, &head)?;
