@@ -2,7 +2,7 @@
 //!
 //! The source keeps a window of segments under way, which a [`Sender`]'s law opens as acknowledgements
 //! arrive and lowers once a round trip when it sees loss. Loss is what TCP takes for it: three segments
-//! that were sent later have been acknowledged (RFC 6675's rule), or nothing at all came for a second. Each
+//! that were sent later have been acknowledged (RFC 6675's rule, by the order of sending as in RFC 8985), or nothing at all came for a second. Each
 //! segment is answered by an acknowledgement that tells of all that arrived until then (RFC 9293 section 3.4, RFC 2018),
 //! so that one that is lost on its way costs nothing. So disorder that the reorder window lets through costs
 //! rate here as it does there, and what a test measures is [`Flow::received_bytes`], in order and without
@@ -53,6 +53,7 @@ pub struct Flow {
     /// The place whose acknowledgement ends the round trip.
     round_at: u64,
     last_progress: Time,
+    least_rtt: Duration,
     /// When the next segment may leave, where the sender is paced.
     paced_until: Time,
     /// Segments that were acknowledged.
@@ -113,6 +114,7 @@ impl Flow {
             halved_at: 0,
             round_at: 0,
             last_progress: Time::ZERO,
+            least_rtt: Duration::MAX,
             paced_until: Time::ZERO,
             delivered: 0,
             halvings: 0,
@@ -315,6 +317,15 @@ impl Flow {
             under_way: self.under_way.len(),
         });
         self.law.bound(self.receiver_window);
+        let since_sent = now.since(acked.sent_at);
+        if acked.is_repeated && since_sent < self.least_rtt {
+            // It was the first copy that arrived, which tells nothing of what was sent with the second (RFC 8985
+            // section 6.2, step 2).
+            return;
+        }
+        if is_newest {
+            self.least_rtt = self.least_rtt.min(since_sent);
+        }
         while let Some((&first, &segment)) = self.by_place.first_key_value()
             && first + REORDERING <= place
         {
