@@ -191,7 +191,7 @@ impl Adaptive {
         bound: &[usize; MAX_PATHS],
     ) -> Choice {
         let mut left = usable;
-        let patience = Span::from(self.law.patience);
+        let patience = Span::from(self.law.surely_a_queue());
         let (mut least, mut waiting) = (None, waiting);
         let mut wait: Option<Time> = None;
         let mut busy = ArrayVec::<Busy, MAX_PATHS>::new();

@@ -149,11 +149,9 @@ law! {
     fastest: Rate = Rate::new(250e6), "bytes/s";
     /// No path is paced at less than this, 80 kbit/s.
     slowest: Rate = Rate::new(10e3), "bytes/s";
-    /// A path that delivered more than this, 1.2 Gbit/s, is not limited: at such rates packets wait for the
-    /// processors.
+    /// A path that delivered more than this, 1.2 Gbit/s, is not limited for `base_span`: at such rates packets wait
+    /// for the processors.
     fast: Rate = Rate::new(150e6), "bytes/s";
-    /// A path is not limited for this time after it was so fast.
-    fast_for: Duration = ms(10_000), "ms";
 
     // What reports tell.
 
@@ -170,7 +168,7 @@ law! {
     /// Samples of a slow path may be further apart: by the time that it takes for so many bytes.
     epoch_gap_bytes: f64 = 8.0 * 1500.0, "bytes";
     /// The least delay is the least of the present and the former span of this length (MinRTTFilterLen of draft-ietf-
-    /// ccwg-bbr).
+    /// ccwg-bbr). A path whose queue others fill is left open for as long, and twice as long each time that they stay.
     base_span: Duration = ms(10_000), "ms";
     /// An epoch tells what a busy path delivers when the path was busy for at least this time.
     busy_for: Duration = ms(5), "ms";
@@ -191,10 +189,9 @@ law! {
 
     // What jitter makes of it.
 
-    /// The queue that is aimed at on a path without jitter (CoDel's target, RFC 8289).
+    /// The queue that is aimed at on a path without jitter (CoDel's target, RFC 8289). Twice this is surely a queue;
+    /// as long do packets wait for a faster path while the delay of a slower one is not known.
     target: Duration = ms(5), "ms";
-    /// More than this is surely a queue on a path without jitter.
-    limit_above: Duration = ms(10), "ms";
     /// Scatter of the delays about their trend counts up to this.
     most_scatter: Duration = ms(30), "ms";
     /// Under load, a path with jitter delivers so many times the jitter later, since all wait for the latest packet.
@@ -280,15 +277,9 @@ law! {
     company_helped: f64 = 0.6, "";
     /// When the rate was lowered in vain so often in a row, others fill the queue.
     company_in_vain: u32 = 3, "";
-    /// A path whose queue others fill is left open for this time at first.
-    compete: Duration = ms(10_000), "ms";
-    /// It is left open for twice as long each time, up to this.
-    longest_compete: Duration = ms(80_000), "ms";
 
     // The choice of a path.
 
-    /// While the delay of a slower path is not known, packets wait this long for a faster one.
-    patience: Duration = ms(10), "ms";
     /// No more than so many bytes wait for a faster path, whatever a slower one adds.
     patient_bytes: usize = 4 << 20, "bytes";
     /// The latest of a hundred packets is so many mean deviations later than most, in a normal distribution.
@@ -303,6 +294,13 @@ law! {
     unreported_for: Duration = ms(3000), "ms";
     /// So many bytes are enough for that.
     unreported_bytes: u64 = 64 << 10, "bytes";
+}
+
+impl Law {
+    /// More than this is surely a queue, on a path without jitter.
+    pub(super) fn surely_a_queue(&self) -> Duration {
+        self.target * 2
+    }
 }
 
 impl Default for &'static Law {

@@ -324,7 +324,7 @@ impl Pace {
         self.delivered = found.delivered;
         self.best = self.best.max(found.delivered);
         if found.delivered > self.law.fast {
-            self.fast_until = now + self.law.fast_for;
+            self.fast_until = now + self.law.base_span;
             self.open(now, Why::Fast);
         }
         // Who offers bursts with pauses between them is refused something now and then, too.

@@ -92,8 +92,7 @@ impl Company {
 
     /// Others fill the queue.
     pub(super) fn compete(&mut self, now: Time) {
-        self.competes_for =
-            (self.competes_for * 2).clamp(self.law.compete, self.law.longest_compete);
+        self.competes_for = self.competes_for.saturating_mul(2).max(self.law.base_span);
         self.competes_until = now + self.competes_for;
     }
 
@@ -162,10 +161,8 @@ mod tests {
         assert!(!company.is_competing(at(25_000)));
         company.lowered(at(25_100), 0.5);
         assert!(company.is_vain(&found(at(25_100), 0.0)));
-        for _ in 0..10 {
-            company.compete(at(40_000));
-        }
-        assert!(!company.is_competing(at(120_000)));
+        company.compete(at(40_000));
+        assert!(company.is_competing(at(79_999)) && !company.is_competing(at(80_000)));
         // They are gone: all begins anew.
         company.relieved();
         company.lowered(at(200_000), 0.5);

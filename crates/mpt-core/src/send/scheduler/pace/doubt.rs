@@ -69,7 +69,7 @@ impl Doubt {
 
     /// What a lone packet's delay has to exceed to tell of a queue.
     pub(super) fn of_one(&self) -> Span {
-        Span::from(self.law.limit_above) + self.jitter * 2.0
+        Span::from(self.law.surely_a_queue()) + self.jitter * 2.0
     }
 
     /// The queue that is aimed at.
@@ -79,7 +79,7 @@ impl Doubt {
 
     /// What the queue has to exceed for the path to be limited.
     pub(super) fn limit_above(&self) -> Span {
-        Span::from(self.law.limit_above) + self.lateness().max(self.scatter() * 2.0)
+        Span::from(self.law.surely_a_queue()) + self.lateness().max(self.scatter() * 2.0)
     }
 
     /// What it has to exceed by far to end an epoch at once.
