@@ -1,0 +1,218 @@
+# shellcheck shell=bash disable=SC2154,SC2034
+# The long part of packaging/check: lintian, and a Debian 12 in a container with a systemd of its own.
+
+tests/need packages || { skip "lintian, and a Debian of its own" "something is missing"; finish; }
+if [ "$(id -u)" -ne 0 ]; then
+    skip "a Debian of its own" "it takes root"
+    finish
+fi
+tools=${MPT_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/mpt-tests}
+base=$tools/debian-12.tar
+
+# A Debian 12 with systemd, kept for the next time.
+base_is_there() {
+    [ -s "$base" ] && return 0
+    mkdir -p "$tools"
+    mmdebstrap --variant=apt --include=systemd,systemd-sysv,dbus,iproute2,iputils-ping,procps,man-db bookworm \
+        "$base.new" && mv "$base.new" "$base"
+}
+
+lintian_finds_no_error() {
+    lintian --fail-on error --display-level '>=warning' "$work"/out/*.deb 2>&1 | tee "$work/lintian"
+    [ "${PIPESTATUS[0]}" -eq 0 ] && echo "note: $(grep -c '^W:' "$work/lintian") warnings"
+}
+
+two_hosts() {
+    local link
+    ip netns add "$near" && ip netns add "$far" || return 1
+    for link in 1 2; do
+        ip link add "p$link" netns "$near" type veth peer name "p$link" netns "$far" || return 1
+        ip -n "$near" address add "10.7$link.0.1/24" dev "p$link"
+        ip -n "$far" address add "10.7$link.0.2/24" dev "p$link"
+        ip -n "$near" link set "p$link" up
+        ip -n "$far" link set "p$link" up
+    done
+    ip -n "$near" link set lo up
+    ip -n "$far" link set lo up
+}
+
+# Starts the container, with near's network as its own.
+boots() {
+    local root=$work/debian
+    mkdir -p "$root" && tar -C "$root" -xf "$base" || return 1
+    : >"$root/etc/machine-id"
+    systemd-nspawn --quiet --directory="$root" --register=no --keep-unit --boot --console=pipe \
+        --machine="mptpkg$$" --network-namespace-path="/run/netns/$near" --capability=CAP_NET_ADMIN \
+        </dev/null >"$work/boot" 2>&1 &
+    machine=$!
+    within 60 is_running || return 1
+    # /dev/net/tun as udev makes it; it is the container's own.
+    nsenter --target "$leader" --mount sh -c \
+        '[ -e /dev/net/tun ] || { mkdir -p /dev/net && mknod /dev/net/tun c 10 200; }; chmod 666 /dev/net/tun'
+}
+
+is_running() {
+    leader=$(pgrep -P "$machine" | head -n 1)
+    [ -n "$leader" ] && inside systemctl is-system-running 2>/dev/null | grep -qxE 'running|degraded'
+}
+
+# Runs a command in the container.
+inside() { nsenter --target "$leader" --all -- "$@"; }
+
+installs() {
+    cp "$work"/out/*.deb "$work/debian/root/"
+    inside dpkg --install "/root/$(basename "$work"/out/mpt_*-1_amd64.deb)" &&
+        inside id mpt && inside mpt-ctl --version && inside man --where mpt-ctl-path-set &&
+        ! inside systemctl is-enabled mpt.service
+}
+
+# Writes the configuration of a tunnel: file, name, inner address, near or far (1 or 2), port, keys.
+configuration() {
+    local link
+    {
+        printf '[tunnel]\nname = "%s"\naddresses = ["%s"]\n' "$2" "$3"
+        printf '[crypto]\nprivate_key_file = "%s"\npeer_public_key = "%s"\n' "$6" "$7"
+        printf '[control]\nsocket = "%s"\n' "$8"
+        for link in 1 2; do
+            printf '[[paths]]\nname = "p%s"\nlocal = "10.7%s.0.%s:%s"\nremote = "10.7%s.0.%s:%s"\n' \
+                "$link" "$link" "$4" "$5" "$link" $((3 - $4)) "$5"
+        done
+    } >"$1"
+}
+
+runs() {
+    local ctl=$binaries/mpt-ctl etc=$work/debian/etc/mpt name a b
+    mkdir -p "$work/far"
+    for name in mpt0 mpt1; do
+        (umask 077 && "$ctl" genkey >"$etc/$name.key" && "$ctl" genkey >"$work/far/$name.key")
+        a=$("$ctl" pubkey <"$etc/$name.key") b=$("$ctl" pubkey <"$work/far/$name.key")
+        configuration "$etc/$name.toml" "$name" "10.99.${name#mpt}.1/30" 1 "475${name#mpt}" "/etc/mpt/$name.key" "$b" "/run/mpt/$name.sock"
+        configuration "$work/far/$name.toml" "$name" "10.99.${name#mpt}.2/30" 2 "475${name#mpt}" "$work/far/$name.key" "$a" "$work/far/$name.sock"
+    done
+    ip netns exec "$far" "$binaries/mpt-tund" --config "$work/far" >"$work/far/log" 2>&1 &
+    peer=$!
+    inside systemctl enable --now mpt || { inside journalctl --no-pager -u mpt | tail -n 20; return 1; }
+    within 10 passes 0 && within 10 passes 1
+}
+
+# Whether packets go through the tunnel of this number.
+passes() { inside ping -q -c 2 -i 0.2 -W 1 "10.99.$1.2" >/dev/null; }
+
+says_how_it_does() {
+    within 15 shows 'Status: "mpt0: ok, 2 of 2 paths are up; mpt1: ok, 2 of 2 paths are up"' mpt &&
+        [ "$(inside systemctl show --property=Type --value mpt)" = notify ] || return 1
+    ip -n "$near" link set p1 down
+    within 15 shows 'mpt0: degraded, 1 of 2 paths are up: ' mpt
+    local status=$?
+    ip -n "$near" link set p1 up
+    within 15 shows 'Status: "mpt0: ok, 2 of 2 paths are up' mpt && return $status
+}
+
+shows() { inside systemctl status --no-pager --lines=0 --full "$2" | grep -F "$1"; }
+
+# With the file of docs/installing.md, systemd-networkd leaves the interface alone; without it, too, but that is not promised.
+networkd_leaves_it_alone() {
+    local place=$work/debian/etc/systemd/network
+    mkdir -p "$place"
+    sed -n '/^\[Match\]/,/^```/{/^```/!p}' docs/installing.md >"$place/10-mpt.network"
+    grep -q '^Unmanaged=yes' "$place/10-mpt.network" || { echo "docs/installing.md has no such file"; return 1; }
+    inside systemctl start systemd-networkd && within 10 is_unmanaged && passes 0 &&
+        inside systemctl restart mpt && within 10 passes 0 && is_unmanaged
+    local status=$?
+    inside systemctl stop systemd-networkd.socket systemd-networkd
+    return $status
+}
+
+is_unmanaged() { inside networkctl --no-pager --no-legend list mpt0 | grep -w unmanaged; }
+
+# Packets every 20 ms meanwhile: the longest time without an answer. What goes over a link is captured.
+upgrades_with_the_tunnel_up() {
+    local before gap capturing
+    ip netns exec "$near" tcpdump -q -n -U -i p1 -w "$work/upgrade.pcap" udp 2>/dev/null &
+    capturing=$!
+    before=$(inside systemctl show --property=MainPID --value mpt)
+    inside ping -D -n -i 0.02 -w 12 10.99.0.2 >"$work/pings" &
+    local pinging=$!
+    sleep 3
+    inside dpkg --install "/root/$(basename "$work"/out/mpt_*-2_amd64.deb)" || return 1
+    wait "$pinging"
+    kill "$capturing"
+    [ "$(inside systemctl show --property=MainPID --value mpt)" != "$before" ] || { echo "it was not started again"; return 1; }
+    gap=$(awk -F '[][]' '/bytes from/ { if (last && $2 - last > most) most = $2 - last; last = $2 } END { printf "%.3f", most }' "$work/pings")
+    echo "note: nothing for $gap s"
+    awk -v gap="$gap" 'BEGIN { exit !(gap > 0 && gap <= 1.0) }'
+}
+
+# A capture of real packets: both kinds of handshake messages, and both of sealed packets.
+dissector_reads_it() {
+    local info
+    tshark -X lua_script:packaging/wireshark/mpt.lua -d udp.port==4750,gre -d udp.port==4751,gre -r "$work/upgrade.pcap" -T fields -e _ws.col.Info 2>"$work/said" |
+        sed 's/, .*//' | sort | uniq -c >"$work/infos"
+    cat "$work/infos"
+    ! grep -iE 'lua error|\.lua:[0-9]' "$work/infos" "$work/said" || return 1
+    for info in Initiation Response 'Sealed data' 'Sealed control message'; do
+        grep -q "$info\$" "$work/infos" || { echo "none of it: $info"; return 1; }
+    done
+}
+
+reload_refuses_a_mistake() {
+    local file=$work/debian/etc/mpt/mpt1.toml
+    cp "$file" "$work/kept"
+    echo 'nonsense = 1' >>"$file"
+    ! inside systemctl reload mpt || return 1
+    cp "$work/kept" "$file"
+    inside systemctl reload mpt && passes 0 && passes 1
+}
+
+is_started_again_when_it_hangs() {
+    local id
+    mkdir -p "$work/debian/etc/systemd/system/mpt.service.d"
+    printf '[Service]\nWatchdogSec=3s\nRestartSec=100ms\n' >"$work/debian/etc/systemd/system/mpt.service.d/short.conf"
+    inside systemctl daemon-reload && inside systemctl restart mpt && within 10 passes 0 || return 1
+    id=$(inside systemctl show --property=MainPID --value mpt)
+    inside kill -STOP "$id"
+    within 20 another_runs "$id" && within 10 passes 0 &&
+        inside journalctl --no-pager -u mpt | grep -i 'watchdog'
+}
+
+another_runs() {
+    local now
+    now=$(inside systemctl show --property=MainPID --value mpt)
+    [ "$now" != 0 ] && [ "$now" != "$1" ]
+}
+
+each_has_a_unit() {
+    inside systemctl start mpt@mpt0 mpt@mpt1 && ! inside systemctl is-active mpt || return 1
+    within 10 passes 0 && within 10 passes 1 && within 10 shows 'Status: "mpt1: ok, 2 of 2 paths are up"' mpt@mpt1 || return 1
+    inside systemctl stop mpt@mpt1 && passes 0 && [ -S "$work/debian/run/mpt/mpt0.sock" ] || inside mpt-ctl -t mpt0 paths || return 1
+    inside mpt-ctl -t mpt0 paths && ! passes 1 || return 1
+    inside systemctl start mpt && ! inside systemctl is-active mpt@mpt0 && within 10 passes 0 && within 10 passes 1
+}
+
+purges() {
+    inside dpkg --remove mpt && ! inside ip link show mpt0 || return 1
+    inside test -e /etc/mpt/mpt0.toml || { echo "remove took the configuration"; return 1; }
+    inside dpkg --purge mpt || return 1
+    local left
+    left=$(inside find /etc /usr /run /var/lib/systemd -xdev \( -name 'mpt*' -o -name '_mpt*' \) -not -name 'mpt.service.d' \
+        -not -path '/usr/lib/x86_64-linux-gnu/*')
+    [ -z "$left" ] || { echo "left: $left"; return 1; }
+}
+
+try "a second package, for the upgrade" deb_is_made 2
+try "lintian finds no error" lintian_finds_no_error
+try "a Debian 12 is there" base_is_there
+try "two hosts with two links" two_hosts
+try "systemd runs in a container" boots
+if [ -n "$leader" ]; then
+    try "it installs, and starts nothing by itself" installs
+    try "it runs, sealed, over two links" runs
+    try "systemctl status shows the verdict" says_how_it_does
+    try "an upgrade with the tunnel up" upgrades_with_the_tunnel_up
+    try "the dissector reads a capture of it" dissector_reads_it
+    try "systemd-networkd leaves it alone" networkd_leaves_it_alone
+    try "a reload with a mistake is refused and changes nothing" reload_refuses_a_mistake
+    try "what hangs is started again" is_started_again_when_it_hangs
+    try "mpt@NAME runs one tunnel apart from the others" each_has_a_unit
+    try "it is removed and purged" purges
+fi
