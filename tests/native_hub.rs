@@ -297,3 +297,64 @@ fn a_folder_of_peers_is_followed_while_the_hub_runs() {
         drop(clients);
     }
 }
+
+/// `mpt-ctl new --clients 2`, copied, started.
+#[test]
+fn a_hub_and_its_clients_that_were_made_by_one_command_find_each_other() {
+    let Some(_turn) = net::turn() else { return };
+    let world = World::new();
+    let folder = tempfile::tempdir().unwrap();
+    let mut new = world.hub_host.command(program("mpt-ctl"));
+    new.args([
+        "new",
+        "--server",
+        AT[0],
+        "--clients",
+        "2",
+        "--inner",
+        "10.99.0.0/24,fd99::/64",
+    ]);
+    new.args([
+        "--client-interfaces",
+        "u0,u1",
+        "--names",
+        "fibre,lte",
+        "--out",
+    ]);
+    let output = new.arg(folder.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    // But for the control socket: the hosts of this test share one /run.
+    let start = |host: &Namespace, files: &Path| {
+        Daemon::start(host, "mpt0", |socket| {
+            let key = Path::new(socket).with_file_name("mpt0.key");
+            std::fs::copy(files.join("mpt0.key"), key).unwrap();
+            let text = std::fs::read_to_string(files.join("mpt0.toml")).unwrap();
+            format!("{text}\n[control]\nsocket = \"{socket}\"\n")
+        })
+    };
+    let hub = start(&world.hub_host, folder.path());
+    let clients: Vec<Daemon> = (1..=2)
+        .map(|number| {
+            let files = folder.path().join(format!("clients/client-{number:02}"));
+            start(&world.hosts[number - 1], &files)
+        })
+        .collect();
+    wait_for("both clients to be up", Duration::from_secs(20), || {
+        let all = peers(&hub);
+        let is_up = |peer: &PeerStatus| {
+            let up = peer.paths.iter().filter(|path| path.state == PathState::Up);
+            up.map(|path| path.name.as_str()).eq(["fibre", "lte"])
+        };
+        (all.len() == 2 && all.iter().all(is_up)).then_some(())
+    });
+    for (from, to) in [
+        (0, "10.99.0.1"),
+        (0, "10.99.0.3"),
+        (1, "10.99.0.2"),
+        (1, "fd99::1"),
+    ] {
+        let seen = ping(&world.hosts[from], to, 5, 20, "");
+        assert_eq!(seen.received, 5, "{from} to {to}");
+    }
+    drop(clients);
+}

@@ -32,3 +32,35 @@ fn both_ends_that_are_made_pass_the_check() {
         }
     }
 }
+
+#[test]
+fn a_hub_that_is_made_and_all_of_its_clients_pass_the_check() {
+    for words in [
+        "--server 203.0.113.7 --clients 20 --here server",
+        "--server 203.0.113.7 --clients 3 --client-interfaces eth0,wwan0 --names fibre,lte",
+        "--server 2001:db8::7 --clients 2 --inner fd99::/64,10.99.0.0/29 --name office --port 1",
+        "--server vpn.example.org --server-local eth0 --clients 1 --inner 10.99.0.0/31",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = std::process::Command::new(net::process::program("mpt-ctl"));
+        command.arg("new").args(words.split(' '));
+        let output = command.arg("--out").arg(folder.path()).output().unwrap();
+        if words.contains("vpn.example.org") && !output.status.success() {
+            // No name server here.
+            continue;
+        }
+        assert!(output.status.success(), "{words}: {output:?}");
+        let server = folder.path().join("server");
+        let hub = if server.is_dir() {
+            server
+        } else {
+            folder.path().to_owned()
+        };
+        let clients = std::fs::read_dir(folder.path().join("clients")).unwrap();
+        let clients = clients.map(|entry| entry.unwrap().path());
+        for end in clients.chain([hub]) {
+            let (right, _, complaint) = check(&end, &["--config", "."]);
+            assert!(right && complaint.is_empty(), "{words}: {complaint}");
+        }
+    }
+}

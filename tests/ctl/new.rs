@@ -271,3 +271,184 @@ fn new_at_the_server_leaves_the_clients_end_to_be_copied() {
     let own = std::fs::read_to_string(dir.path().join("mpt0.toml")).unwrap();
     assert!(own.contains("local = \"127.0.0.1:4754\""), "{own}");
 }
+
+/// The files of a folder and of all within it, with their modes.
+fn tree(folder: &Path) -> Vec<(String, u32)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(one) = folders.pop() {
+        for entry in std::fs::read_dir(&one).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let mode = path.metadata().unwrap().permissions().mode() & 0o777;
+            let name = path.strip_prefix(folder).unwrap().display().to_string();
+            found.push((name, mode));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn new_writes_a_hub_and_a_folder_for_each_client() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = "--server 203.0.113.7 --clients 20 --client-interfaces eth0,wwan0 --names fibre,lte \
+                 --inner 10.99.0.0/24,fd99::/64 --here server";
+    let output = new(dir.path(), words);
+    assert!(output.status.success(), "{output:?}");
+    let files = tree(dir.path());
+    assert_eq!(files.len(), 2 * 21);
+    assert!(files.iter().all(|(_, mode)| *mode == 0o600), "{files:?}");
+    let read = |file: &str| std::fs::read_to_string(dir.path().join(file)).unwrap();
+    let hub = read("mpt0.toml");
+    let public_of = |file: &str| {
+        text(&key("pubkey", &read(file)).stdout)
+            .trim_end()
+            .to_owned()
+    };
+    for number in 1..=20 {
+        let folder = format!("clients/client-{number:02}");
+        let own = public_of(&format!("{folder}/mpt0.key"));
+        let last = number + 1;
+        let section = format!(
+            "[[peers]]\nname = \"client-{number:02}\"\npublic_key = \"{own}\"\n\
+             allowed_ips = [\"10.99.0.{last}/32\", \"fd99::{last:x}/128\"]\n"
+        );
+        assert!(hub.contains(&section), "{section}");
+        let client = read(&format!("{folder}/mpt0.toml"));
+        let own = format!("addresses = [\"10.99.0.{last}/24\", \"fd99::{last:x}/64\"]");
+        assert!(client.contains(&own), "{client}");
+        let peer = format!("peer_public_key = \"{}\"", public_of("mpt0.key"));
+        assert!(client.contains(&peer), "{client}");
+    }
+    let told = text(&output.stdout).replace(&dir.path().display().to_string(), "MADE");
+    insta::assert_snapshot!(told, @r"
+    Hub mpt0 and 20 clients, sealed with fresh keys: 10.99.0.1 is the hub,
+    10.99.0.2 the first client and 10.99.0.21 the last.
+
+      MADE/mpt0.toml, MADE/mpt0.key  for the hub
+      MADE/clients/client-01/mpt0.toml, MADE/clients/client-01/mpt0.key
+      … MADE/clients/client-20/mpt0.toml, MADE/clients/client-20/mpt0.key
+
+    Copy, where mpt-tund is installed at all ends:
+
+      sudo cp -p MADE/mpt0.* /etc/mpt/
+      scp -p MADE/clients/client-01/mpt0.* root@CLIENT-01:/etc/mpt/
+      … and so on, to client-20; --json lists all commands
+
+    Start, at all ends and in any order:
+
+      sudo systemctl enable --now mpt
+
+    `sudo mpt-ctl peers` at the hub shows who is there; `ping 10.99.0.1` at a client goes through the tunnel.
+    The hub's firewall has to let in UDP 4754. Remove the folder
+    MADE/clients when it is copied: it holds the clients' private keys.
+    mpt-tund looks in /etc/mpt; `mpt-tund --config MADE/mpt0.toml` runs the hub from here.
+    ");
+    let head = hub.split("[[peers]]").next().unwrap();
+    insta::assert_snapshot!(head, @r#"
+    # A hub of 20 clients, who may be anywhere.
+    [tunnel]
+    name = "mpt0"
+    addresses = ["10.99.0.1/24", "fd99::1/64"]
+    # peers_dir = "peers.d"         # one file a peer, for those who come later
+
+    [crypto]
+    private_key_file = "mpt0.key"   # beside this file
+
+    [[paths]]                       # where clients call, by all of their paths
+    name = "isp1"
+    local = "203.0.113.7:4754"
+    "#);
+    let client = read("clients/client-07/mpt0.toml");
+    let lines = client
+        .lines()
+        .filter(|line| !line.starts_with("peer_public_key"));
+    insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r#"
+    # client-07 of the hub 203.0.113.7.
+    [tunnel]
+    name = "mpt0"
+    addresses = ["10.99.0.8/24", "fd99::8/64"]
+    # routes = ["0.0.0.0/0"]        # what else is reached through the hub
+
+    [crypto]
+    private_key_file = "mpt0.key"   # beside this file
+
+    [[paths]]
+    name = "fibre"
+    interface = "eth0"   # with whatever address it has
+    remote = "203.0.113.7:4754"
+
+    [[paths]]
+    name = "lte"
+    interface = "wwan0"   # with whatever address it has
+    remote = "203.0.113.7:4754"
+    "#);
+    // Once more: nothing is overwritten.
+    let again = new(dir.path(), words);
+    assert!(
+        text(&again.stderr).contains("is there already"),
+        "{again:?}"
+    );
+}
+
+#[test]
+fn new_elsewhere_than_at_the_hub_has_the_hub_s_files_copied_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = new(dir.path(), "--server 203.0.113.7 --clients 1 --json");
+    assert!(output.status.success(), "{output:?}");
+    let names: Vec<String> = tree(dir.path()).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(
+        names,
+        [
+            "clients/client-01/mpt0.key",
+            "clients/client-01/mpt0.toml",
+            "server/mpt0.key",
+            "server/mpt0.toml"
+        ]
+    );
+    let made: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(made["here"].as_array().unwrap().len(), 0);
+    assert_eq!(made["there"].as_array().unwrap().len(), 4);
+    assert_eq!(made["copy"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn new_says_why_there_is_no_hub() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = [
+        "--clients 0",
+        "--clients 20 --inner 10.99.0.0/28",
+        "--clients 20 --inner 10.99.0.0/24,fd99::/124",
+        "--clients 2 --inner 10.99.0.0",
+        "--clients 2 --inner 10.99.0.0/24,10.99.0.0/16",
+        "--clients 2 --here client",
+        "--clients 2 --client-interfaces eth0 --names a,b",
+    ]
+    .map(|words| {
+        let output = new(dir.path(), &format!("--server 203.0.113.7 {words}"));
+        let complaint = text(&output.stderr);
+        let first = complaint.lines().next().unwrap_or_default().to_owned();
+        format!("{words}\n    {:?} {first}", output.status.code().unwrap())
+    });
+    insta::assert_snapshot!(said.join("\n"), @r"
+    --clients 0
+        64 error: invalid value '0' for '--clients <NUMBER>': 0 is not in 1..=65536
+    --clients 20 --inner 10.99.0.0/28
+        1 mpt-ctl: --inner 10.99.0.0/28: it has room for the hub and 13 clients, not for 20: give a network of /27 or larger, such as 10.99.0.0/27
+    --clients 20 --inner 10.99.0.0/24,fd99::/124
+        1 mpt-ctl: --inner fd99::/124: it has room for the hub and 14 clients, not for 20: give a network of /123 or larger, such as fd99::/123
+    --clients 2 --inner 10.99.0.0
+        1 mpt-ctl: --inner 10.99.0.0: give a network, such as 10.99.0.0/16 or fd00:99::/64
+    --clients 2 --inner 10.99.0.0/24,10.99.0.0/16
+        1 mpt-ctl: --inner 10.99.0.0/16: it overlaps 10.99.0.0/24; give networks that have nothing in common
+    --clients 2 --here client
+        1 mpt-ctl: --here client: with --clients this host is the hub (--here server), or neither
+    --clients 2 --client-interfaces eth0 --names a,b
+        1 mpt-ctl: 2 --names for 1 uplinks (eth0): give one for each
+    ");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}

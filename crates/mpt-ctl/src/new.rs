@@ -7,10 +7,11 @@
 //!
 //! Run at the client, its own end lies ready in `/etc/mpt`, and the server's beside it in a folder to be
 //! copied; run at the server, the other way round. Nothing is ever overwritten: a key that is gone is
-//! gone.
+//! gone. With `--clients` the server is a hub, and each client has a folder of its own.
 
 mod ends;
 mod host;
+mod hub;
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -32,6 +33,10 @@ use ends::Ends;
 const CONFIG_DIR: &str = "/etc/mpt";
 /// Longest name of an interface, in bytes (IFNAMSIZ less the final 0).
 const MAX_INTERFACE_BYTES: usize = 15;
+/// Most clients: a hub has at most 65,536 peers.
+const MAX_CLIENTS: i64 = 65_536;
+/// Networks inside unless given.
+const DEFAULT_INNER: &str = "10.99.0.0/30";
 /// Longest name of a path, in bytes, as the configuration has it.
 const MAX_PATH_NAME_BYTES: usize = 32;
 
@@ -60,25 +65,27 @@ pub(crate) struct NewCommand {
     #[arg(long, value_name = "NAME", default_value = "mpt0")]
     name: String,
 
-    /// The server's UDP port for the first path; each further path has the next one
+    /// Makes the server a hub of so many clients, client-01 and so on
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=MAX_CLIENTS))]
+    clients: Option<u32>,
+
+    /// The server's UDP port for the first path; each further path has the next one, unless the server
+    /// is a hub
     #[arg(long, default_value_t = 4754, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
 
     /// Networks inside the tunnel, IPv4 or IPv6; the client has the first address, the server the
-    /// second
-    #[arg(
-        long,
-        value_name = "PREFIXES",
-        value_delimiter = ',',
-        default_value = "10.99.0.0/30"
-    )]
+    /// second; a hub has the first, its clients those behind it [default: 10.99.0.0/30, for a hub
+    /// 10.99.0.0/16]
+    #[arg(long, value_name = "PREFIXES", value_delimiter = ',')]
     inner: Vec<String>,
 
     /// Which end this host is [default: server if it has the server's address, else client]
     #[arg(long, value_name = "END")]
     here: Option<End>,
 
-    /// Folder for this end's files; the other end's go into a folder of it, named for that end
+    /// Folder for this end's files; the other end's go into a folder of it, named for that end, and
+    /// those of a hub's clients into clients/client-01 and so on
     #[arg(long, value_name = "FOLDER", default_value = CONFIG_DIR)]
     out: PathBuf,
 }
@@ -166,8 +173,23 @@ struct File {
     mode: u32,
 }
 
+/// Where the server is.
+struct ServerAt {
+    /// As clients call it, an IPv6 address in brackets.
+    called: String,
+    /// What it is reached at.
+    address: IpAddr,
+    /// What its sockets are bound to.
+    local: IpAddr,
+    /// And the device.
+    interface: Option<String>,
+}
+
 /// Makes the files.
 pub(crate) fn run(command: &NewCommand) -> Result<Made, NewError> {
+    if let Some(clients) = command.clients {
+        return hub::run(command, clients);
+    }
     let ends = command.ends()?;
     let here = command.here.unwrap_or(match ends.server_is_here() {
         true => End::Server,
@@ -192,7 +214,10 @@ pub(crate) fn run(command: &NewCommand) -> Result<Made, NewError> {
             mode: 0o600,
         });
     }
-    write_all(&files, &command.out, &there)?;
+    write_all(
+        &files,
+        &[(command.out.clone(), 0o755), (there.clone(), 0o700)],
+    )?;
     let paths = |files: &[File]| files.iter().map(|file| file.path.clone()).collect();
     let mut made = Made {
         here: paths(&files[..2]),
@@ -260,6 +285,9 @@ impl NewCommand {
                 self.server
             ));
         }
+        if self.clients.is_some() {
+            return Ok(());
+        }
         self.inner
             .iter()
             .try_for_each(|prefix| inner_addresses(prefix).map(drop))
@@ -270,8 +298,8 @@ impl NewCommand {
         bare.parse().ok()
     }
 
-    /// All that the files say.
-    fn ends(&self) -> Result<Ends, NewError> {
+    /// Where the server is, as far as it is given or can be found.
+    fn server_at(&self) -> Result<ServerAt, NewError> {
         let local: Option<IpAddr> = self
             .server_local
             .as_ref()
@@ -280,26 +308,26 @@ impl NewCommand {
             Some(address) => address,
             None => self.look_up()?,
         };
-        let (server_local, server_interface) = match (&self.server_local, local) {
+        let (local, interface) = match (&self.server_local, local) {
             (_, Some(local)) => (local, None),
             (Some(device), None) => (unspecified(address), Some(device.clone())),
             (None, None) => (address, None),
         };
-        let here = self.here.unwrap_or(match host::has(server_local) {
-            true => End::Server,
-            false => End::Client,
-        });
-        let mut devices = self.client_interfaces.clone();
-        if devices.is_empty() {
-            if here == End::Server {
-                return Err(NewError::NoInterfaces { address });
-            }
-            devices = host::uplinks(address.is_ipv6());
-            devices.truncate(MAX_PATHS);
-        }
-        if devices.is_empty() {
-            return Err(NewError::NoUplinks);
-        }
+        let called = match self.server_address() {
+            Some(IpAddr::V6(address)) => format!("[{address}]"),
+            Some(IpAddr::V4(address)) => address.to_string(),
+            None => self.server.clone(),
+        };
+        Ok(ServerAt {
+            called,
+            address,
+            local,
+            interface,
+        })
+    }
+
+    /// The name of each device's path.
+    fn paths(&self, devices: Vec<String>) -> Result<Vec<(String, String)>, NewError> {
         let names = match self.names.len() {
             0 => devices.clone(),
             count if count == devices.len() => self.names.clone(),
@@ -311,6 +339,29 @@ impl NewCommand {
                 )));
             }
         };
+        Ok(std::iter::zip(names, devices).collect())
+    }
+
+    /// All that the files say.
+    fn ends(&self) -> Result<Ends, NewError> {
+        let server = self.server_at()?;
+        let here = self.here.unwrap_or(match host::has(server.local) {
+            true => End::Server,
+            false => End::Client,
+        });
+        let mut devices = self.client_interfaces.clone();
+        if devices.is_empty() {
+            if here == End::Server {
+                return Err(NewError::NoInterfaces {
+                    address: server.address,
+                });
+            }
+            devices = host::uplinks(server.address.is_ipv6());
+            devices.truncate(MAX_PATHS);
+        }
+        if devices.is_empty() {
+            return Err(NewError::NoUplinks);
+        }
         let last = usize::from(self.port) + devices.len() - 1;
         if last > usize::from(u16::MAX) {
             return Err(NewError::Wrong(format!(
@@ -324,16 +375,15 @@ impl NewCommand {
         for prefix in &self.inner {
             inner.push(inner_addresses(prefix).map_err(NewError::Wrong)?);
         }
+        if inner.is_empty() {
+            inner.push(inner_addresses(DEFAULT_INNER).map_err(NewError::Wrong)?);
+        }
         Ok(Ends {
             name: self.name.clone(),
-            server: match self.server_address() {
-                Some(IpAddr::V6(address)) => format!("[{address}]"),
-                Some(IpAddr::V4(address)) => address.to_string(),
-                None => self.server.clone(),
-            },
-            server_local,
-            server_interface,
-            paths: std::iter::zip(names, devices).collect(),
+            paths: self.paths(devices)?,
+            server: server.called,
+            server_local: server.local,
+            server_interface: server.interface,
             uplinks_found: self.client_interfaces.is_empty(),
             port: self.port,
             inner,
@@ -440,19 +490,19 @@ fn inner_addresses(prefix: &str) -> Result<([IpAddr; 2], u8), String> {
     Ok(([host(first), host(first + 1)], length))
 }
 
-/// Writes the files into folders that are made where they are missing. What is there stays.
-fn write_all(files: &[File], here: &Path, there: &Path) -> Result<(), NewError> {
+/// Writes the files into folders, which are made with their modes where they are missing. What is there stays.
+fn write_all(files: &[File], folders: &[(PathBuf, u32)]) -> Result<(), NewError> {
     if let Some(known) = files
         .iter()
         .find(|file| file.path.symlink_metadata().is_ok())
     {
         return Err(NewError::Exists(known.path.clone()));
     }
-    for (folder, mode) in [(here, 0o755), (there, 0o700)] {
+    for (folder, mode) in folders {
         let mut builder = DirBuilder::new();
-        let made = builder.recursive(true).mode(mode).create(folder);
+        let made = builder.recursive(true).mode(*mode).create(folder);
         made.map_err(|source| NewError::Write {
-            file: folder.to_owned(),
+            file: folder.clone(),
             source,
         })?;
     }

@@ -1,0 +1,477 @@
+//! `mpt-ctl new --clients N`: a hub's file, and one for each client, with keys.
+//!
+//! All clients call at one address and port, by each of their uplinks. Their names are numbers, their addresses those
+//! behind the hub's in each network inside; who wants others changes the files before they are copied.
+
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use mpt_core::crypto::{PrivateKey, PublicKey};
+use mpt_core::path::MAX_PATHS;
+use zeroize::Zeroizing;
+
+use super::{
+    CONFIG_DIR, End, File, Made, NewCommand, NewError, ServerAt, host, private_key, write_all,
+};
+
+/// Mode of all files: a key is in each folder, and who the peers are is nobody else's affair.
+const MODE: u32 = 0o600;
+/// What a client's uplink is called where nothing is known of it.
+const LIKELY_DEVICE: &str = "eth0";
+
+/// A network inside, of which the hub has the first address and the clients those behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Network {
+    /// Host bits zero; an IPv4 address stands in the low bits.
+    base: u128,
+    length: u8,
+    is_v4: bool,
+}
+
+/// All that the files say.
+struct Plan<'a> {
+    command: &'a NewCommand,
+    server: ServerAt,
+    /// This host is the hub.
+    is_here: bool,
+    networks: Vec<Network>,
+    /// Each path's name, and the client's device.
+    paths: Vec<(String, String)>,
+    /// The devices are nothing but likely.
+    guessed: bool,
+    clients: u32,
+}
+
+/// Makes the files.
+pub(super) fn run(command: &NewCommand, clients: u32) -> Result<Made, NewError> {
+    let plan = Plan::new(command, clients)?;
+    let hub_key = private_key()?;
+    let mut peers = String::new();
+    let mut files = Vec::new();
+    for number in 1..=clients {
+        let key = private_key()?;
+        let name = plan.name(number);
+        let addresses = plan.quoted(number, Network::whole);
+        let public_key = key.public_key();
+        let _ = write!(
+            peers,
+            "\n[[peers]]\nname = \"{name}\"\npublic_key = \"{public_key}\"\nallowed_ips = [{addresses}]\n"
+        );
+        let text = plan.client_file(number, &hub_key.public_key());
+        files.extend(plan.files_in(&plan.clients_folder().join(&name), text, &key));
+    }
+    let hub = plan.files_in(&plan.hub_folder(), plan.hub_file() + &peers, &hub_key);
+    let paths =
+        |files: &[File]| -> Vec<PathBuf> { files.iter().map(|file| file.path.clone()).collect() };
+    let (of_hub, of_clients) = (paths(&hub), paths(&files));
+    files.extend(hub);
+    let out_mode = if plan.is_here { 0o755 } else { 0o700 };
+    let mut folders = vec![(plan.hub_folder(), out_mode)];
+    folders.extend((1..=clients).map(|number| {
+        let folder = plan.clients_folder().join(plan.name(number));
+        (folder, 0o700)
+    }));
+    write_all(&files, &folders)?;
+    let (here, there) = match plan.is_here {
+        true => (of_hub, of_clients),
+        false => (Vec::new(), [of_hub, of_clients].concat()),
+    };
+    let mut made = Made {
+        here,
+        there,
+        copy: plan.copying(),
+        start: "sudo systemctl enable --now mpt".to_owned(),
+        text: String::new(),
+    };
+    made.text = plan.told(&made);
+    Ok(made)
+}
+
+impl<'a> Plan<'a> {
+    fn new(command: &'a NewCommand, clients: u32) -> Result<Plan<'a>, NewError> {
+        if command.here == Some(End::Client) {
+            return Err(NewError::Wrong(
+                "--here client: with --clients this host is the hub (--here server), or neither"
+                    .to_owned(),
+            ));
+        }
+        let server = command.server_at()?;
+        let is_here = command.here == Some(End::Server) || host::has(server.local);
+        let mut devices = command.client_interfaces.clone();
+        let guessed = devices.is_empty();
+        if guessed && !is_here {
+            devices = host::uplinks(server.address.is_ipv6());
+            devices.truncate(MAX_PATHS);
+        }
+        if devices.is_empty() {
+            devices.push(LIKELY_DEVICE.to_owned());
+        }
+        let inner: Vec<&str> = match &command.inner[..] {
+            [] => vec!["10.99.0.0/16"],
+            given => given.iter().map(String::as_str).collect(),
+        };
+        let mut networks: Vec<Network> = Vec::new();
+        for text in inner {
+            let network = Network::parse(text).ok_or_else(|| {
+                let example = "such as 10.99.0.0/16 or fd00:99::/64";
+                NewError::Wrong(format!("--inner {text}: give a network, {example}"))
+            })?;
+            network.check_room(text, clients)?;
+            if let Some(other) = networks.iter().find(|other| other.overlaps(network)) {
+                return Err(NewError::Wrong(format!(
+                    "--inner {text}: it overlaps {}/{}; give networks that have nothing in common",
+                    other.ip(0),
+                    other.length
+                )));
+            }
+            networks.push(network);
+        }
+        Ok(Plan {
+            paths: command.paths(devices)?,
+            command,
+            server,
+            is_here,
+            networks,
+            guessed,
+            clients,
+        })
+    }
+
+    /// "client-07", all as long as the last.
+    fn name(&self, number: u32) -> String {
+        let width = self.clients.to_string().len().max(2);
+        format!("client-{number:0width$}")
+    }
+
+    fn hub_folder(&self) -> PathBuf {
+        match self.is_here {
+            true => self.command.out.clone(),
+            false => self.command.out.join(End::Server.name()),
+        }
+    }
+
+    fn clients_folder(&self) -> PathBuf {
+        self.command.out.join("clients")
+    }
+
+    fn files_in(&self, folder: &Path, text: String, key: &PrivateKey) -> [File; 2] {
+        let name = &self.command.name;
+        let file = |end: &str, text| File {
+            path: folder.join(format!("{name}.{end}")),
+            text: Zeroizing::new(text),
+            mode: MODE,
+        };
+        let key = format!("{}\n", *key.to_base64());
+        [file("toml", text), file("key", key)]
+    }
+
+    /// The addresses of the hub (0) or of a client in all networks, as a list shows them.
+    fn quoted(&self, number: u32, show: fn(&Network, u32) -> String) -> String {
+        let shown = self.networks.iter().map(|network| show(network, number));
+        let shown: Vec<String> = shown.map(|one| format!("\"{one}\"")).collect();
+        shown.join(", ")
+    }
+
+    fn hub_file(&self) -> String {
+        let (name, count) = (&self.command.name, self.clients);
+        let addresses = self.quoted(0, Network::shown);
+        let mut text = format!(
+            "# A hub of {count} clients, who may be anywhere.\n\
+             [tunnel]\n\
+             name = \"{name}\"\n\
+             addresses = [{addresses}]\n\
+             # peers_dir = \"peers.d\"         # one file a peer, for those who come later\n\
+             \n\
+             [crypto]\n\
+             private_key_file = \"{name}.key\"   # beside this file\n\
+             \n\
+             [[paths]]                       # where clients call, by all of their paths\n\
+             name = \"isp1\"\n"
+        );
+        if let Some(device) = &self.server.interface {
+            let _ = writeln!(text, "interface = \"{device}\"");
+        }
+        let local = SocketAddr::new(self.server.local, self.command.port);
+        text + &format!("local = \"{local}\"\n")
+    }
+
+    fn client_file(&self, number: u32, hub: &PublicKey) -> String {
+        let (name, own) = (&self.command.name, self.name(number));
+        let (server, port) = (&self.server.called, self.command.port);
+        let addresses = self.quoted(number, Network::shown);
+        let mut text = format!(
+            "# {own} of the hub {server}.\n\
+             [tunnel]\n\
+             name = \"{name}\"\n\
+             addresses = [{addresses}]\n\
+             # routes = [\"0.0.0.0/0\"]        # what else is reached through the hub\n\
+             \n\
+             [crypto]\n\
+             private_key_file = \"{name}.key\"   # beside this file\n\
+             peer_public_key = \"{hub}\"\n"
+        );
+        for (path, device) in &self.paths {
+            let _ = write!(
+                text,
+                "\n[[paths]]\n\
+                 name = \"{path}\"\n\
+                 interface = \"{device}\"   # with whatever address it has\n\
+                 remote = \"{server}:{port}\"\n"
+            );
+        }
+        text
+    }
+
+    /// The commands that bring the files to where they belong.
+    fn copying(&self) -> Vec<String> {
+        let files = |folder: PathBuf| folder.join(format!("{}.*", self.command.name));
+        let in_place = self.command.out == Path::new(CONFIG_DIR);
+        let sudo = if in_place { "sudo " } else { "" };
+        let hub = files(self.hub_folder());
+        let hub = match self.is_here {
+            true if in_place => None,
+            true => Some(format!("sudo cp -p {} {CONFIG_DIR}/", hub.display())),
+            false => Some(format!(
+                "{sudo}scp -p {} root@{}:{CONFIG_DIR}/",
+                hub.display(),
+                self.server.called
+            )),
+        };
+        let client = |number| {
+            let name = self.name(number);
+            let files = files(self.clients_folder().join(&name));
+            let host = name.to_uppercase();
+            format!("{sudo}scp -p {} root@{host}:{CONFIG_DIR}/", files.display())
+        };
+        hub.into_iter()
+            .chain((1..=self.clients).map(client))
+            .collect()
+    }
+
+    /// What was made, and what to do now.
+    fn told(&self, made: &Made) -> String {
+        let (name, count, out) = (&self.command.name, self.clients, &self.command.out);
+        let of = |number: u32| self.networks[0].address(number);
+        let mut text = format!(
+            "Hub {name} and {}, sealed with fresh keys: {} is the hub,\n{} the first client and {} the last.\n\n",
+            match count {
+                1 => "1 client".to_owned(),
+                count => format!("{count} clients"),
+            },
+            of(0),
+            of(1),
+            of(count)
+        );
+        if self.guessed {
+            let devices: Vec<&str> = self.paths.iter().map(|(_, device)| &**device).collect();
+            let _ = writeln!(
+                text,
+                "Nothing is known of the clients' uplinks: they are taken to be {}. Change `interface`\n\
+                 in their files, or give --client-interfaces.\n",
+                devices.join(", ")
+            );
+        }
+        let hub = self.hub_folder().join(name);
+        let client = |number| self.clients_folder().join(self.name(number)).join(name);
+        let _ = writeln!(text, "  {0}.toml, {0}.key  for the hub", hub.display());
+        let _ = writeln!(text, "  {0}.toml, {0}.key", client(1).display());
+        if count > 1 {
+            let _ = writeln!(text, "  … {0}.toml, {0}.key", client(count).display());
+        }
+        text += "\nCopy, where mpt-tund is installed at all ends:\n\n";
+        let first = made.copy.len() - count as usize + 1;
+        for command in &made.copy[..first] {
+            let _ = writeln!(text, "  {command}");
+        }
+        if count > 1 {
+            let _ = writeln!(
+                text,
+                "  … and so on, to {}; --json lists all commands",
+                self.name(count)
+            );
+        }
+        let _ = write!(
+            text,
+            "\nStart, at all ends and in any order:\n\n  {}\n\n\
+             `sudo mpt-ctl peers` at the hub shows who is there; `ping {}` at a client goes through the tunnel.\n\
+             The hub's firewall has to let in UDP {}. Remove the folder\n\
+             {} when it is copied: it holds the clients' private keys.\n",
+            made.start,
+            of(0),
+            self.command.port,
+            self.clients_folder().display(),
+        );
+        if *out != Path::new(CONFIG_DIR) {
+            let _ = writeln!(
+                text,
+                "mpt-tund looks in {CONFIG_DIR}; `mpt-tund --config {}.toml` runs the hub from here.",
+                hub.display()
+            );
+        }
+        text
+    }
+}
+
+impl Network {
+    fn parse(text: &str) -> Option<Network> {
+        let (address, length) = text.split_once('/')?;
+        let (address, length): (IpAddr, u8) = (address.parse().ok()?, length.parse().ok()?);
+        let (bits, address) = match address {
+            IpAddr::V4(v4) => (32, u128::from(v4.to_bits())),
+            IpAddr::V6(v6) => (128, v6.to_bits()),
+        };
+        let hosts = (1..bits).contains(&length).then(|| bits - length)?;
+        Some(Network {
+            base: address >> hosts << hosts,
+            length,
+            is_v4: bits == 32,
+        })
+    }
+
+    fn bits(self) -> u8 {
+        if self.is_v4 { 32 } else { 128 }
+    }
+
+    /// A network of two addresses has no address of its own (RFC 3021, RFC 6164).
+    fn first(self) -> u128 {
+        u128::from(self.length != self.bits() - 1)
+    }
+
+    /// How many hosts there may be: an IPv4 network has a broadcast address, too.
+    fn room(self) -> u128 {
+        let all = 1_u128 << (self.bits() - self.length);
+        all - self.first() - u128::from(self.is_v4) * self.first()
+    }
+
+    fn check_room(self, text: &str, clients: u32) -> Result<(), NewError> {
+        let needed = u128::from(clients) + 1;
+        if self.room() >= needed {
+            return Ok(());
+        }
+        let fits = |length: &u8| {
+            Network {
+                length: *length,
+                ..self
+            }
+            .room()
+                >= needed
+        };
+        let enough = (1..self.length).rev().find(fits).unwrap_or(1);
+        Err(NewError::Wrong(format!(
+            "--inner {text}: it has room for the hub and {}, not for {clients}: give a network of /{enough} or \
+             larger, such as {}/{enough}",
+            match self.room() - 1 {
+                1 => "1 client".to_owned(),
+                count => format!("{count} clients"),
+            },
+            Network {
+                base: self.base >> (self.bits() - enough) << (self.bits() - enough),
+                ..self
+            }
+            .ip(0)
+        )))
+    }
+
+    fn overlaps(self, other: Network) -> bool {
+        let shorter = self.length.min(other.length);
+        let hosts = self.bits() - shorter;
+        self.is_v4 == other.is_v4 && self.base >> hosts == other.base >> hosts
+    }
+
+    fn ip(self, offset: u128) -> IpAddr {
+        let address = self.base | offset;
+        match self.is_v4 {
+            true => Ipv4Addr::from_bits(address as u32).into(),
+            false => Ipv6Addr::from_bits(address).into(),
+        }
+    }
+
+    /// That of the hub (0), or of a client.
+    fn address(self, number: u32) -> IpAddr {
+        self.ip(self.first() + u128::from(number))
+    }
+
+    /// The same with the network's length.
+    fn shown(&self, number: u32) -> String {
+        format!("{}/{}", self.address(number), self.length)
+    }
+
+    /// The same alone.
+    fn whole(&self, number: u32) -> String {
+        format!("{}/{}", self.address(number), self.bits())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hub_has_the_first_address_and_clients_those_behind_it() {
+        let of = |text: &str, number| {
+            let network = Network::parse(text).unwrap();
+            format!("{} {}", network.shown(number), network.whole(number))
+        };
+        assert_eq!(of("10.99.0.0/16", 0), "10.99.0.1/16 10.99.0.1/32");
+        assert_eq!(of("10.99.7.77/24", 253), "10.99.7.254/24 10.99.7.254/32");
+        assert_eq!(of("10.99.0.0/16", 300), "10.99.1.45/16 10.99.1.45/32");
+        assert_eq!(of("10.99.0.8/31", 1), "10.99.0.9/31 10.99.0.9/32");
+        assert_eq!(of("fd00:99::/64", 20), "fd00:99::15/64 fd00:99::15/128");
+        for wrong in [
+            "10.99.0.0",
+            "10.99.0.0/32",
+            "10.99.0.0/0",
+            "fd00::/128",
+            "x/8",
+            "10.0.0.0/x",
+        ] {
+            assert_eq!(Network::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_network_has_room_for_its_hosts_and_says_which_would() {
+        for (text, clients, room) in [
+            ("10.99.0.0/27", 29, Ok(())),
+            (
+                "10.99.0.0/27",
+                30,
+                Err(
+                    "29 clients, not for 30: give a network of /26 or larger, such as 10.99.0.0/26",
+                ),
+            ),
+            (
+                "10.99.0.192/28",
+                20,
+                Err(
+                    "13 clients, not for 20: give a network of /27 or larger, such as 10.99.0.192/27",
+                ),
+            ),
+            ("10.99.0.0/31", 1, Ok(())),
+            (
+                "10.99.0.0/30",
+                2,
+                Err("1 client, not for 2: give a network of /29 or larger, such as 10.99.0.0/29"),
+            ),
+            ("fd99::/120", 254, Ok(())),
+            (
+                "fd99::/120",
+                255,
+                Err(
+                    "254 clients, not for 255: give a network of /119 or larger, such as fd99::/119",
+                ),
+            ),
+            ("fd99::/64", u32::MAX, Ok(())),
+        ] {
+            let told = Network::parse(text).unwrap().check_room(text, clients);
+            let told = told.map_err(|error| error.to_string());
+            let wanted =
+                room.map_err(|end| format!("--inner {text}: it has room for the hub and {end}"));
+            assert_eq!(told, wanted);
+        }
+        let [a, b, c] = ["10.99.0.0/16", "10.99.7.0/24", "10.98.0.0/16"]
+            .map(|text| Network::parse(text).unwrap());
+        assert!(a.overlaps(b) && b.overlaps(a) && !a.overlaps(c));
+    }
+}
