@@ -358,3 +358,60 @@ fn a_hub_and_its_clients_that_were_made_by_one_command_find_each_other() {
     }
     drop(clients);
 }
+
+/// What `peer set` changes, without touching what it does not name.
+#[test]
+fn a_peer_gets_no_more_than_its_rate_limit_and_comes_back_with_a_preshared_key() {
+    let Some(_turn) = net::turn() else { return };
+    let world = World::new();
+    let mut client = world.start_client(0);
+    let hub = Daemon::start(&world.hub_host, "mpt0", |socket| {
+        world.hub_text(socket, &[0])
+    });
+    let await_up = || {
+        wait_for("alice to be up", Duration::from_secs(20), || {
+            (peers(&hub)[0].state == PeerState::Up).then_some(())
+        });
+    };
+    await_up();
+    hub.ctl(&["peer", "set", "alice", "rate_limit=20 Mbit/s"]);
+    for iperf in [
+        Iperf::tcp("10.99.0.1", 2),
+        Iperf::tcp("10.99.0.1", 2).reverse(),
+    ] {
+        let run = iperf.run(&world.hosts[0], &world.hub_host);
+        // The first second has the bucket, too: 3 Mbit.
+        let mean = run.intervals_mbps.iter().sum::<f64>() / run.intervals_mbps.len() as f64;
+        println!("of 20 Mbit/s {mean:.1}");
+        assert!((2.0..=22.5).contains(&mean), "{run:?}");
+    }
+    let shown: Value = hub.ctl(&["peer", "show", "alice"]);
+    assert_eq!(shown["rate_limit_bps"], 20_000_000);
+    assert!(shown["drops"]["rate_limit"].as_u64() > Some(0), "{shown}");
+    hub.ctl(&["peer", "set", "alice", "rate_limit=none"]);
+    let shown: Value = hub.ctl(&["peer", "show", "alice"]);
+    assert_eq!(shown.get("rate_limit_bps"), None);
+
+    let psk = client.config().with_file_name("psk.key");
+    let made = Command::new(program("mpt-ctl"))
+        .arg("genpsk")
+        .output()
+        .unwrap();
+    std::fs::write(&psk, made.stdout).unwrap();
+    hub.ctl(&[
+        "peer",
+        "set",
+        "alice",
+        &format!("psk_file={}", psk.display()),
+    ]);
+    let reaches = || ping(&world.hosts[0], "10.99.0.1", 3, 20, "").received == 3;
+    assert!(!reaches(), "it does not know the key");
+    let text = std::fs::read_to_string(client.config()).unwrap();
+    let with_psk = format!("psk_file = \"{}\"\npeer_public_key", psk.display());
+    std::fs::write(client.config(), text.replace("peer_public_key", &with_psk)).unwrap();
+    client.restart(&world.hosts[0]);
+    await_up();
+    wait_for("the tunnel", Duration::from_secs(10), || {
+        reaches().then_some(())
+    });
+}

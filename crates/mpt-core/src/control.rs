@@ -55,6 +55,12 @@ pub enum Request {
         public_key: String,
         /// Its inner addresses, as prefixes.
         allowed_ips: Vec<String>,
+        /// A secret of it and the hub, in base64.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        psk: Option<Secret>,
+        /// Most that it may send, and be sent: `100 Mbit/s`, or `none`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rate_limit: Option<String>,
     },
     /// Change a peer of a hub, until the next reload.
     PeerSet {
@@ -66,6 +72,12 @@ pub enum Request {
         /// Its new inner addresses, as prefixes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         allowed_ips: Option<Vec<String>>,
+        /// The secret of it and the hub, in base64, or `none`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        psk: Option<Secret>,
+        /// Most that it may send, and be sent: `100 Mbit/s`, or `none`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rate_limit: Option<String>,
     },
     /// Take a peer away from a hub, until the next reload.
     PeerRemove {
@@ -116,6 +128,17 @@ pub enum Request {
     Reload,
     /// Write the running settings into the configuration file.
     Save,
+}
+
+/// A key in base64, which `Debug` does not show.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(pub String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("…")
+    }
 }
 
 /// One line of reply.

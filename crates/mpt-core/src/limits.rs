@@ -15,3 +15,6 @@ pub const MAX_WINDOW: u32 = 32_768;
 
 /// How long a packet may be held.
 pub const HOLDS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
+
+/// Rate limits of a hub's peer, in bits a second: 8 kbit/s, a packet in a second or two, to more than an interface carries.
+pub const RATE_LIMITS: RangeInclusive<u64> = 8_000..=100_000_000_000;

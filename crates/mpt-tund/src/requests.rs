@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use mpt_core::control::setting::Setting;
-use mpt_core::control::{Answer, LatePolicy, Missing, Reply, Request};
+use mpt_core::control::units::rate_of;
+use mpt_core::control::{Answer, LatePolicy, Missing, Reply, Request, Secret};
 use mpt_core::crypto::{PresharedKey, PublicKey};
 use mpt_core::limits;
 use mpt_core::send::scheduler::Policy;
@@ -57,17 +58,25 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
             name,
             public_key,
             allowed_ips,
+            psk,
+            rate_limit,
         } => {
             let mut peers = hub(&tunnel.config)?.to_vec();
             ensure!(
                 PathName::new(&name).is_some(),
                 "{name:?} is no name: use 1 to 32 letters, digits, '-', '_' or '.', a letter or digit first"
             );
+            ensure!(
+                peers.len() < config::MAX_PEERS,
+                "a hub has at most {} peers",
+                config::MAX_PEERS
+            );
             peers.push(Peer {
                 name: name.clone(),
                 public_key: key_of(&public_key)?,
-                psk: PresharedKey::none(),
+                psk: psk.map_or(Ok(PresharedKey::none()), |psk| psk_of(&psk))?,
                 allowed_ips: networks_of(&allowed_ips)?,
+                rate_limit: rate_limit.map_or(Ok(None), |rate| limit_of(&rate))?,
                 origin: Origin::Request,
             });
             tunnel.change_peers(peers).await?;
@@ -77,11 +86,16 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
             name,
             public_key,
             allowed_ips,
+            psk,
+            rate_limit,
         } => {
             let mut peers = hub(&tunnel.config)?.to_vec();
             ensure!(
-                public_key.is_some() || allowed_ips.is_some(),
-                "nothing to set: give public_key=KEY or allowed_ips=PREFIX,…"
+                public_key.is_some()
+                    || allowed_ips.is_some()
+                    || psk.is_some()
+                    || rate_limit.is_some(),
+                "nothing to set: give public_key=KEY, allowed_ips=PREFIX,…, psk_file=FILE or rate_limit=RATE"
             );
             let peer = peers.iter_mut().find(|peer| peer.name == name);
             let peer = peer.with_context(|| unknown_peer(&name))?;
@@ -90,6 +104,12 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
             }
             if let Some(prefixes) = allowed_ips {
                 peer.allowed_ips = networks_of(&prefixes)?;
+            }
+            if let Some(psk) = psk {
+                peer.psk = psk_of(&psk)?;
+            }
+            if let Some(rate) = rate_limit {
+                peer.rate_limit = limit_of(&rate)?;
             }
             tunnel.change_peers(peers).await?;
             done(kept(tunnel, &format!("peer {name} is changed")))
@@ -183,10 +203,33 @@ fn key_of(text: &str) -> anyhow::Result<PublicKey> {
         .with_context(|| "public_key: give what `mpt-ctl pubkey < private.key` prints at the peer")
 }
 
+fn psk_of(text: &Secret) -> anyhow::Result<PresharedKey> {
+    match &*text.0 {
+        "none" => Ok(PresharedKey::none()),
+        text => PresharedKey::from_base64(text)
+            .with_context(|| "psk: give what `mpt-ctl genpsk` prints, or none"),
+    }
+}
+
+fn limit_of(text: &str) -> anyhow::Result<Option<u64>> {
+    if text == "none" {
+        return Ok(None);
+    }
+    let rate = rate_of(text).filter(|rate| limits::RATE_LIMITS.contains(rate));
+    rate.map(Some).with_context(|| {
+        format!("rate_limit: {text:?} is none: give a rate like \"100 Mbit/s\", from 8 kbit/s to 100 Gbit/s, or none")
+    })
+}
+
 fn networks_of(prefixes: &[String]) -> anyhow::Result<Vec<(IpAddr, u8)>> {
     ensure!(
         !prefixes.is_empty(),
         "allowed_ips is empty: the peer could neither send nor be reached"
+    );
+    ensure!(
+        prefixes.len() <= config::MAX_ALLOWED,
+        "a peer has at most {} prefixes",
+        config::MAX_ALLOWED
     );
     let network = |text: &String| {
         config::network_of(text).with_context(|| {

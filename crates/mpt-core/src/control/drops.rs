@@ -108,6 +108,8 @@ reasons! {
     NoPeer = "no_peer": "to an address that no peer has",
     /// Out: to a peer that is not there.
     PeerAway = "peer_away": "to a peer that is away; the sender was told",
+    /// Both ways: beyond the rate limit of a hub's peer.
+    RateLimit = "rate_limit": "beyond the peer's rate limit",
     /// In: the TUN did not take it.
     TunWrite = "tun_write": "refused by the TUN interface",
 }

@@ -38,6 +38,9 @@ pub struct PeerStatus {
     pub public_key: String,
     /// The inner addresses that are its own.
     pub allowed_ips: Vec<String>,
+    /// What may go to it, and as much again come of it, in bits a second of inner packets; absent where there is no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_limit_bps: Option<u64>,
     /// Whether it is there.
     pub state: PeerState,
     /// The paths that it has called on, by the names that it has told; `local` is the hub's end.

@@ -17,6 +17,24 @@ pub fn bits_per_second(rate_bps: u64) -> String {
     prefixed(rate_bps, "bit/s")
 }
 
+/// The bits a second that a text names, such as "100 Mbit/s" or "1.5Gbit/s"; nothing for what is no rate.
+#[must_use]
+pub fn rate_of(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let (number, unit) = text.split_at(digits);
+    let scale = match unit.trim_start() {
+        "bit/s" => 1.0,
+        "kbit/s" => 1e3,
+        "Mbit/s" => 1e6,
+        "Gbit/s" => 1e9,
+        _ => return None,
+    };
+    let rate = (number.parse::<f64>().ok()? * scale).round();
+    // A number this large is exact.
+    (rate < 9e15).then_some(rate as u64)
+}
+
 fn prefixed(count: u64, unit: &str) -> String {
     if count < 1000 {
         return format!("{count} {unit}");
@@ -87,6 +105,27 @@ mod tests {
         assert_eq!(bits_per_second(999_499_999), "999 Mbit/s");
         assert_eq!(bits_per_second(999_500_000), "1.0 Gbit/s");
         assert_eq!(bytes(u64::MAX), "18.4 EB");
+    }
+
+    #[test]
+    fn rates_are_read_as_they_are_written() {
+        assert_eq!(rate_of("100 Mbit/s"), Some(100_000_000));
+        assert_eq!(rate_of(" 1.5Gbit/s "), Some(1_500_000_000));
+        assert_eq!(rate_of("64 kbit/s"), Some(64_000));
+        assert_eq!(rate_of("8 bit/s"), Some(8));
+        for wrong in [
+            "",
+            "100",
+            "Mbit/s",
+            "100 MB/s",
+            "100 mbit/s",
+            "-1 Mbit/s",
+            "1.2.3 Mbit/s",
+            "1e3 bit/s",
+            "inf bit/s",
+        ] {
+            assert_eq!(rate_of(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

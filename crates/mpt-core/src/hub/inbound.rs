@@ -100,6 +100,8 @@ struct Row {
     keys: PeerKeys,
     /// Its initiations up to this moment are old.
     known_until: Moment,
+    /// Most that is taken of it, in bits a second.
+    rate_limit: Option<u64>,
     /// While something is agreed with it.
     inbound: Option<Box<Inbound>>,
     former: PeerSummary,
@@ -158,9 +160,20 @@ impl HubInbound {
         self.peers[number] = Some(Row {
             keys,
             known_until: Moment::default(),
+            rate_limit: None,
             inbound: None,
             former: PeerSummary::default(),
         });
+    }
+
+    /// More than so many bits a second of inner packets of a peer are dropped from now on.
+    pub fn set_rate_limit(&mut self, now: Time, slot: HubSlot, bits_per_second: Option<u64>) {
+        if let Some(Some(row)) = self.peers.get_mut(slot.number()) {
+            row.rate_limit = bits_per_second;
+            if let Some(inbound) = &mut row.inbound {
+                inbound.set_rate_limit(now, bits_per_second);
+            }
+        }
     }
 
     /// Takes a peer away, with all that is under way to and from it.
@@ -446,6 +459,7 @@ impl HubInbound {
         let (mut outbound, mut inbound) = sealed_tunnel(&tunnel, sessions);
         let sources = Sources::new(self.allowed.clone(), slot);
         inbound.serve(slot, config.called, row.known_until, sources);
+        inbound.set_rate_limit(now, row.rate_limit);
         inbound.set_mss_clamped(config.clamps_mss);
         outbound.set_mss_clamped(config.clamps_mss);
         let mut called = config.called.iter().flatten();

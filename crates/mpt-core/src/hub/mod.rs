@@ -16,6 +16,7 @@
 
 mod allowed;
 mod inbound;
+mod limit;
 mod outbound;
 mod schedule;
 #[cfg(test)]
@@ -23,6 +24,7 @@ mod tests;
 
 pub use allowed::{AllowedIps, Overlap, Prefix, Sources};
 pub use inbound::{HubConfig, HubInbound, HubNews, PeerSummary};
+pub(crate) use limit::RateLimit;
 pub use outbound::HubOutbound;
 use schedule::Schedule;
 

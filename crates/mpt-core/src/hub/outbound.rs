@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{AllowedIps, HubNews, HubSlot, Schedule};
+use super::{AllowedIps, HubNews, HubSlot, RateLimit, Schedule};
 use crate::control::drops::{DropReason, Drops};
 use crate::time::Time;
 use crate::tunnel::Outbound;
@@ -36,6 +36,7 @@ struct Peer {
     /// Packets and bytes that former lines out have sent.
     former: (u64, u64),
     former_drops: Drops,
+    limit: Option<RateLimit>,
 }
 
 impl Peer {
@@ -65,6 +66,11 @@ impl HubOutbound {
     /// Says whose inner addresses are.
     pub fn set_allowed(&mut self, allowed: Arc<AllowedIps>) {
         self.allowed = allowed;
+    }
+
+    /// More than so many bits a second of inner packets to a peer are dropped from now on.
+    pub fn set_rate_limit(&mut self, now: Time, slot: HubSlot, bits_per_second: Option<u64>) {
+        RateLimit::set(&mut self.row(slot).limit, now, bits_per_second);
     }
 
     fn row(&mut self, slot: HubSlot) -> &mut Peer {
@@ -126,9 +132,18 @@ impl HubOutbound {
             return None;
         };
         let row = self.peers.get_mut(slot.number());
-        if let Some(outbound) = row.and_then(|row| row.outbound.as_deref_mut())
+        if let Some(row) = row
+            && let Some(outbound) = row.outbound.as_deref_mut()
             && outbound.has_paths()
         {
+            if let Some(limit) = &mut row.limit {
+                limit.fill(now);
+                if !limit.take(packet.len() as u64) {
+                    let packets = header.packets(packet.len());
+                    row.former_drops.count(DropReason::RateLimit, packets);
+                    return None;
+                }
+            }
             outbound.handle_tun(now, header, packet);
             self.schedule.touch(slot);
             return Some(slot);

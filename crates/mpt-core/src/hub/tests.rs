@@ -252,3 +252,42 @@ fn an_idle_peer_takes_little_memory_and_one_that_was_busy_gives_most_of_it_back(
     let each = busy.bytes_current / CLIENTS as i64;
     assert!(each < IDLE_PEER, "{each} bytes more than before");
 }
+
+#[test]
+fn a_peer_s_rate_limit_holds_in_each_direction_and_touches_no_other() {
+    let mut world = World::new(&[Spec::default(), Spec::default(), Spec::default()]);
+    world.run_for(2 * SECOND);
+    world.limit(0, Some(1_000_000));
+    // From the limited one, to it, and past it: 4 Mbit/s each, packets of 200 bytes.
+    let offered = |world: &mut World| {
+        let before = [0, 1, 2].map(|client| world.clients[client].delivered);
+        for _ in 0..500 {
+            for (from, to) in [(0, 1), (1, 0), (1, 2)] {
+                world.send(from, address(from), address(to), 25);
+            }
+            world.run_for(Duration::from_millis(10));
+        }
+        world.run_for(SECOND);
+        let now = [0, 1, 2].map(|client| world.clients[client].delivered);
+        [0, 1, 2].map(|client| now[client] - before[client])
+    };
+    let all = 500 * 25;
+    // A second more than the five, perhaps, that the last packets wait for; and a burst of two super-packets.
+    let least = 5 * 125_000 / 200;
+    let most = (6 * 125_000 + 2 * 65_536) / 200;
+    let [of_0, of_1, of_2] = offered(&mut world);
+    assert!((least..=most).contains(&of_0), "{of_0} to it");
+    assert!((least..=most).contains(&of_1), "{of_1} from it");
+    assert_eq!(of_2, all);
+    let dropped = 2 * all - of_0 - of_1;
+    assert_eq!(world.hub_drops(), [(DropReason::RateLimit, dropped)]);
+    world.limit(0, None);
+    assert_eq!(offered(&mut world), [all, all, all]);
+    // It holds when the peer has called anew, too.
+    world.limit(0, Some(1_000_000));
+    world.restart_hub();
+    world.limit(0, Some(1_000_000));
+    world.run_for(10 * SECOND);
+    let [_, of_1, _] = offered(&mut world);
+    assert!((least..=most).contains(&of_1), "{of_1} after a restart");
+}

@@ -35,7 +35,7 @@ use super::watermarks::Watermarks;
 use super::{Shared, TunnelConfig};
 use crate::control::drops::{DropReason, Drops};
 use crate::crypto::{DATA_OVERHEAD, Sessions};
-use crate::hub::Sources;
+use crate::hub::{RateLimit, Sources};
 use crate::path::{MAX_PATHS, Path, PathConfig, PathId, Paths, Unreachable};
 use crate::receive::block_sort::sort_blocks;
 use crate::receive::buffer::{Buffer, Packer, Pool, Stored};
@@ -88,6 +88,8 @@ pub struct Inbound {
     opening: Option<Opening>,
     /// In a hub: which inner packets the peer may send.
     sources: Option<Sources>,
+    /// What more is dropped of what comes for the TUN.
+    limit: Option<RateLimit>,
     /// What the other half of this end does with what arrives at the peer.
     reports_wanted: bool,
     resends: bool,
@@ -137,6 +139,7 @@ impl Inbound {
             clamps_mss: false,
             opening: None,
             sources: None,
+            limit: None,
             reports_wanted: config.policy == Policy::Adaptive || config.recovery,
             resends: config.recovery,
             receives_trains: config.receives_trains,
@@ -289,6 +292,9 @@ impl Inbound {
     /// Takes a datagram, or a train of them. Afterwards, at the end of the batch at the latest, poll
     /// everything.
     pub fn handle_datagram(&mut self, now: Time, datagram: Datagram) {
+        if let Some(limit) = &mut self.limit {
+            limit.fill(now);
+        }
         let Datagram {
             path,
             from,
@@ -503,6 +509,14 @@ impl Inbound {
                 && !sources.allow(self.pool.bytes(packet))
             {
                 self.drops.count(DropReason::NotAllowed, 1);
+                self.order.leave(packet.number, packet.len);
+                self.pool.release(packet.buffer);
+                continue;
+            }
+            if let Some(limit) = &mut self.limit
+                && !limit.take(packet.len.into())
+            {
+                self.drops.count(DropReason::RateLimit, 1);
                 self.order.leave(packet.number, packet.len);
                 self.pool.release(packet.buffer);
                 continue;

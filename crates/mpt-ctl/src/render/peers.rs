@@ -81,6 +81,13 @@ pub(super) fn show_one(report: &PeerReport, look: Look) -> String {
     for (mark, value) in [
         ("key        ", peer.public_key.clone()),
         ("addresses  ", peer.allowed_ips.join(", ")),
+        (
+            "rate limit ",
+            match peer.rate_limit_bps {
+                Some(rate) => format!("{} each way", bits_per_second(rate)),
+                None => "none".to_owned(),
+            },
+        ),
     ] {
         text += &look.sentence(Tone::Plain, mark, &value);
     }

@@ -122,6 +122,6 @@ impl<'a> Source<'a> {
 
 /// The text without the control characters that a quoted value may have brought in: they would
 /// break the two lines, or steer the terminal.
-fn on_one_line(text: String) -> String {
+pub(super) fn on_one_line(text: String) -> String {
     text.replace(char::is_control, "\u{fffd}")
 }

@@ -47,7 +47,7 @@ pub(crate) use difference::{Changes, PathChange, PrefixChanges, difference};
 pub(crate) use document::Mistake;
 pub(crate) use files::{Files, Opened};
 pub(crate) use hooks::{Hook, Hooks};
-pub(crate) use peers::{Origin, Peer, Taken};
+pub(crate) use peers::{MAX_ALLOWED, MAX_PEERS, Origin, Peer, Taken};
 pub(crate) use peers_dir::PeersDir;
 pub(crate) use remote::Remote;
 #[allow(unused_imports, reason = "until the daemon uses all of it")]

@@ -91,7 +91,13 @@ const PATHS: Schema = Schema {
 };
 pub(super) const PEERS: Schema = Schema {
     title: "[[peers]]",
-    keys: &["name", "public_key", "allowed_ips", "psk_file"],
+    keys: &[
+        "name",
+        "public_key",
+        "allowed_ips",
+        "psk_file",
+        "rate_limit",
+    ],
 };
 pub(super) const ALL: [Schema; 9] = [
     FILE, TUNNEL, REORDER, RECOVERY, CRYPTO, CONTROL, HOOKS, PATHS, PEERS,

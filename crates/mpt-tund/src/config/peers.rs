@@ -14,9 +14,9 @@ use super::section::Section;
 use super::values::{self, PrefixKind};
 
 /// Most peers of a hub.
-pub(super) const MAX_PEERS: usize = 65_536;
+pub(crate) const MAX_PEERS: usize = 65_536;
 /// Most prefixes of a peer.
-const MAX_ALLOWED: usize = 1024;
+pub(crate) const MAX_ALLOWED: usize = 1024;
 
 /// One of `[[peers]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub(crate) struct Peer {
     pub(crate) psk: PresharedKey,
     /// The inner addresses that are its own, host bits zero: no other peer's overlap.
     pub(crate) allowed_ips: Vec<(IpAddr, u8)>,
+    /// Most that it may send, and be sent, in bits a second of inner packets.
+    pub(crate) rate_limit: Option<u64>,
     /// Who says so.
     pub(crate) origin: Origin,
 }
@@ -275,6 +277,7 @@ pub(super) fn peer(
             public_key,
             psk,
             allowed_ips,
+            rate_limit: section.get("rate_limit").map(values::rate).transpose()?,
             origin: origin.clone(),
         },
         name: named.map(|entry| entry.place()),

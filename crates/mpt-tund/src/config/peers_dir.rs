@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use mpt_core::crypto::PublicKey;
 
-use super::document::{Mistake, Source};
+use super::document::{Mistake, Source, on_one_line};
 use super::entry::Entry;
 use super::files::{Files, Identity};
 use super::parse::{self, ALL, PEERS};
@@ -327,8 +327,8 @@ fn mistake(file: &Path, what: String, remedy: String) -> Mistake {
     Mistake {
         file: file.to_owned(),
         place: None,
-        what,
-        remedy,
+        what: on_one_line(what),
+        remedy: on_one_line(remedy),
     }
 }
 
@@ -512,6 +512,7 @@ mod tests {
             public_key: public(key),
             psk: mpt_core::crypto::PresharedKey::none(),
             allowed_ips: vec![([10, 99, 0, last].into(), 32)],
+            rate_limit: None,
             origin: Origin::Request,
         };
         world

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use super::document::{Mistake, Source};
 use super::entry::Entry;
 use crate::control::Owner;
+use mpt_core::control::units::rate_of;
+use mpt_core::limits::RATE_LIMITS;
 
 /// Longest name of a network interface, in bytes: IFNAMSIZ less the closing zero.
 pub(super) const MAX_INTERFACE_BYTES: usize = 15;
@@ -57,6 +59,19 @@ pub(super) fn beside(entry: Entry<'_>, source: Source<'_>) -> Result<PathBuf, Mi
     }
     let beside = source.file.parent();
     Ok(beside.unwrap_or(Path::new("")).join(name))
+}
+
+/// A rate in bits a second, within the range of a limit.
+pub(super) fn rate(entry: Entry<'_>) -> Result<u64, Mistake> {
+    let text = entry.text("100 Mbit/s")?;
+    let rate = rate_of(text).filter(|rate| RATE_LIMITS.contains(rate));
+    rate.ok_or_else(|| {
+        entry.mistake(
+            format!("`{}` is \"{text}\"", entry.key),
+            "write a rate with its unit, like \"100 Mbit/s\", from 8 kbit/s to 100 Gbit/s; without `rate_limit` \
+             there is no limit",
+        )
+    })
 }
 
 /// Whether a prefix names a host on a network or the network itself.

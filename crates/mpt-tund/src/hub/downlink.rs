@@ -247,8 +247,9 @@ impl HubDownlink {
                 *journal = None;
             }
         }
-        for (slot, name, keys) in changes.set {
+        for (slot, name, keys, rate_limit) in changes.set {
             self.hub.set_peer(slot, keys);
+            self.hub.set_rate_limit(now, slot, rate_limit);
             let number = slot.number();
             if self.journals.len() <= number {
                 self.journals.resize_with(number + 1, || None);

@@ -18,7 +18,8 @@ use tokio::sync::Notify;
 #[derive(Clone)]
 pub(crate) struct PeerChanges {
     pub(crate) removed: Vec<HubSlot>,
-    pub(crate) set: Vec<(HubSlot, String, PeerKeys)>,
+    /// With each one's rate limit, in bits a second.
+    pub(crate) set: Vec<(HubSlot, String, PeerKeys, Option<u64>)>,
     pub(crate) allowed: Arc<AllowedIps>,
 }
 

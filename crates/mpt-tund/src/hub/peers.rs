@@ -47,7 +47,9 @@ impl Peers {
                 public_key: peer.public_key,
                 psk: peer.psk.clone(),
             };
-            changes.set.push((slot, peer.name.clone(), keys));
+            changes
+                .set
+                .push((slot, peer.name.clone(), keys, peer.rate_limit));
             for prefix in &peer.allowed_ips {
                 // The configuration has been checked for overlaps.
                 let _ = allowed.insert(*prefix, slot);
@@ -75,6 +77,7 @@ impl Peers {
             name: peer.name.clone(),
             public_key: peer.public_key.to_string(),
             allowed_ips: peer.allowed_ips.iter().map(prefix).collect(),
+            rate_limit_bps: peer.rate_limit,
             ..PeerStatus::default()
         };
         Some(Listed {
@@ -103,6 +106,7 @@ mod tests {
             public_key: PrivateKey::from_random([number; 32]).public_key(),
             psk: PresharedKey::none(),
             allowed_ips: vec![([10, 99, 0, number].into(), 32)],
+            rate_limit: None,
             origin: Origin::Request,
         }
     }

@@ -134,6 +134,10 @@ impl HubUplink {
         for slot in &changes.removed {
             self.hub.forget_peer(*slot);
         }
+        let now = clock::now();
+        for (slot, _, _, rate_limit) in &changes.set {
+            self.hub.set_rate_limit(now, *slot, *rate_limit);
+        }
         self.hub.set_allowed(changes.allowed.clone());
     }
 

@@ -164,8 +164,7 @@ impl Tunnel {
             Some(files) => {
                 for file in &files {
                     if let Err(error) = host.files.read_peer(&mut dir, file, own) {
-                        self.log
-                            .warn(format!("{} cannot be read: {error}", file.display()));
+                        self.log.warn(format!("{file:?} cannot be read: {error}"));
                     }
                 }
                 files

@@ -46,6 +46,8 @@ codes! {
     NotAllowed = "not-allowed",
     /// Peers of a hub are not there.
     PeersAway = "peers-away",
+    /// A peer of a hub sends, or is sent, more than its limit.
+    RateLimited = "rate-limited",
     /// A file of a hub's peer has a mistake.
     PeerFile = "peer-file",
     /// A path is down.

@@ -113,6 +113,12 @@ fn rule(why: DropReason) -> Option<Rule> {
             "`mpt-ctl peer show NAME` counts them (not_allowed); what a peer may send from stands in its `allowed_ips`.",
             Weight::Note { one_in: 1000 },
         ),
+        DropReason::RateLimit => (
+            Code::RateLimited,
+            "were beyond the rate limit of their peer, and were dropped",
+            "That is what `rate_limit` in [[peers]] is for; `mpt-ctl peer show NAME` counts them.",
+            Weight::Note { one_in: 100 },
+        ),
         DropReason::NoKeys => (
             Code::NoKeys,
             "were dropped because no keys were agreed with the peer",

@@ -229,6 +229,13 @@ impl World {
         self.flush();
     }
 
+    /// The client may send and be sent so many bits a second.
+    pub(super) fn limit(&mut self, client: usize, bits_per_second: Option<u64>) {
+        let (now, slot) = (self.now, self.slots[client]);
+        self.hub_inbound.set_rate_limit(now, slot, bits_per_second);
+        self.hub_outbound.set_rate_limit(now, slot, bits_per_second);
+    }
+
     pub(super) fn remove(&mut self, client: usize) {
         let slot = self.slots[client];
         self.specs[client].is_stranger = true;

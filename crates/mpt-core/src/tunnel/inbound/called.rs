@@ -16,7 +16,7 @@ use crate::control::Protection;
 use crate::crypto::{
     Caller, HubSlot, InitiationTag, Moment, Opened, Refused, Sender, claimed_route,
 };
-use crate::hub::Sources;
+use crate::hub::{RateLimit, Sources};
 use crate::path::{MAX_PATHS, Path, PathConfig, PathId};
 use crate::time::Time;
 use crate::tunnel::sealing::{Arrival, CalledPaths, Opening};
@@ -43,6 +43,11 @@ impl Inbound {
     /// The peer may send other inner packets now.
     pub(crate) fn set_sources(&mut self, sources: Sources) {
         self.sources = Some(sources);
+    }
+
+    /// More than so many bits a second for the TUN are dropped from now on.
+    pub(crate) fn set_rate_limit(&mut self, now: Time, bits_per_second: Option<u64>) {
+        RateLimit::set(&mut self.limit, now, bits_per_second);
     }
 
     /// Whether paths come into being as the peer calls.

@@ -180,6 +180,9 @@ impl Inbound {
 
     /// Does what is due: probes, reports, changes of state, the end of hold times.
     pub fn handle_timeout(&mut self, now: Time) {
+        if let Some(limit) = &mut self.limit {
+            limit.fill(now);
+        }
         self.follow_activity(now);
         self.handle_session_timeout(now);
         let out = &mut |packet| self.ready.push_back(packet);
