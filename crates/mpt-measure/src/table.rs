@@ -66,7 +66,8 @@ impl Look {
         } else {
             usize::MAX
         };
-        let lines = broken(text, room)
+        let words: Vec<String> = text.split_whitespace().map(clean).collect();
+        let lines = broken(&words.join(" "), room)
             .into_iter()
             .enumerate()
             .map(|(number, line)| {
@@ -116,10 +117,15 @@ impl Cell {
     /// A cell in this tone.
     pub fn toned(tone: Tone, text: impl ToString) -> Self {
         Self {
-            text: text.to_string(),
+            text: clean(&text.to_string()),
             tone,
         }
     }
+}
+
+/// Without characters that steer a terminal: some of what is shown was told by others.
+fn clean(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
 }
 
 impl<T: ToString> From<T> for Cell {
@@ -270,6 +276,19 @@ mod tests {
         let mut table = Table::new([("PATH", Side::Left), ("STATE", Side::Left)]);
         table.row(["a".into(), "".into()]);
         assert!(table.show(PLAIN).lines().all(|line| !line.ends_with(' ')));
+    }
+
+    #[test]
+    fn what_steers_a_terminal_is_not_printed() {
+        let hostile = "lte\u{1b}[2J\u{7}\u{9b}31m\nup";
+        let mut table = Table::new([("NAME", Side::Left)]);
+        table.row([hostile.into()]);
+        let sentence = PLAIN.sentence(Tone::Plain, "! ", hostile);
+        for shown in [table.show(PLAIN), sentence] {
+            let text = shown.replace('\n', "");
+            assert!(!text.contains(char::is_control), "{text:?}");
+            assert!(text.contains("lte\u{fffd}[2J"), "{text:?}");
+        }
     }
 
     #[test]
