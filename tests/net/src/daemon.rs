@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use mpt_core::control::Status;
+use mpt_core::control::{PathState, PathStatus, PeerReport, Status};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::namespace::Namespace;
 use crate::process::{self, Process, program};
+use crate::settings::{PEER, far_end_is_hub};
 use crate::wait_for;
 
 /// How long a daemon may take to answer on its socket, and to end after SIGTERM.
@@ -162,7 +163,33 @@ impl Daemon {
     pub fn status(&self) -> Status {
         let answer = self.answer();
         let answer = answer.unwrap_or_else(|| panic!("no status from mpt-tund\n{}", self.log()));
-        serde_json::from_value(answer).expect("a status as control.rs describes it")
+        let status: Status =
+            serde_json::from_value(answer).expect("a status as control.rs describes it");
+        match status.hub.is_some() && far_end_is_hub() {
+            true => self.as_of_two_ends(status),
+            false => status,
+        }
+    }
+
+    /// The status of a hub with one peer as an end of a tunnel of two would have it.
+    fn as_of_two_ends(&self, mut status: Status) -> Status {
+        let shown = self.ctl(&["peer", "show", PEER]);
+        let report: PeerReport =
+            serde_json::from_value(shown).expect("a peer as control.rs describes it");
+        // The hub's own say where it may be reached, and have the links' names, as the peer's have.
+        for path in &mut status.paths {
+            let called = report.peer.paths.iter().find(|one| one.name == path.name);
+            *path = called.cloned().unwrap_or_else(|| PathStatus {
+                name: path.name.clone(),
+                state: PathState::Probing,
+                local: path.local.clone(),
+                remote: "unknown".to_owned(),
+                ..PathStatus::default()
+            });
+        }
+        status.reorder = report.reorder;
+        status.tunnel.recovery = report.recovery;
+        status
     }
 
     /// What `mpt-ctl --json status` prints, whether all is well or not; `None` when the daemon does not

@@ -179,14 +179,21 @@ impl Settings {
         }
         let has_folder = Path::new(socket).parent().is_some_and(Path::exists);
         let pairs = match self.keys {
-            Keys::AsAllTests => (all_sealed() && has_folder).then_some(KEY_PAIRS),
+            Keys::AsAllTests => {
+                ((all_sealed() || far_end_is_hub()) && has_folder).then_some(KEY_PAIRS)
+            }
             Keys::None => None,
             Keys::Of(pairs) => Some(pairs),
         };
-        if let Some(pairs) = pairs.filter(|_| !self.tunnel.contains("key =")) {
+        let pairs = pairs.filter(|_| !self.tunnel.contains("key ="));
+        if let Some(pairs) = pairs {
             text += &crypto_section(pairs[side as usize].0, side, socket);
         }
+        let is_hub = pairs.is_some() && side == Side::B && far_end_is_hub();
         let _ = write!(text, "\n[control]\nsocket = \"{socket}\"\n");
+        if is_hub {
+            return self.as_hub(&text, links);
+        }
         for (index, link) in links.iter().enumerate() {
             let (local, remote) = match side {
                 Side::A => (&link.address_a, &link.address_b),
@@ -203,6 +210,36 @@ impl Settings {
         }
         text
     }
+}
+
+impl Settings {
+    /// The same end as a hub whose one peer may be anything.
+    fn as_hub(&self, text: &str, links: &[&Link]) -> String {
+        let named = "peer_public_key = ";
+        let (key, rest): (Vec<&str>, Vec<&str>) =
+            text.lines().partition(|line| line.starts_with(named));
+        let mut text = rest.join("\n") + "\n";
+        for link in links {
+            let _ = write!(
+                text,
+                "\n[[paths]]\nname = \"{}\"\nlocal = \"{}\"\n{}",
+                link.device, link.address_b, self.path
+            );
+        }
+        let key = key[0].replace(named, "public_key = ");
+        text + &format!(
+            "\n[[peers]]\nname = \"{PEER}\"\n{key}\nallowed_ips = [\"0.0.0.0/0\", \"::/0\"]\n"
+        )
+    }
+}
+
+/// What the one peer of a far end is called that is a hub.
+pub(crate) const PEER: &str = "peer";
+
+/// Whether the second host's end of sealed tunnels is a hub with one peer: `MPT_TEST_HUB=1`.
+#[must_use]
+pub fn far_end_is_hub() -> bool {
+    std::env::var_os("MPT_TEST_HUB").is_some_and(|value| value == "1")
 }
 
 /// `[crypto]` for one end, with keys that everybody knows; its own is written beside the socket.
