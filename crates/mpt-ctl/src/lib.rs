@@ -1,10 +1,10 @@
 //! Inspect and steer a running MPT tunnel.
 //!
-//! One request, one answer: [`args`] turns the command line into a request, [`client`] finds the
-//! daemon and asks, [`render`] shows the answer to people, with the daemon's verdict on
-//! what is wrong. `--json` prints the answer as it came. [`mod@trace`] asks again and again.
+//! One request, one answer: `args` turns the command line into a request, `client` finds the
+//! daemon and asks, `render` shows the answer to people, with the daemon's verdict on
+//! what is wrong. `--json` prints the answer as it came. `trace` asks again and again.
 //!
-//! [`mpt_measure`] is a tool of its own, which asks no daemon; neither do [`keys`] and [`mod@new`].
+//! [`mpt_measure`] is a tool of its own, which asks no daemon; neither do `keys` and `new`.
 //!
 //! A library so that manual pages and completions are made of the same [`command`] as `--help`.
 

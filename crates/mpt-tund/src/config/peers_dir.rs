@@ -1,4 +1,4 @@
-//! `peers_dir` of [tunnel]: a folder in which each file is a peer of the hub.
+//! `peers_dir` of `[tunnel]`: a folder in which each file is a peer of the hub.
 //!
 //! A mistake in such a file, unlike one in the tunnel's, keeps nothing from running: other peers have nothing to
 //! do with it, and a hub of a thousand has to start with nine hundred and ninety-nine. The peer that the file
