@@ -163,6 +163,23 @@ fn all_come_back_by_themselves_when_the_hub_has_restarted() {
     }
 }
 
+/// So it is with many who call a hub that cannot keep up: what they agreed the hub has replaced, and nothing more of
+/// it arrives until they are idle.
+#[test]
+fn a_client_whose_keys_are_nobody_s_when_it_falls_idle_before_a_path_was_up_calls_again() {
+    let mut world = World::new(&[Spec::default()]);
+    world.run_for(Duration::from_millis(15));
+    // The hub has answered; the client hears that, and is not heard any more.
+    world.clients[0].is_mute = true;
+    world.run_for(10 * SECOND);
+    world.restart_hub();
+    world.clients[0].is_mute = false;
+    world.run_for(12 * SECOND);
+    let paths = world.paths_at_hub(0);
+    assert_eq!(paths.len(), 2);
+    assert!(paths.iter().all(|path| path.state == PathState::Up));
+}
+
 #[test]
 fn who_is_no_peer_gets_no_answer_and_leaves_nothing_behind() {
     let stranger = Spec {

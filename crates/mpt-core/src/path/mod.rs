@@ -394,10 +394,9 @@ impl Path {
         self.rhythm.interval(now, &self.config, rtt, leads)
     }
 
-    /// When a probe of this path, which is up, has been without answer for longer than answers take.
+    /// When a probe of this path has been without answer for longer than answers take.
     pub(crate) fn missed(&self) -> Option<Time> {
-        let missed = self.rhythm.missed(&self.config, self.rtt.round_trip());
-        missed.filter(|_| self.state == PathState::Up)
+        self.rhythm.missed(&self.config, self.rtt.round_trip())
     }
 
     /// When one byte is to be sent, so that mappings on the way stay.

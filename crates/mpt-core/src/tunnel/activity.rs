@@ -79,13 +79,15 @@ impl Activity {
             return (Some(quick), None);
         }
         let each = || paths.iter().filter_map(Option::as_deref);
+        let are_up = each().any(Path::is_up);
         if self.missed.is_none() {
-            // The probes that follow the first are the occasion to notice.
-            let missed = each().filter_map(Path::missed);
+            // The probes that follow the first are the occasion to notice. Where no path is up, none may have been since
+            // keys were agreed: perhaps the peer has others.
+            let asked = each().filter(|path| !are_up || path.is_up());
+            let missed = asked.filter_map(Path::missed);
             self.missed = missed.filter(|&at| at <= now).min();
         }
         let (path, patience) = calm_path(paths);
-        let are_up = each().any(Path::is_up);
         let mut chosen = each().filter(|path| !are_up || path.is_up());
         let metered = chosen.all(|path| path.config.metered);
         let calm = Calm {

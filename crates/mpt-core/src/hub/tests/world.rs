@@ -56,6 +56,8 @@ pub(super) struct Client {
     local: [SocketAddr; PATHS],
     /// It takes and sends nothing.
     pub(super) is_off: bool,
+    /// It sends nothing.
+    pub(super) is_mute: bool,
     pub(super) heard: u64,
     pub(super) delivered: u64,
     pub(super) unreachable: u64,
@@ -378,9 +380,9 @@ impl World {
             cut(&transmit, &mut sent);
         }
         while client.inbound.poll_event().is_some() {}
-        let (local, is_off) = (client.local, client.is_off);
+        let (local, is_silent) = (client.local, client.is_off || client.is_mute);
         for (path, _, to, tos, bytes) in sent {
-            if !is_off {
+            if !is_silent {
                 let flight = Flight {
                     from: local[path],
                     to,
@@ -563,6 +565,7 @@ fn client(now: Time, number: usize, spec: &Spec) -> Client {
         inbound,
         local: [0, 1].map(|path| client_address(number, path, spec.nat)),
         is_off: false,
+        is_mute: false,
         heard: 0,
         delivered: 0,
         unreachable: 0,
