@@ -26,6 +26,8 @@ const LONE_BYTE: [u8; 1] = [0xff];
 const COPIES_KNOWN: Duration = Duration::from_secs(10);
 /// Most initiations whose copies are known; more than are worked on in that time.
 const MAX_COPIES: usize = 16_384;
+/// A hub's sessions have 48 random bits: of 65,536 clients one may have a lower one.
+const HUB_SESSION_SHIFT: u32 = 16;
 /// Most cookie replies waiting to be sent.
 const MAX_REPLIES: usize = 256;
 
@@ -438,7 +440,9 @@ impl HubInbound {
         let config = &mut self.config;
         let mut session = [0; 8];
         (self.entropy)(&mut session);
-        let session = u64::from_ne_bytes(session).max(1);
+        // The end with the higher session probes and renews keys, and the other waits half as long again for it. A
+        // hub is the other for nearly all: when it begins anew, it is they who can find it.
+        let session = (u64::from_ne_bytes(session) >> HUB_SESSION_SHIFT).max(1);
         let tunnel = TunnelConfig {
             session,
             key: None,
