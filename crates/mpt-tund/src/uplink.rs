@@ -25,9 +25,9 @@ use crate::tun::{self, Tun};
 use crate::udp::{PathSocket, Sent};
 
 /// Packets read from the TUN before what came of them is sent.
-const BATCH: usize = 64;
+pub(crate) const BATCH: usize = 64;
 /// The same in bytes: what is on its way should still be in the cache.
-const BATCH_BYTES: usize = 256 * 1024;
+pub(crate) const BATCH_BYTES: usize = 256 * 1024;
 /// Reports that stay away for this long while paths are up do not come; less may be a path that has just
 /// failed.
 const UNREPORTED_FOR: Duration = Duration::from_secs(15);

@@ -110,6 +110,8 @@ reasons! {
     PeerAway = "peer_away": "to a peer that is away; the sender was told",
     /// Both ways: beyond the rate limit of a hub's peer.
     RateLimit = "rate_limit": "beyond the peer's rate limit",
+    /// Either way, in a hub: more came than it handles, and this was of a peer that sent more than its share.
+    PeerShare = "peer_share": "over a peer's share of what the hub can handle",
     /// In: the TUN did not take it.
     TunWrite = "tun_write": "refused by the TUN interface",
 }

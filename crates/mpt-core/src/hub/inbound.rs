@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{AllowedIps, HubSlot, PeerKeys, Schedule, Sources};
+use super::waiting::{Load, Waiting};
+use super::{AllowedIps, HubSlot, PeerKeys, RUSH, Schedule, Sources};
 use crate::control::Protection;
 use crate::control::drops::{DropReason, Drops};
 use crate::crypto::{
@@ -89,12 +90,34 @@ pub struct HubInbound {
     answered: [HashMap<InitiationTag, HubSlot>; 2],
     answered_since: Time,
     schedule: Schedule,
+    waiting: Waiting<Came>,
+    /// Whose the last datagram was, and when it was another's than the one before.
+    last: Option<HubSlot>,
+    changed: Option<Time>,
     news: VecDeque<HubNews>,
     replies: VecDeque<(PathId, SocketAddr, [u8; 4 + COOKIE_REPLY_BYTES])>,
     /// Who called last and is no peer.
     stranger: Option<PublicKey>,
     drops: Drops,
     lone_bytes: u64,
+}
+
+/// How a datagram, or a train of them, came.
+struct Came {
+    socket: PathId,
+    from: SocketAddr,
+    tos: u8,
+    segment_size: Option<u16>,
+}
+
+impl Load for Came {
+    fn packets(&self, len: usize) -> u64 {
+        len.div_ceil(self.first(len)) as u64
+    }
+
+    fn first(&self, len: usize) -> usize {
+        self.segment_size.map_or(len, usize::from).max(1)
+    }
 }
 
 /// A peer.
@@ -136,6 +159,9 @@ impl HubInbound {
             answered: Default::default(),
             answered_since: now,
             schedule: Schedule::default(),
+            waiting: Waiting::default(),
+            last: None,
+            changed: None,
             news: VecDeque::new(),
             replies: VecDeque::new(),
             stranger: None,
@@ -184,6 +210,7 @@ impl HubInbound {
             return;
         };
         self.by_key.remove(row.keys.public_key.as_bytes());
+        self.waiting.forget(slot);
         self.schedule.set(slot, None);
         if row.inbound.is_some() {
             self.news.push_back(HubNews::Ends(slot));
@@ -295,6 +322,73 @@ impl HubInbound {
         }
     }
 
+    /// Whether several peers send at this time: when more comes than can be handled, it is to wait by peer.
+    #[must_use]
+    pub fn is_shared(&self, now: Time) -> bool {
+        self.changed.is_some_and(|at| now.since(at) < RUSH)
+    }
+
+    /// Takes what [`HubInbound::handle_datagram`] does, and lets it wait for its peer's turn ([`HubInbound::serve`]).
+    /// What is of no peer that is there is handled at once.
+    pub fn enqueue(
+        &mut self,
+        now: Time,
+        socket: PathId,
+        from: SocketAddr,
+        tos: u8,
+        bytes: &[u8],
+        segment_size: Option<u16>,
+    ) {
+        let came = Came {
+            socket,
+            from,
+            tos,
+            segment_size,
+        };
+        let first = &bytes[..came.first(bytes.len()).min(bytes.len())];
+        let slot = claimed_index(first).map(HubSlot::of_index);
+        match slot.filter(|slot| self.peer(*slot).is_some()) {
+            Some(slot) => self.waiting.push(now, slot, came, bytes),
+            None => self.handle_datagram(now, socket, from, tos, bytes, segment_size),
+        }
+    }
+
+    /// Whether anything waits for its peer's turn.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether what comes now is at the cost of what waits.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.waiting.is_full()
+    }
+
+    /// Handles what waits, about `most` datagrams, each peer in its turn. Returns how many those were. Afterwards poll
+    /// everything.
+    pub fn serve(&mut self, now: Time, most: u64) -> u64 {
+        let mut served = 0;
+        while served < most
+            && let Some((_, came, bytes, start)) = self.waiting.pop(now)
+        {
+            let whole = &bytes[start..];
+            served += came.packets(whole.len());
+            self.handle_datagram(
+                now,
+                came.socket,
+                came.from,
+                came.tos,
+                whole,
+                came.segment_size,
+            );
+            self.waiting.give_back(bytes);
+        }
+        let lost = self.waiting.take_lost();
+        self.drops.count(DropReason::PeerShare, lost);
+        served
+    }
+
     fn handle_one(&mut self, now: Time, socket: PathId, from: SocketAddr, tos: u8, bytes: &[u8]) {
         if let Some(index) = claimed_index(bytes) {
             return self.hand_over(now, HubSlot::of_index(index), socket, from, tos, bytes);
@@ -333,6 +427,9 @@ impl HubInbound {
         tos: u8,
         bytes: &[u8],
     ) {
+        if self.last.replace(slot).is_some_and(|last| last != slot) {
+            self.changed = Some(now);
+        }
         let Some(inbound) = self.peer(slot) else {
             return self.drops.count(DropReason::UnknownSession, 1);
         };

@@ -12,7 +12,8 @@
 //!   row in a table.
 //! * [`HubOutbound`]: finds the peer of what the interface brings.
 //!
-//! Neither looks at all peers to find out what is due: `Schedule` knows the next.
+//! Neither looks at all peers to find out what is due: `Schedule` knows the next. And when more comes than either can
+//! handle, each peer gets its share of the processor: `Waiting` has a queue for each, served in turn.
 
 mod allowed;
 mod inbound;
@@ -21,6 +22,7 @@ mod outbound;
 mod schedule;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 pub use allowed::{AllowedIps, Overlap, Prefix, Sources};
 pub use inbound::{HubConfig, HubInbound, HubNews, PeerSummary};
@@ -28,9 +30,14 @@ pub(crate) use limit::RateLimit;
 pub use outbound::HubOutbound;
 use schedule::Schedule;
 
+use std::time::Duration;
+
 use crate::crypto::{PresharedKey, PublicKey};
 
 pub use crate::crypto::HubSlot;
+
+/// Several peers share a line of the hub if packets of two came within this time. Idle ones probe less often.
+const RUSH: Duration = Duration::from_secs(10);
 
 /// Who a peer is.
 #[derive(Debug, Clone, PartialEq, Eq)]

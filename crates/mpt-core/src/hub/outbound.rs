@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{AllowedIps, HubNews, HubSlot, RateLimit, Schedule};
+use super::waiting::{Load, Waiting};
+use super::{AllowedIps, HubNews, HubSlot, RUSH, RateLimit, Schedule};
 use crate::control::drops::{DropReason, Drops};
 use crate::time::Time;
 use crate::tunnel::Outbound;
@@ -24,9 +25,24 @@ pub struct HubOutbound {
     /// By slot.
     peers: Vec<Peer>,
     schedule: Schedule,
+    waiting: Waiting<VnetHeader>,
+    /// To whom the last packet went, and when it was another than the one before.
+    last: Option<HubSlot>,
+    changed: Option<Time>,
     icmp: VecDeque<Vec<u8>>,
     next_icmp: Time,
     drops: Drops,
+}
+
+impl Load for VnetHeader {
+    fn packets(&self, len: usize) -> u64 {
+        VnetHeader::packets(self, len)
+    }
+
+    /// Of a super-packet no part goes by itself.
+    fn first(&self, len: usize) -> usize {
+        len
+    }
 }
 
 /// A peer, there or away.
@@ -85,6 +101,7 @@ impl HubOutbound {
     pub fn forget_peer(&mut self, slot: HubSlot) {
         *self.row(slot) = Peer::default();
         self.schedule.set(slot, None);
+        self.waiting.forget(slot);
     }
 
     /// Takes what the line in has learnt. Afterwards poll everything.
@@ -131,6 +148,9 @@ impl HubOutbound {
                 .count(DropReason::NoPeer, header.packets(packet.len()));
             return None;
         };
+        if self.last.replace(slot).is_some_and(|last| last != slot) {
+            self.changed = Some(now);
+        }
         let row = self.peers.get_mut(slot.number());
         if let Some(row) = row
             && let Some(outbound) = row.outbound.as_deref_mut()
@@ -152,6 +172,49 @@ impl HubOutbound {
             .count(DropReason::PeerAway, header.packets(packet.len()));
         self.tell_unreachable(now, packet);
         None
+    }
+
+    /// Whether packets go to several peers at this time: when more come than can be handled, they are to wait by peer.
+    #[must_use]
+    pub fn is_shared(&self, now: Time) -> bool {
+        self.changed.is_some_and(|at| now.since(at) < RUSH)
+    }
+
+    /// Takes what [`HubOutbound::handle_tun`] does, and lets it wait for its peer's turn
+    /// ([`HubOutbound::pop_waiting`]). What goes to nobody who is there is handled at once.
+    pub fn enqueue(&mut self, now: Time, header: &VnetHeader, packet: &mut [u8]) {
+        let looked = Packet::parse(packet).ok();
+        let slot = looked.and_then(|looked| self.allowed.peer_of(looked.destination()));
+        match slot.filter(|slot| self.peer(*slot).is_some()) {
+            Some(slot) => self.waiting.push(now, slot, *header, packet),
+            None => drop(self.handle_tun(now, header, packet)),
+        }
+    }
+
+    /// Whether anything waits for its peer's turn.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether what comes now is at the cost of what waits.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.waiting.is_full()
+    }
+
+    /// What waits and is to be handled next: give it to [`HubOutbound::handle_tun`], and the memory back to
+    /// [`HubOutbound::give_back`].
+    pub fn pop_waiting(&mut self, now: Time) -> Option<(VnetHeader, Vec<u8>)> {
+        let popped = self.waiting.pop(now);
+        let lost = self.waiting.take_lost();
+        self.drops.count(DropReason::PeerShare, lost);
+        popped.map(|(_, header, packet, _)| (header, packet))
+    }
+
+    /// Takes back what [`HubOutbound::pop_waiting`] gave, to be used again.
+    pub fn give_back(&mut self, packet: Vec<u8>) {
+        self.waiting.give_back(packet);
     }
 
     /// Tells the sender of a packet that nobody is where it goes.

@@ -308,3 +308,20 @@ fn a_peer_s_rate_limit_holds_in_each_direction_and_touches_no_other() {
     let [_, of_1, _] = offered(&mut world);
     assert!((least..=most).contains(&of_1), "{of_1} after a restart");
 }
+
+#[test]
+fn a_peer_that_sends_more_than_a_slow_hub_handles_costs_another_nothing() {
+    let mut world = World::new(&vec![Spec::default(); 4]);
+    world.run_for(2 * SECOND);
+    world.handles = Some(10);
+    for _ in 0..1500 {
+        world.send(0, address(0), address(2), 25);
+        world.send(1, address(1), address(3), 2);
+        world.run_for(Duration::from_millis(1));
+    }
+    world.run_for(6 * SECOND);
+    let [much, little] = [2, 3].map(|client| world.clients[client].delivered);
+    assert!(little >= 2_970, "{little} of 3,000");
+    assert!(much >= 8_000, "{much} of the 12,000 that are left");
+    assert!(!world.hub_inbound.is_waiting());
+}

@@ -11,7 +11,7 @@
 //! to keep the paths busy when it backs off; as flows do not wait for each other, only that flow's
 //! own packets are delayed by it.
 
-mod codel;
+pub(crate) mod codel;
 
 use std::collections::VecDeque;
 use std::time::Duration;

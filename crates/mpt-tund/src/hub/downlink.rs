@@ -34,6 +34,10 @@ const BATCH: usize = 16;
 /// Datagrams after which the peers are polled: each goes to a peer's own buffers, which have room for so many beside a
 /// full window.
 const MAX_IN_HAND: u64 = 128;
+/// In a rush so many batches are received before anything of them is handled …
+const MAX_BATCHES: usize = 16;
+/// … and so many datagrams handled before more is received.
+const MAX_SERVED: u64 = 512;
 /// Room for any train, in bytes.
 const TRAIN_BYTES: usize = 65_536;
 /// When the line out has no room for news, they are offered again after this.
@@ -414,46 +418,24 @@ impl Line for HubDownlink {
     }
 
     fn receive(&mut self, id: PathId, socket: &PathSocket) -> io::Result<bool> {
-        let received = match socket.recv_batch(&mut self.buffers, &mut self.metas) {
-            Ok(received) => received,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-            Err(error) => return Err(error),
-        };
-        let now = clock::now();
-        let (mut packets, mut bytes, mut drops) = (0, 0, 0);
-        let mut in_hand = 0;
-        for at in 0..received {
-            let (buffer, meta) = (&self.buffers[at], &self.metas[at]);
-            let len = meta.len.min(buffer.len());
-            let step = meta.segment_size.map_or(len, usize::from).max(1);
-            let datagrams = len.div_ceil(step) as u64;
-            packets += datagrams;
-            bytes += len as u64;
-            drops = meta.socket_drops;
-            if in_hand + datagrams > MAX_IN_HAND {
-                self.flush_peers(now);
-                in_hand = 0;
-            }
-            in_hand += datagrams;
-            let (buffer, meta) = (&self.buffers[at], &self.metas[at]);
-            self.hub.handle_datagram(
-                now,
-                id,
-                meta.from,
-                meta.tos,
-                &buffer[..len],
-                meta.segment_size,
-            );
+        let mut is_left = self.receive_batch(id, socket)?;
+        if !self.hub.is_waiting() {
+            return Ok(is_left);
         }
-        if let Some(attached) = &mut self.sockets[id.index()] {
-            attached.received.0 += packets;
-            attached.received.1 += bytes;
-            if let Some(open) = &mut attached.open {
-                open.drops = drops;
+        // The kernel's queue knows no peers: what it has waits here instead, by peer.
+        for _ in 0..MAX_BATCHES {
+            if !is_left || self.hub.is_full() {
+                break;
             }
+            is_left = self.receive_batch(id, socket)?;
         }
-        self.flush_peers(now);
-        Ok(received == BATCH)
+        let mut served = 0;
+        while self.hub.is_waiting() && served < MAX_SERVED {
+            let now = clock::now();
+            served += self.hub.serve(now, MAX_IN_HAND / 2).max(1);
+            self.flush_peers(now);
+        }
+        Ok(is_left || self.hub.is_waiting())
     }
 
     /// Which peer an error is about is not looked up: its probes tell as much, a little later.
@@ -464,6 +446,51 @@ impl Line for HubDownlink {
     fn replace(&self, id: PathId) {
         let asked = (self.outlets.tunnel.clone(), id, Another::Socket);
         let _ = self.outlets.sockets.try_send(asked);
+    }
+}
+
+impl HubDownlink {
+    /// Receives what one system call brings. Returns whether more may wait. While more comes of several peers than is
+    /// handled, it is put where each waits for its turn.
+    fn receive_batch(&mut self, id: PathId, socket: &PathSocket) -> io::Result<bool> {
+        let received = match socket.recv_batch(&mut self.buffers, &mut self.metas) {
+            Ok(received) => received,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let now = clock::now();
+        let (mut packets, mut bytes, mut drops) = (0, 0, 0);
+        let mut in_hand = 0;
+        let is_rushed = self.hub.is_waiting() || received == BATCH && self.hub.is_shared(now);
+        for at in 0..received {
+            let (buffer, meta) = (&self.buffers[at], &self.metas[at]);
+            let len = meta.len.min(buffer.len());
+            let step = meta.segment_size.map_or(len, usize::from).max(1);
+            let datagrams = len.div_ceil(step) as u64;
+            packets += datagrams;
+            bytes += len as u64;
+            drops = meta.socket_drops;
+            if !is_rushed && in_hand + datagrams > MAX_IN_HAND {
+                self.flush_peers(now);
+                in_hand = 0;
+            }
+            in_hand += datagrams;
+            let (buffer, meta) = (&self.buffers[at], &self.metas[at]);
+            let (from, tos, size) = (meta.from, meta.tos, meta.segment_size);
+            match is_rushed {
+                true => (self.hub).enqueue(now, id, from, tos, &buffer[..len], size),
+                false => (self.hub).handle_datagram(now, id, from, tos, &buffer[..len], size),
+            }
+        }
+        if let Some(attached) = &mut self.sockets[id.index()] {
+            attached.received.0 += packets;
+            attached.received.1 += bytes;
+            if let Some(open) = &mut attached.open {
+                open.drops = drops;
+            }
+        }
+        self.flush_peers(now);
+        Ok(received == BATCH)
     }
 }
 

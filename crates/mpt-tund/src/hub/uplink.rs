@@ -17,7 +17,12 @@ use tokio::sync::mpsc;
 use super::{PeerChanges, Wakes};
 use crate::clock::{self, Timer};
 use crate::tun::{self, Tun};
-use crate::uplink::{Command, Offered, Outcome, Sockets, readable, take_batch, write_icmp};
+use crate::uplink::{
+    BATCH, BATCH_BYTES, Command, Offered, Outcome, Sockets, readable, take_batch, write_icmp,
+};
+
+/// In a rush so many batches are read before anything of them is handled.
+const MAX_BATCHES: usize = 4;
 
 /// Runs until `commands` is closed. Without an interface it waits for one.
 ///
@@ -34,6 +39,7 @@ pub(crate) async fn run(
         sockets: Default::default(),
         sent: [(0, 0); MAX_PATHS],
         tun: None,
+        is_behind: false,
         wakes,
     };
     let mut bytes = vec![0; tun::MAX_READ];
@@ -51,6 +57,8 @@ pub(crate) async fn run(
                 ready?;
                 uplink.take_batch(&mut bytes)?;
             }
+            // What waits for its peer's turn has no other to wake it.
+            () = tokio::task::yield_now(), if uplink.hub.is_waiting() => uplink.serve(),
         }
         uplink.send();
         timer.wake_by(uplink.hub.poll_timeout());
@@ -63,6 +71,8 @@ struct HubUplink {
     /// Datagrams and bytes by socket.
     sent: [(u64, u64); MAX_PATHS],
     tun: Option<AsyncFd<Arc<Tun>>>,
+    /// The last batch was as large as one may be: more comes than is handled.
+    is_behind: bool,
     wakes: Arc<Wakes>,
 }
 
@@ -154,9 +164,37 @@ impl HubUplink {
     }
 
     fn take_batch(&mut self, bytes: &mut [u8]) -> io::Result<()> {
-        let now = clock::now();
-        self.tun = take_batch(self.tun.take(), bytes, |packet| self.take(now, packet))?;
+        for _ in 0..MAX_BATCHES {
+            let now = clock::now();
+            let is_rushed = self.hub.is_waiting() || self.is_behind && self.hub.is_shared(now);
+            let (mut packets, mut sum) = (0, 0);
+            self.tun = take_batch(self.tun.take(), bytes, |packet| {
+                packets += 1;
+                sum += packet.as_ref().map_or(0, |(_, packet)| packet.len());
+                match (packet, is_rushed) {
+                    (Some((header, packet)), true) => self.hub.enqueue(now, &header, packet),
+                    (packet, _) => self.take(now, packet),
+                }
+            })?;
+            self.is_behind = packets >= BATCH || sum >= BATCH_BYTES;
+            if !self.is_behind || !self.hub.is_waiting() || self.hub.is_full() {
+                break;
+            }
+        }
+        self.serve();
         Ok(())
+    }
+
+    /// Handles a batch of what waits, each peer in its turn.
+    fn serve(&mut self) {
+        let mut sum = 0;
+        while sum < BATCH_BYTES
+            && let Some((header, mut packet)) = self.hub.pop_waiting(clock::now())
+        {
+            sum += packet.len();
+            self.take(clock::now(), Some((header, &mut packet)));
+            self.hub.give_back(packet);
+        }
     }
 
     fn take(&mut self, now: Time, packet: Offered<'_>) {

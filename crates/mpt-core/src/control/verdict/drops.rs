@@ -83,6 +83,12 @@ fn rule(why: DropReason) -> Option<Rule> {
             "This machine is too slow for what it sends.",
             Weight::Loses { one_in: 100 },
         ),
+        DropReason::PeerShare => (
+            Code::HostTooFast,
+            "were more than this hub handles, of peers that send more than their share, and were dropped",
+            "This machine is too slow for what its peers send.",
+            Weight::Loses { one_in: 100 },
+        ),
         DropReason::SendFull | DropReason::SendQueue => (
             Code::SendDrops,
             "were dropped by this host's own queues on the way out",

@@ -438,6 +438,8 @@ fn every_reason_for_a_drop_has_a_sentence() {
         Ok no-peer: In the last 4 s 2000 packets were dropped because they go to a peer that is not there, or to nobody's address. `mpt-ctl peers` shows who is there, and `allowed_ips` in [[peers]] say whose an address is.
     rate_limit
         Ok rate-limited: In the last 4 s 2000 packets were beyond the rate limit of their peer, and were dropped. That is what `rate_limit` in [[peers]] is for; `mpt-ctl peer show NAME` counts them.
+    peer_share
+        Degraded host-too-fast: In the last 4 s 2000 packets were more than this hub handles, of peers that send more than their share, and were dropped. This machine is too slow for what its peers send.
     tun_write
         Degraded interface-refuses: In the last 4 s 2000 packets were refused by the tunnel's interface. Is it up?
     "#);

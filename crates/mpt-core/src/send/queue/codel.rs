@@ -7,20 +7,20 @@ use std::time::Duration;
 use crate::time::Time;
 
 /// The least target.
-pub(super) const TARGET: Duration = Duration::from_millis(10);
+pub(crate) const TARGET: Duration = Duration::from_millis(10);
 /// The least interval, RFC 8289 §4.3.
-pub(super) const INTERVAL: Duration = Duration::from_millis(100);
+pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
 
 /// What is to become of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     Pass,
     /// Drop or mark it.
     Drop,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Codel {
+pub(crate) struct Codel {
     /// When the wait will have been above the target for an interval.
     first_above: Option<Time>,
     /// When the next packet is given up; none while not dropping.
@@ -33,7 +33,7 @@ pub(super) struct Codel {
 
 impl Codel {
     /// Nothing is left in the queue.
-    pub(super) fn emptied(&mut self) {
+    pub(crate) fn emptied(&mut self) {
         self.first_above = None;
         if self.next_drop.take().is_some() {
             self.count_then = self.count;
@@ -42,7 +42,7 @@ impl Codel {
 
     /// What is to become of the packet at the head, which waited for `waited`. `is_last`: less than
     /// one more packet is behind it.
-    pub(super) fn judge(
+    pub(crate) fn judge(
         &mut self,
         now: Time,
         waited: Duration,

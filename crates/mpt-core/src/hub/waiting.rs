@@ -1,0 +1,384 @@
+//! What waits for a hub's processor: a queue for each peer, served in turn.
+//!
+//! While a line of a hub keeps up, nothing waits here. When more comes than it can handle, the line takes what comes
+//! from the kernel, which knows no peers, and puts it here: then who sends ten times as much as the others waits ten
+//! times as long, and not they. It is FQ-CoDel (RFC 8290) with a peer for a flow: deficit round robin, peers that
+//! just began to send first; CoDel (RFC 8289) gives up what a peer sends more than its share for long; and all
+//! queues together have one pool of memory, which, when it is full, the peer pays with the longest queue.
+
+use std::collections::VecDeque;
+
+use super::HubSlot;
+use crate::send::queue::codel::{Codel, INTERVAL, TARGET, Verdict};
+use crate::time::Time;
+
+/// Most bytes that wait in a line of a hub: 30 ms of 2 Gbit/s.
+pub(super) const POOL_BYTES: usize = 8 << 20;
+/// What a peer may have handled in its turn, in bytes of [`cost`].
+const QUANTUM: i64 = 16 << 10;
+/// What a packet costs beside its bytes, in bytes: seals, numbers and system calls take as long as a copy of that.
+const PACKET_COST: usize = 512;
+/// Buffers that are kept for what comes next.
+const MAX_SPARE: usize = 256;
+
+/// What is known of bytes that wait: a train of datagrams, a super-packet, a packet.
+pub(super) trait Load {
+    /// Packets in `len` bytes.
+    fn packets(&self, len: usize) -> u64;
+    /// How many of `len` bytes go when one packet is given up.
+    fn first(&self, len: usize) -> usize;
+}
+
+struct Item<L> {
+    load: L,
+    bytes: Vec<u8>,
+    /// Up to there it was given up.
+    start: usize,
+    since: Time,
+}
+
+/// Bytes that a peer has waiting, as they count in its turn.
+fn cost<L: Load>(item: &Item<L>) -> i64 {
+    let len = item.bytes.len() - item.start;
+    (len + item.load.packets(len) as usize * PACKET_COST) as i64
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// In neither list: nothing waits.
+    Idle,
+    /// Among those that just began.
+    New,
+    Old,
+}
+
+struct PeerQueue<L> {
+    items: VecDeque<Item<L>>,
+    bytes: usize,
+    deficit: i64,
+    turn: Turn,
+    codel: Codel,
+}
+
+/// See the module.
+pub(super) struct Waiting<L> {
+    /// By slot; those that never waited have none.
+    peers: Vec<Option<Box<PeerQueue<L>>>>,
+    new: VecDeque<HubSlot>,
+    old: VecDeque<HubSlot>,
+    bytes: usize,
+    spare: Vec<Vec<u8>>,
+    /// Packets that were given up and not told of yet.
+    lost: u64,
+}
+
+impl<L> Default for Waiting<L> {
+    fn default() -> Waiting<L> {
+        Waiting {
+            peers: Vec::new(),
+            new: VecDeque::new(),
+            old: VecDeque::new(),
+            bytes: 0,
+            spare: Vec::new(),
+            lost: 0,
+        }
+    }
+}
+
+impl<L: Load> Waiting<L> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Whether the pool is full: more may come, at the cost of what waits.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes >= POOL_BYTES
+    }
+
+    /// Packets that were given up since this was last asked.
+    pub(super) fn take_lost(&mut self) -> u64 {
+        std::mem::take(&mut self.lost)
+    }
+
+    /// Lets `bytes`, at least one, of a peer wait.
+    pub(super) fn push(&mut self, now: Time, slot: HubSlot, load: L, bytes: &[u8]) {
+        while !self.is_empty() && self.bytes + bytes.len() > POOL_BYTES {
+            self.shed();
+        }
+        let number = slot.number();
+        if self.peers.len() <= number {
+            self.peers.resize_with(number + 1, || None);
+        }
+        let peer = self.peers[number].get_or_insert_with(|| {
+            Box::new(PeerQueue {
+                items: VecDeque::new(),
+                bytes: 0,
+                deficit: 0,
+                turn: Turn::Idle,
+                codel: Codel::default(),
+            })
+        });
+        let mut room = self.spare.pop().unwrap_or_default();
+        room.extend_from_slice(bytes);
+        peer.items.push_back(Item {
+            load,
+            bytes: room,
+            start: 0,
+            since: now,
+        });
+        peer.bytes += bytes.len();
+        self.bytes += bytes.len();
+        if peer.turn == Turn::Idle {
+            (peer.turn, peer.deficit) = (Turn::New, QUANTUM);
+            self.new.push_back(slot);
+        }
+    }
+
+    /// What is to be handled next: whose it is, and where in the bytes it begins. Give the bytes back with
+    /// [`Waiting::give_back`].
+    pub(super) fn pop(&mut self, now: Time) -> Option<(HubSlot, L, Vec<u8>, usize)> {
+        loop {
+            let is_new = !self.new.is_empty();
+            let list = if is_new { &mut self.new } else { &mut self.old };
+            let slot = *list.front()?;
+            let Some(peer) = self.peers.get_mut(slot.number()).and_then(Option::as_mut) else {
+                list.pop_front();
+                continue;
+            };
+            if peer.deficit <= 0 {
+                list.pop_front();
+                peer.deficit += QUANTUM;
+                peer.turn = Turn::Old;
+                self.old.push_back(slot);
+                continue;
+            }
+            if let Some(item) = self.next_of(now, slot) {
+                return Some((slot, item.load, item.bytes, item.start));
+            }
+            // A new one goes through the other list once, lest it come back as new.
+            let (list, turn) = match is_new {
+                true => (&mut self.new, Turn::Old),
+                false => (&mut self.old, Turn::Idle),
+            };
+            list.pop_front();
+            if is_new {
+                self.old.push_back(slot);
+            }
+            if let Some(Some(peer)) = self.peers.get_mut(slot.number()) {
+                peer.turn = turn;
+            }
+        }
+    }
+
+    /// The peer's first that CoDel lets pass.
+    fn next_of(&mut self, now: Time, slot: HubSlot) -> Option<Item<L>> {
+        let peer = self.peers.get_mut(slot.number())?.as_mut()?;
+        loop {
+            let Some(first) = peer.items.front_mut() else {
+                peer.codel.emptied();
+                return None;
+            };
+            let waited = now.since(first.since);
+            let len = first.bytes.len() - first.start;
+            let is_last = peer.items.len() == 1;
+            let verdict = peer.codel.judge(now, waited, is_last, TARGET, INTERVAL);
+            let first = peer.items.front_mut()?;
+            if verdict == Verdict::Drop {
+                let gone = first.load.first(len).clamp(1, len);
+                self.lost += first.load.packets(gone);
+                first.start += gone;
+                peer.bytes -= gone;
+                self.bytes -= gone;
+                if gone < len {
+                    continue;
+                }
+                if let Some(item) = peer.items.pop_front() {
+                    keep(&mut self.spare, item.bytes);
+                }
+                continue;
+            }
+            let item = peer.items.pop_front()?;
+            peer.deficit -= cost(&item);
+            peer.bytes -= len;
+            self.bytes -= len;
+            return Some(item);
+        }
+    }
+
+    /// Takes back what [`Waiting::pop`] gave, to be used again.
+    pub(super) fn give_back(&mut self, bytes: Vec<u8>) {
+        keep(&mut self.spare, bytes);
+        if self.is_empty() {
+            // It was a rush: the next is far away.
+            self.spare.truncate(MAX_SPARE / 8);
+        }
+    }
+
+    /// Forgets what waits of a peer.
+    pub(super) fn forget(&mut self, slot: HubSlot) {
+        if let Some(peer) = self.peers.get_mut(slot.number()).and_then(Option::take) {
+            self.bytes -= peer.bytes;
+            self.new.retain(|known| *known != slot);
+            self.old.retain(|known| *known != slot);
+        }
+    }
+
+    /// Gives up the oldest of the peer that has most waiting.
+    fn shed(&mut self) {
+        let waiting = self.new.iter().chain(&self.old).copied();
+        let bytes = |slot: HubSlot| {
+            let peer = self.peers.get(slot.number()).and_then(Option::as_ref);
+            peer.map_or(0, |peer| peer.bytes)
+        };
+        let longest = waiting.max_by_key(|slot| bytes(*slot));
+        let longest = longest.and_then(|slot| self.peers.get_mut(slot.number())?.as_mut());
+        let Some(peer) = longest else {
+            return;
+        };
+        if let Some(item) = peer.items.pop_front() {
+            let len = item.bytes.len() - item.start;
+            self.lost += item.load.packets(len);
+            peer.bytes -= len;
+            self.bytes -= len;
+            keep(&mut self.spare, item.bytes);
+        }
+    }
+}
+
+fn keep(spare: &mut Vec<Vec<u8>>, mut bytes: Vec<u8>) {
+    if spare.len() < MAX_SPARE {
+        bytes.clear();
+        spare.push(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const PACKET: usize = 1400;
+
+    /// Trains of packets of one size.
+    struct Train;
+
+    impl Load for Train {
+        fn packets(&self, len: usize) -> u64 {
+            len.div_ceil(PACKET) as u64
+        }
+
+        fn first(&self, _: usize) -> usize {
+            PACKET
+        }
+    }
+
+    fn slot(number: usize) -> HubSlot {
+        HubSlot::new(number).unwrap()
+    }
+
+    fn at(us: u64) -> Time {
+        Time::from_nanos(us * 1000)
+    }
+
+    /// For a second, in each millisecond each peer sends so many packets in trains of at most `train`, and 1000 packets
+    /// in all can be handled in ten. Packets of each that were handled, and the longest that each waited.
+    fn share(sends: &[usize], train: usize) -> Vec<(usize, Duration)> {
+        let mut waiting = Waiting::default();
+        let mut shares = vec![(0, Duration::ZERO); sends.len()];
+        let mut room = 0i64;
+        for ms in 0..1000 {
+            let now = at(ms * 1000);
+            for (number, packets) in sends.iter().enumerate() {
+                let mut left = *packets;
+                while left > 0 {
+                    let here = left.min(train);
+                    // Its first bytes say when it came.
+                    let mut bytes = vec![0; here * PACKET];
+                    bytes[..8].copy_from_slice(&ms.to_le_bytes());
+                    waiting.push(now, slot(number), Train, &bytes);
+                    left -= here;
+                }
+            }
+            assert!(waiting.bytes <= POOL_BYTES);
+            room = room.min(0) + 100;
+            while room > 0
+                && let Some((slot, load, bytes, start)) = waiting.pop(now)
+            {
+                let packets = load.packets(bytes.len() - start);
+                room -= packets as i64;
+                let share = &mut shares[slot.number()];
+                share.0 += packets as usize;
+                if start == 0 {
+                    let came = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+                    share.1 = share.1.max(now.since(at(came * 1000)));
+                }
+                waiting.give_back(bytes);
+            }
+        }
+        shares
+    }
+
+    #[test]
+    fn a_hundred_peers_that_send_too_much_share_evenly_however_they_send() {
+        for train in [1, 10, 45] {
+            let sends: Vec<usize> = (0..100).map(|number| 2 + number % 9).collect();
+            let shares = share(&sends, train);
+            let all: usize = shares.iter().map(|(packets, _)| packets).sum();
+            assert!(all > 98_000, "{all} of 100,000");
+            let least = shares.iter().map(|(packets, _)| *packets).min().unwrap();
+            let most = shares.iter().map(|(packets, _)| *packets).max().unwrap();
+            assert!(least * 10 >= all / 100 * 9, "{least} to {most}");
+            assert!(most * 10 <= all / 100 * 11, "{least} to {most}");
+        }
+    }
+
+    #[test]
+    fn who_sends_ten_times_its_share_costs_the_others_nothing() {
+        let mut sends = vec![9; 10];
+        sends.push(500);
+        let shares = share(&sends, 45);
+        for (packets, waited) in &shares[..10] {
+            assert!(*packets >= 8_980, "{packets} of 9,000");
+            assert!(*waited <= Duration::from_millis(2), "{waited:?}");
+        }
+        // And it gets what they leave.
+        assert!(shares[10].0 > 9_000, "{:?}", shares[10]);
+    }
+
+    #[test]
+    fn a_peer_in_a_long_rush_waits_no_longer_than_codel_lets_it() {
+        let mut waiting = Waiting::default();
+        let mut last = Duration::ZERO;
+        // A peer sends a hundredth more than is handled; CoDel drops ever more until it is no more than that.
+        for ms in 0..8000u64 {
+            for _ in 0..10 + u64::from(ms % 10 == 0) {
+                let mut bytes = vec![0; PACKET];
+                bytes[..8].copy_from_slice(&ms.to_le_bytes());
+                waiting.push(at(ms * 1000), slot(3), Train, &bytes);
+            }
+            for _ in 0..10 {
+                let Some((_, _, bytes, _)) = waiting.pop(at(ms * 1000)) else {
+                    break;
+                };
+                let came = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+                last = at(ms * 1000).since(at(came * 1000));
+                waiting.give_back(bytes);
+            }
+        }
+        let lost = waiting.take_lost();
+        assert!(lost > 300, "{lost} of 800");
+        assert!(last < Duration::from_millis(60), "{last:?}");
+    }
+
+    #[test]
+    fn a_peer_that_is_forgotten_leaves_nothing_behind() {
+        let mut waiting = Waiting::default();
+        for number in [1, 2, 1] {
+            waiting.push(at(0), slot(number), Train, &[7; 100]);
+        }
+        waiting.forget(slot(1));
+        assert_eq!(waiting.pop(at(0)).unwrap().0, slot(2));
+        assert!(waiting.pop(at(0)).is_none() && waiting.is_empty());
+    }
+}
