@@ -91,8 +91,8 @@ pub struct HubInbound {
     answered_since: Time,
     schedule: Schedule,
     waiting: Waiting<Came>,
-    /// Whose the last datagram was, and when it was another's than the one before.
-    last: Option<HubSlot>,
+    /// Whose the last datagram was, a peer's or a stranger's, and when it was another's than the one before.
+    last: Option<Option<HubSlot>>,
     changed: Option<Time>,
     news: VecDeque<HubNews>,
     replies: VecDeque<(PathId, SocketAddr, [u8; 4 + COOKIE_REPLY_BYTES])>,
@@ -210,7 +210,7 @@ impl HubInbound {
             return;
         };
         self.by_key.remove(row.keys.public_key.as_bytes());
-        self.waiting.forget(slot);
+        self.waiting.forget(Some(slot));
         self.schedule.set(slot, None);
         if row.inbound.is_some() {
             self.news.push_back(HubNews::Ends(slot));
@@ -322,6 +322,12 @@ impl HubInbound {
         }
     }
 
+    fn note_whose(&mut self, now: Time, whose: Option<HubSlot>) {
+        if self.last.replace(whose).is_some_and(|last| last != whose) {
+            self.changed = Some(now);
+        }
+    }
+
     /// Whether several peers send at this time: when more comes than can be handled, it is to wait by peer.
     #[must_use]
     pub fn is_shared(&self, now: Time) -> bool {
@@ -329,7 +335,7 @@ impl HubInbound {
     }
 
     /// Takes what [`HubInbound::handle_datagram`] does, and lets it wait for its peer's turn ([`HubInbound::serve`]).
-    /// What is of no peer that is there is handled at once.
+    /// All that is of no peer that is there, calls among it, has one turn.
     pub fn enqueue(
         &mut self,
         now: Time,
@@ -347,9 +353,9 @@ impl HubInbound {
         };
         let first = &bytes[..came.first(bytes.len()).min(bytes.len())];
         let slot = claimed_index(first).map(HubSlot::of_index);
-        match slot.filter(|slot| self.peer(*slot).is_some()) {
-            Some(slot) => self.waiting.push(now, slot, came, bytes),
-            None => self.handle_datagram(now, socket, from, tos, bytes, segment_size),
+        let slot = slot.filter(|slot| self.peer(*slot).is_some());
+        if !bytes.is_empty() {
+            self.waiting.push(now, slot, came, bytes);
         }
     }
 
@@ -393,6 +399,7 @@ impl HubInbound {
         if let Some(index) = claimed_index(bytes) {
             return self.hand_over(now, HubSlot::of_index(index), socket, from, tos, bytes);
         }
+        self.note_whose(now, None);
         if *bytes == LONE_BYTE {
             self.lone_bytes += 1;
             return;
@@ -427,9 +434,7 @@ impl HubInbound {
         tos: u8,
         bytes: &[u8],
     ) {
-        if self.last.replace(slot).is_some_and(|last| last != slot) {
-            self.changed = Some(now);
-        }
+        self.note_whose(now, Some(slot));
         let Some(inbound) = self.peer(slot) else {
             return self.drops.count(DropReason::UnknownSession, 1);
         };

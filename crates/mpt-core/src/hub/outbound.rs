@@ -101,7 +101,7 @@ impl HubOutbound {
     pub fn forget_peer(&mut self, slot: HubSlot) {
         *self.row(slot) = Peer::default();
         self.schedule.set(slot, None);
-        self.waiting.forget(slot);
+        self.waiting.forget(Some(slot));
     }
 
     /// Takes what the line in has learnt. Afterwards poll everything.
@@ -186,7 +186,7 @@ impl HubOutbound {
         let looked = Packet::parse(packet).ok();
         let slot = looked.and_then(|looked| self.allowed.peer_of(looked.destination()));
         match slot.filter(|slot| self.peer(*slot).is_some()) {
-            Some(slot) => self.waiting.push(now, slot, *header, packet),
+            Some(slot) => self.waiting.push(now, Some(slot), *header, packet),
             None => drop(self.handle_tun(now, header, packet)),
         }
     }

@@ -325,3 +325,22 @@ fn a_peer_that_sends_more_than_a_slow_hub_handles_costs_another_nothing() {
     assert!(much >= 8_000, "{much} of the 12,000 that are left");
     assert!(!world.hub_inbound.is_waiting());
 }
+
+#[test]
+fn a_flood_of_what_is_nobody_s_has_one_turn_among_the_peers_of_a_slow_hub() {
+    let mut world = World::new(&vec![Spec::default(); 2]);
+    world.run_for(2 * SECOND);
+    world.handles = Some(10);
+    for _ in 0..1000 {
+        world.flood(50);
+        world.send(0, address(0), address(1), 2);
+        world.run_for(Duration::from_millis(1));
+    }
+    world.run_for(SECOND);
+    let delivered = world.clients[1].delivered;
+    assert!(delivered >= 1_980, "{delivered} of 2,000");
+    assert!(
+        world.hub_inbound.is_waiting(),
+        "it was more than is handled"
+    );
+}

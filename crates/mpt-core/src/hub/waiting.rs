@@ -60,12 +60,19 @@ struct PeerQueue<L> {
     codel: Codel,
 }
 
+/// A peer, or all together who are none.
+pub(super) type Whose = Option<HubSlot>;
+
+fn place(whose: Whose) -> usize {
+    whose.map_or(0, |slot| slot.number() + 1)
+}
+
 /// See the module.
 pub(super) struct Waiting<L> {
-    /// By slot; those that never waited have none.
+    /// By [`place`]; those that never waited have none.
     peers: Vec<Option<Box<PeerQueue<L>>>>,
-    new: VecDeque<HubSlot>,
-    old: VecDeque<HubSlot>,
+    new: VecDeque<Whose>,
+    old: VecDeque<Whose>,
     bytes: usize,
     spare: Vec<Vec<u8>>,
     /// Packets that were given up and not told of yet.
@@ -101,11 +108,11 @@ impl<L: Load> Waiting<L> {
     }
 
     /// Lets `bytes`, at least one, of a peer wait.
-    pub(super) fn push(&mut self, now: Time, slot: HubSlot, load: L, bytes: &[u8]) {
+    pub(super) fn push(&mut self, now: Time, whose: Whose, load: L, bytes: &[u8]) {
         while !self.is_empty() && self.bytes + bytes.len() > POOL_BYTES {
             self.shed();
         }
-        let number = slot.number();
+        let number = place(whose);
         if self.peers.len() <= number {
             self.peers.resize_with(number + 1, || None);
         }
@@ -130,18 +137,18 @@ impl<L: Load> Waiting<L> {
         self.bytes += bytes.len();
         if peer.turn == Turn::Idle {
             (peer.turn, peer.deficit) = (Turn::New, QUANTUM);
-            self.new.push_back(slot);
+            self.new.push_back(whose);
         }
     }
 
     /// What is to be handled next: whose it is, and where in the bytes it begins. Give the bytes back with
     /// [`Waiting::give_back`].
-    pub(super) fn pop(&mut self, now: Time) -> Option<(HubSlot, L, Vec<u8>, usize)> {
+    pub(super) fn pop(&mut self, now: Time) -> Option<(Whose, L, Vec<u8>, usize)> {
         loop {
             let is_new = !self.new.is_empty();
             let list = if is_new { &mut self.new } else { &mut self.old };
             let slot = *list.front()?;
-            let Some(peer) = self.peers.get_mut(slot.number()).and_then(Option::as_mut) else {
+            let Some(peer) = self.peers.get_mut(place(slot)).and_then(Option::as_mut) else {
                 list.pop_front();
                 continue;
             };
@@ -164,15 +171,15 @@ impl<L: Load> Waiting<L> {
             if is_new {
                 self.old.push_back(slot);
             }
-            if let Some(Some(peer)) = self.peers.get_mut(slot.number()) {
+            if let Some(Some(peer)) = self.peers.get_mut(place(slot)) {
                 peer.turn = turn;
             }
         }
     }
 
     /// The peer's first that CoDel lets pass.
-    fn next_of(&mut self, now: Time, slot: HubSlot) -> Option<Item<L>> {
-        let peer = self.peers.get_mut(slot.number())?.as_mut()?;
+    fn next_of(&mut self, now: Time, slot: Whose) -> Option<Item<L>> {
+        let peer = self.peers.get_mut(place(slot))?.as_mut()?;
         loop {
             let Some(first) = peer.items.front_mut() else {
                 peer.codel.emptied();
@@ -215,8 +222,8 @@ impl<L: Load> Waiting<L> {
     }
 
     /// Forgets what waits of a peer.
-    pub(super) fn forget(&mut self, slot: HubSlot) {
-        if let Some(peer) = self.peers.get_mut(slot.number()).and_then(Option::take) {
+    pub(super) fn forget(&mut self, slot: Whose) {
+        if let Some(peer) = self.peers.get_mut(place(slot)).and_then(Option::take) {
             self.bytes -= peer.bytes;
             self.new.retain(|known| *known != slot);
             self.old.retain(|known| *known != slot);
@@ -226,12 +233,12 @@ impl<L: Load> Waiting<L> {
     /// Gives up the oldest of the peer that has most waiting.
     fn shed(&mut self) {
         let waiting = self.new.iter().chain(&self.old).copied();
-        let bytes = |slot: HubSlot| {
-            let peer = self.peers.get(slot.number()).and_then(Option::as_ref);
+        let bytes = |slot: Whose| {
+            let peer = self.peers.get(place(slot)).and_then(Option::as_ref);
             peer.map_or(0, |peer| peer.bytes)
         };
         let longest = waiting.max_by_key(|slot| bytes(*slot));
-        let longest = longest.and_then(|slot| self.peers.get_mut(slot.number())?.as_mut());
+        let longest = longest.and_then(|slot| self.peers.get_mut(place(slot))?.as_mut());
         let Some(peer) = longest else {
             return;
         };
@@ -273,8 +280,8 @@ mod tests {
         }
     }
 
-    fn slot(number: usize) -> HubSlot {
-        HubSlot::new(number).unwrap()
+    fn slot(number: usize) -> Whose {
+        Some(HubSlot::new(number).unwrap())
     }
 
     fn at(us: u64) -> Time {
@@ -307,7 +314,7 @@ mod tests {
             {
                 let packets = load.packets(bytes.len() - start);
                 room -= packets as i64;
-                let share = &mut shares[slot.number()];
+                let share = &mut shares[slot.unwrap().number()];
                 share.0 += packets as usize;
                 if start == 0 {
                     let came = u64::from_le_bytes(bytes[..8].try_into().unwrap());

@@ -508,6 +508,21 @@ impl World {
         }
     }
 
+    /// Somebody sends the hub so many initiations that are none.
+    pub(super) fn flood(&mut self, packets: u64) {
+        for _ in 0..packets {
+            let mut bytes = vec![7; 160];
+            bytes[..5].copy_from_slice(&[0, 0, 0x88, 0xb5, 3]);
+            let flight = Flight {
+                from: SocketAddr::from(([192, 0, 2, 1], 9)),
+                to: hub_address(0),
+                tos: 0,
+                bytes,
+            };
+            self.put(DELAYS[0], flight);
+        }
+    }
+
     pub(super) fn paths_at_hub(&mut self, client: usize) -> Vec<PathStatus> {
         let Some(inbound) = self.hub_inbound.peer(self.slots[client]) else {
             return Vec::new();
