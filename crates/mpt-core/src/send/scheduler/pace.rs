@@ -388,7 +388,7 @@ impl Pace {
                 self.loss.forget_smoothed();
                 self.loss.start_again();
             }
-            self.drain_at = now + self.law.drain_interval;
+            self.drain_at = now + self.law.base_span;
         }
         debug_assert!(
             self.phase.may_become(phase),
@@ -451,7 +451,7 @@ impl Pace {
             if now < until {
                 return;
             }
-            self.drain_at = now + self.law.drain_interval;
+            self.drain_at = now + self.law.base_span;
             let phase = Phase::Cruise { until: now };
             self.limit(now, phase, self.cruise_gain(), Why::Drained);
         }

@@ -81,7 +81,7 @@ impl Credit {
 
     /// How many bytes more may be under way, of `window`.
     fn within(&mut self, now: Time, window: f64) -> Option<usize> {
-        if now.since(self.heard) > self.law.forgotten {
+        if now.since(self.heard) > self.law.outdated {
             self.answered = self.sent;
             self.window = self.law.first_window;
             self.heard = now;
