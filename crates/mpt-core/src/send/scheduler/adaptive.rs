@@ -245,8 +245,7 @@ impl Adaptive {
         let likely = |path: PathId| {
             let pace = &self.paces[path.index()];
             let delay = pace.delay(now).unwrap_or(Span::MAX / 2.0);
-            let lost = (pace.loss_now() - self.law.few_lost).max(0.0);
-            delay - pace.holds_up() + Span::from(self.law.lost_again) * lost
+            delay - pace.holds_up() + Span::from(self.law.lost_after) * pace.loss_now()
         };
         paths.iter().min_by_key(|&path| likely(path))
     }
@@ -312,7 +311,7 @@ impl Adaptive {
         self.paces[path.index()].took(bytes as usize);
         let (since, sent) = self.unreported.get_or_insert((now, 0));
         *sent += u64::from(bytes);
-        if *sent >= self.law.unreported_bytes && now.since(*since) > self.law.unreported_for {
+        if *sent as f64 >= self.law.first_window && now.since(*since) > self.law.unreported_for {
             self.silent = true;
         }
     }

@@ -134,11 +134,8 @@ law! {
     /// this time.
     spare_time: Duration = ms(100), "ms";
     /// When reports come and tell of nothing new on the path for this long, and for two round trips, what is under way
-    /// is taken to be lost.
+    /// is taken to be lost. A packet that is lost once more comes this much later.
     lost_after: Duration = ms(250), "ms";
-    /// A path that is full is looked at again after this time. Reports make room earlier; this is for the case that
-    /// none comes.
-    look_again: Duration = ms(20), "ms";
     /// A paced path's bytes are handed out for this time at once.
     burst: Duration = ms(1), "ms";
     /// A paced path's bytes are handed out in at least this amount.
@@ -155,22 +152,20 @@ law! {
 
     /// An epoch has at least so many samples.
     epoch_samples: u32 = 4, "samples";
-    /// An epoch lasts at least this time and a third of a round trip.
+    /// An epoch lasts at least this time and a third of a round trip. A path that is full is looked at again after this
+    /// time: reports make room earlier, this is for the case that none comes.
     epoch_span: Duration = ms(25), "ms";
     /// An epoch lasts at least so many mean deviations of a probe's delay, so that they do not matter much.
     epoch_jitters: f64 = 8.0, "";
     /// An epoch has at least so many packets, or lasts four times `epoch_span`.
     epoch_packets: u64 = 16, "packets";
-    /// Samples that are further apart than this and a round trip are of different epochs.
+    /// Samples that are further apart than this, a round trip, and the time that a slow path takes for a train are of
+    /// different epochs.
     epoch_gap: Duration = ms(60), "ms";
-    /// Samples of a slow path may be further apart: by the time that it takes for so many bytes.
-    epoch_gap_bytes: f64 = 8.0 * 1500.0, "bytes";
     /// The least delay is the least of the present and the former span of this length (MinRTTFilterLen of draft-ietf-
     /// ccwg-bbr). A path whose queue others fill is left open for as long, and twice as long each time that they stay.
     base_span: Duration = ms(10_000), "ms";
-    /// An epoch tells what a busy path delivers when the path was busy for at least this time.
-    busy_for: Duration = ms(5), "ms";
-    /// It also takes so many packets to tell that. As many make a train, if they took twice as long to arrive as to
+    /// It takes so many packets to tell what a busy path delivers. As many make a train, if they took twice as long to arrive as to
     /// be sent.
     train_packets: u64 = 12, "packets";
     /// When less than this share of what was sent meanwhile is delivered, the rest waits, or is lost.
@@ -188,7 +183,8 @@ law! {
     // What jitter makes of it.
 
     /// The queue that is aimed at on a path without jitter (CoDel's target, RFC 8289). Twice this is surely a queue;
-    /// as long do packets wait for a faster path while the delay of a slower one is not known.
+    /// as long do packets wait for a faster path while the delay of a slower one is not known. A path that was busy for
+    /// this time tells what it delivers.
     target: Duration = ms(5), "ms";
     /// Scatter of the delays about their trend counts up to this.
     most_scatter: Duration = ms(30), "ms";
@@ -209,7 +205,8 @@ law! {
 
     /// An excess of queue is worked off in no less than this time.
     correction: Duration = ms(100), "ms";
-    /// A queue is worked off at no less than this share of the capacity.
+    /// A queue is worked off at no less than this share of the capacity. Of what is sent, usual loss leaves no less than
+    /// this share.
     least_gain: f64 = 0.5, "";
     /// A limited path is let run dry each `base_span`, so that a queue that stands does not become the normal delay. It
     /// is paced at this share of its capacity then (0.9 in ProbeBW_DOWN of draft-ietf-ccwg-
@@ -252,8 +249,6 @@ law! {
     loss_excess: f64 = 0.02, "";
     /// It is the fault of the rate when it is seen so often in a row; one burst of losses is not.
     loss_excesses: u32 = 2, "";
-    /// Usual loss explains no more than this share of what was sent and did not arrive.
-    most_usual_loss: f64 = 0.5, "";
     /// At such a loss the capacity falls to this share of what it was (CUBIC's beta, RFC 9438 section 4.6), but not
     /// below what is delivered.
     loss_fall: f64 = 0.7, "";
@@ -283,16 +278,8 @@ law! {
     patient_bytes: usize = 4 << 20, "bytes";
     /// The latest of a hundred packets is so many mean deviations later than most, in a normal distribution.
     tail_jitters: f64 = 3.0, "";
-    /// With reports every few milliseconds, a loss is found this long after the round trip that would have told.
-    found_lost: Duration = ms(30), "ms";
-    /// A packet that is lost once more comes this much later.
-    lost_again: Duration = ms(500), "ms";
-    /// That matters for the choice of a path that loses more than this share.
-    few_lost: f64 = 0.05, "";
-    /// When no report comes for this time, though enough was sent, weights decide.
+    /// When no report comes for this time, though a first window was sent, weights decide.
     unreported_for: Duration = ms(3000), "ms";
-    /// So many bytes are enough for that.
-    unreported_bytes: u64 = 64 << 10, "bytes";
 }
 
 impl Law {

@@ -216,7 +216,7 @@ impl Pace {
     /// delays and, if it `recovers`, for lost ones until they came again.
     pub(crate) fn weigh_disorder(&mut self, recovers: bool) {
         let late = self.doubt.jitter() * self.law.tail_jitters;
-        let again = (self.rtt + self.law.found_lost).as_secs_f64() + late.as_secs();
+        let again = self.rtt.as_secs_f64() + late.as_secs();
         let lost_per_second =
             (self.delivered * self.loss.smoothed()).bytes_a_second() / self.law.mean_bytes;
         // Half the packets that come meanwhile wait for less than half of it.
@@ -277,7 +277,7 @@ impl Pace {
     /// How far apart samples of an epoch may be.
     fn longest_gap(&self) -> Duration {
         let slow = self.rate.map_or(Duration::ZERO, |rate| {
-            let takes = rate.time_for(self.law.epoch_gap_bytes);
+            let takes = rate.time_for(self.law.train_packets as f64 * self.law.mean_bytes);
             takes.unwrap_or(Duration::MAX).min(LONGEST_GAP)
         });
         self.law.epoch_gap.max(self.rtt).max(slow)
@@ -362,7 +362,7 @@ impl Pace {
 
     /// Of what is sent, what arrives less what is usually lost.
     fn arrives(&self) -> f64 {
-        1.0 - self.loss.usual.min(self.law.most_usual_loss)
+        (1.0 - self.loss.usual).max(self.law.least_gain)
     }
 
     fn open(&mut self, now: Time, why: Why) {

@@ -133,7 +133,7 @@ impl Epoch {
         let arrived = (self.last.arrived_bytes - self.first.arrived_bytes) as f64;
         let sent = (self.last.sent_bytes - self.first.sent_bytes) as f64;
         let sent_for = self.last.sent.since(self.first.sent);
-        let busy_for = self.busy_for >= self.law.busy_for.as_secs_f64();
+        let busy_for = self.busy_for >= self.law.target.as_secs_f64();
         let is_busy = busy_for && self.busy_packets >= self.law.train_packets;
         // More than was sent cannot have arrived.
         let delivered = Rate::of(arrived.min(sent), self.span());

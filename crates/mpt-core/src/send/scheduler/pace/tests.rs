@@ -281,7 +281,7 @@ fn a_short_queue_that_does_not_shrink_is_allowed_for() {
     let mut pace = probed(&model);
     model.run(&mut pace, 2000, 12.5e6);
     // As jitter does, that keeps all packets behind the latest.
-    model.others = 25e6;
+    model.others = 15e6;
     model.run(&mut pace, 4000, 12.5e6);
     let now = Time::from_nanos(model.now);
     assert!(!pace.is_contended(now));
