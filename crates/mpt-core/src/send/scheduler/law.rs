@@ -152,8 +152,7 @@ law! {
 
     /// An epoch has at least so many samples.
     epoch_samples: u32 = 4, "samples";
-    /// An epoch lasts at least this time and a third of a round trip. A path that is full is looked at again after this
-    /// time: reports make room earlier, this is for the case that none comes.
+    /// An epoch lasts at least this time and a third of a round trip.
     epoch_span: Duration = ms(25), "ms";
     /// An epoch lasts at least so many mean deviations of a probe's delay, so that they do not matter much.
     epoch_jitters: f64 = 8.0, "";
@@ -184,7 +183,8 @@ law! {
 
     /// The queue that is aimed at on a path without jitter (CoDel's target, RFC 8289). Twice this is surely a queue;
     /// as long do packets wait for a faster path while the delay of a slower one is not known. A path that was busy for
-    /// this time tells what it delivers.
+    /// this time tells what it delivers. One that is full is looked at again after four times as long: reports make room
+    /// earlier, this is for the case that none comes.
     target: Duration = ms(5), "ms";
     /// Scatter of the delays about their trend counts up to this.
     most_scatter: Duration = ms(30), "ms";

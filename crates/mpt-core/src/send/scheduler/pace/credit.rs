@@ -153,7 +153,7 @@ impl Credit {
     /// When there will be room for a few packets.
     pub(super) fn ready_at(&self, now: Time, rate: Option<Rate>) -> Time {
         let Some(rate) = rate.filter(|_| self.tokens <= 0.0) else {
-            return now + self.law.epoch_span;
+            return now + self.law.target * 4;
         };
         let wanted = self.burst(rate) / 2.0 - self.tokens;
         let since = rate.time_for(wanted.max(0.0)).unwrap_or(Duration::MAX);
