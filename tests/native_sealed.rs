@@ -248,7 +248,7 @@ fn sealing_costs_less_than_half_of_the_speed() {
             _ => Settings::new().sealed(),
         };
         let tunnel = two_links().tunnel(&settings);
-        let flow = Iperf::tcp(Side::B.inner_v4(), 5);
+        let flow = Iperf::tcp(Side::B.inner_v4(), 6);
         let mbps = flow.run(&tunnel.hosts.a, &tunnel.hosts.b).steady_mbps();
         best[round % 2] = best[round % 2].max(mbps);
     }
