@@ -2,11 +2,11 @@
 //!
 //! The source keeps a window of segments under way, which a [`Sender`]'s law opens as acknowledgements
 //! arrive and lowers once a round trip when it sees loss. Loss is what TCP takes for it: three segments
-//! that were sent later have been acknowledged (RFC 6675's rule, by the order of sending as in RFC 8985), or nothing at all came for a second. Each
-//! segment is answered by an acknowledgement that tells of all that arrived until then (RFC 9293 section 3.4, RFC 2018),
-//! so that one that is lost on its way costs nothing. So disorder that the reorder window lets through costs
-//! rate here as it does there, and what a test measures is [`Flow::received_bytes`], in order and without
-//! duplicates.
+//! that were sent later have been acknowledged (RFC 6675's rule, by the order of sending as in RFC 8985), or
+//! nothing at all came for a second. Each segment is answered by an acknowledgement that tells of all that
+//! arrived until then (RFC 9293 section 3.4, RFC 2018), so that one that is lost on its way costs nothing.
+//! Disorder that the reorder window lets through costs rate here as it does there, and what a test measures is
+//! [`Flow::received_bytes`], in order and without duplicates.
 //!
 //! Not modelled: delayed acknowledgements, the undoing of false halvings. The receiver's window is fixed;
 //! it keeps slow start from drowning the links' queues.
@@ -431,6 +431,30 @@ mod tests {
         let goodput = flow.goodput_bps(&mut pair, Duration::from_secs(5));
         let share = goodput / (20e6 * 1372.0 / 1436.0);
         assert!(share > 0.97, "{share}, {} halvings", flow.halvings());
+    }
+
+    #[test]
+    fn the_answer_to_a_first_copy_tells_nothing_of_what_left_with_the_second() {
+        let mut pair = Pair::running(
+            PairConfig::new([PathSpec::symmetric(20, 20)]),
+            Duration::from_secs(1),
+        );
+        let mut flow = Flow::new(Side::A, 1400);
+        flow.send(&mut pair);
+        let last = flow.next - 1;
+        let sent_at = pair.now();
+        let rtt = Duration::from_millis(40);
+        for segment in 1..=REORDERING {
+            flow.acknowledged(sent_at + rtt, segment, true);
+        }
+        assert_eq!(flow.halvings(), 1);
+        pair.run_for(rtt);
+        flow.send(&mut pair);
+        assert!(flow.under_way[&0].is_repeated);
+        // The first copy was only late. Its second has left behind all that is still under way.
+        flow.acknowledged(pair.now() + Duration::from_millis(1), 0, true);
+        assert!(flow.under_way.contains_key(&last) && flow.lost.is_empty());
+        assert_eq!(flow.halvings(), 1);
     }
 
     #[test]

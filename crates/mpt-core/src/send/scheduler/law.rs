@@ -162,10 +162,11 @@ law! {
     /// different epochs.
     epoch_gap: Duration = ms(60), "ms";
     /// The least delay is the least of the present and the former span of this length (MinRTTFilterLen of draft-ietf-
-    /// ccwg-bbr). A path whose queue others fill is left open for as long, and twice as long each time that they stay.
+    /// ccwg-bbr). A path whose queue others fill is left open for this time, and for twice as long each time that they
+    /// stay.
     base_span: Duration = ms(10_000), "ms";
-    /// It takes so many packets to tell what a busy path delivers. As many make a train, if they took twice as long to arrive as to
-    /// be sent.
+    /// A busy path tells what it delivers with so many packets. As many make a train, if they took twice as long to
+    /// arrive as to be sent.
     train_packets: u64 = 12, "packets";
     /// When less than this share of what was sent meanwhile is delivered, the rest waits, or is lost.
     dispersed: f64 = 0.93, "";
@@ -181,10 +182,10 @@ law! {
 
     // What jitter makes of it.
 
-    /// The queue that is aimed at on a path without jitter (CoDel's target, RFC 8289). Twice this is surely a queue;
-    /// as long do packets wait for a faster path while the delay of a slower one is not known. A path that was busy for
-    /// this time tells what it delivers. One that is full is looked at again after four times as long: reports make room
-    /// earlier, this is for the case that none comes.
+    /// The queue that is aimed at on a path without jitter (CoDel's target, RFC 8289). A queue of twice this length is
+    /// surely one. Packets wait for a faster path as long as that while the delay of a slower one is not known. A path
+    /// that was busy for the target tells what it delivers. One that is full is looked at again after four targets, if
+    /// no report makes room earlier.
     target: Duration = ms(5), "ms";
     /// Scatter of the delays about their trend counts up to this.
     most_scatter: Duration = ms(30), "ms";
@@ -193,8 +194,8 @@ law! {
     /// That lateness is no more than this.
     latest: Duration = ms(150), "ms";
     /// A queue that does not shrink when less is sent comes from jitter if it is no longer than this beyond the
-    /// lateness. A longer one is others' packets. With 0 the campaign loses an eighth of the rate where jitter keeps order;
-    /// 20 and 50 are the same there, and one CUBIC flow in a queue of a round trip is found with 20 only.
+    /// lateness. A longer one is others' packets. With 0 the campaign loses an eighth of the late rate; 20 and 50 are
+    /// the same there, and only 20 finds one CUBIC flow in a queue of a round trip (`benches/profiles fairness`).
     stuck: Duration = ms(20), "ms";
     /// With each epoch, so much of such a queue is still believed.
     stuck_stays: f64 = 0.999, "";
@@ -209,8 +210,7 @@ law! {
     /// this share.
     least_gain: f64 = 0.5, "";
     /// A limited path is let run dry each `base_span`, so that a queue that stands does not become the normal delay. It
-    /// is paced at this share of its capacity then (0.9 in ProbeBW_DOWN of draft-ietf-ccwg-
-    /// bbr).
+    /// is paced at this share of its capacity meanwhile (0.9 in ProbeBW_DOWN of draft-ietf-ccwg-bbr).
     drain_rate: f64 = 0.75, "";
     /// A limited path that was offered less than this share of its rate was not busy all the time.
     backlogged: f64 = 0.5, "";
@@ -226,8 +226,8 @@ law! {
     first_pause: u32 = 2, "";
     /// After a queue or a loss the pause is twice as long each time, up to so many feedback times.
     last_pause: u32 = 16, "";
-    /// A limited path of which no epoch told for this time is open again. When no report came for as long, what was sent
-    /// before does not count as under way any more.
+    /// A limited path is open again when no epoch told of it for this time. When no report of a path came for this
+    /// time, what was sent before does not count as under way any more.
     outdated: Duration = ms(2000), "ms";
 
     // Loss.
