@@ -12,6 +12,7 @@
 mod ends;
 mod host;
 mod hub;
+mod network;
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -28,6 +29,7 @@ use zeroize::Zeroizing;
 
 use crate::keys::{KeyFailure, random};
 use ends::Ends;
+use network::Network;
 
 /// Where the daemon looks for configurations.
 const CONFIG_DIR: &str = "/etc/mpt";
@@ -466,28 +468,8 @@ fn inner_addresses(prefix: &str) -> Result<([IpAddr; 2], u8), String> {
              fd00:99::/64"
         )
     };
-    let (address, length) = prefix.split_once('/').ok_or_else(wrong)?;
-    let address: IpAddr = address.parse().map_err(|_| wrong())?;
-    let length: u8 = length.parse().map_err(|_| wrong())?;
-    let bits: u8 = if address.is_ipv4() { 32 } else { 128 };
-    if length == 0 || length >= bits {
-        return Err(wrong());
-    }
-    // A network of two addresses has no address of its own (RFC 3021, RFC 6164).
-    let first: u8 = if length == bits - 1 { 0 } else { 1 };
-    let host = |number: u8| -> IpAddr {
-        match address {
-            IpAddr::V4(v4) => {
-                let network = v4.to_bits() >> (bits - length) << (bits - length);
-                Ipv4Addr::from_bits(network | u32::from(number)).into()
-            }
-            IpAddr::V6(v6) => {
-                let network = v6.to_bits() >> (bits - length) << (bits - length);
-                Ipv6Addr::from_bits(network | u128::from(number)).into()
-            }
-        }
-    };
-    Ok(([host(first), host(first + 1)], length))
+    let network = Network::parse(prefix).ok_or_else(wrong)?;
+    Ok(([0, 1].map(|number| network.address(number)), network.length))
 }
 
 /// Writes the files into folders, which are made with their modes where they are missing. What is there stays.

@@ -4,13 +4,14 @@
 //! behind the hub's in each network inside; who wants others changes the files before they are copied.
 
 use std::fmt::Write as _;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use mpt_core::crypto::{PrivateKey, PublicKey};
 use mpt_core::path::MAX_PATHS;
 use zeroize::Zeroizing;
 
+use super::network::Network;
 use super::{
     CONFIG_DIR, End, File, Made, NewCommand, NewError, ServerAt, host, private_key, write_all,
 };
@@ -19,15 +20,6 @@ use super::{
 const MODE: u32 = 0o600;
 /// What a client's uplink is called where nothing is known of it.
 const LIKELY_DEVICE: &str = "eth0";
-
-/// A network inside, of which the hub has the first address and the clients those behind it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Network {
-    /// Host bits zero; an IPv4 address stands in the low bits.
-    base: u128,
-    length: u8,
-    is_v4: bool,
-}
 
 /// All that the files say.
 struct Plan<'a> {
@@ -310,168 +302,5 @@ impl<'a> Plan<'a> {
             );
         }
         text
-    }
-}
-
-impl Network {
-    fn parse(text: &str) -> Option<Network> {
-        let (address, length) = text.split_once('/')?;
-        let (address, length): (IpAddr, u8) = (address.parse().ok()?, length.parse().ok()?);
-        let (bits, address) = match address {
-            IpAddr::V4(v4) => (32, u128::from(v4.to_bits())),
-            IpAddr::V6(v6) => (128, v6.to_bits()),
-        };
-        let hosts = (1..bits).contains(&length).then(|| bits - length)?;
-        Some(Network {
-            base: address >> hosts << hosts,
-            length,
-            is_v4: bits == 32,
-        })
-    }
-
-    fn bits(self) -> u8 {
-        if self.is_v4 { 32 } else { 128 }
-    }
-
-    /// A network of two addresses has no address of its own (RFC 3021, RFC 6164).
-    fn first(self) -> u128 {
-        u128::from(self.length != self.bits() - 1)
-    }
-
-    /// How many hosts there may be: an IPv4 network has a broadcast address, too.
-    fn room(self) -> u128 {
-        let all = 1_u128 << (self.bits() - self.length);
-        all - self.first() - u128::from(self.is_v4) * self.first()
-    }
-
-    fn check_room(self, text: &str, clients: u32) -> Result<(), NewError> {
-        let needed = u128::from(clients) + 1;
-        if self.room() >= needed {
-            return Ok(());
-        }
-        let fits = |length: &u8| {
-            Network {
-                length: *length,
-                ..self
-            }
-            .room()
-                >= needed
-        };
-        let enough = (1..self.length).rev().find(fits).unwrap_or(1);
-        Err(NewError::Wrong(format!(
-            "--inner {text}: it has room for the hub and {}, not for {clients}: give a network of /{enough} or \
-             larger, such as {}/{enough}",
-            match self.room() - 1 {
-                1 => "1 client".to_owned(),
-                count => format!("{count} clients"),
-            },
-            Network {
-                base: self.base >> (self.bits() - enough) << (self.bits() - enough),
-                ..self
-            }
-            .ip(0)
-        )))
-    }
-
-    fn overlaps(self, other: Network) -> bool {
-        let shorter = self.length.min(other.length);
-        let hosts = self.bits() - shorter;
-        self.is_v4 == other.is_v4 && self.base >> hosts == other.base >> hosts
-    }
-
-    fn ip(self, offset: u128) -> IpAddr {
-        let address = self.base | offset;
-        match self.is_v4 {
-            true => Ipv4Addr::from_bits(address as u32).into(),
-            false => Ipv6Addr::from_bits(address).into(),
-        }
-    }
-
-    /// That of the hub (0), or of a client.
-    fn address(self, number: u32) -> IpAddr {
-        self.ip(self.first() + u128::from(number))
-    }
-
-    /// The same with the network's length.
-    fn shown(&self, number: u32) -> String {
-        format!("{}/{}", self.address(number), self.length)
-    }
-
-    /// The same alone.
-    fn whole(&self, number: u32) -> String {
-        format!("{}/{}", self.address(number), self.bits())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_hub_has_the_first_address_and_clients_those_behind_it() {
-        let of = |text: &str, number| {
-            let network = Network::parse(text).unwrap();
-            format!("{} {}", network.shown(number), network.whole(number))
-        };
-        assert_eq!(of("10.99.0.0/16", 0), "10.99.0.1/16 10.99.0.1/32");
-        assert_eq!(of("10.99.7.77/24", 253), "10.99.7.254/24 10.99.7.254/32");
-        assert_eq!(of("10.99.0.0/16", 300), "10.99.1.45/16 10.99.1.45/32");
-        assert_eq!(of("10.99.0.8/31", 1), "10.99.0.9/31 10.99.0.9/32");
-        assert_eq!(of("fd00:99::/64", 20), "fd00:99::15/64 fd00:99::15/128");
-        for wrong in [
-            "10.99.0.0",
-            "10.99.0.0/32",
-            "10.99.0.0/0",
-            "fd00::/128",
-            "x/8",
-            "10.0.0.0/x",
-        ] {
-            assert_eq!(Network::parse(wrong), None, "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_network_has_room_for_its_hosts_and_says_which_would() {
-        for (text, clients, room) in [
-            ("10.99.0.0/27", 29, Ok(())),
-            (
-                "10.99.0.0/27",
-                30,
-                Err(
-                    "29 clients, not for 30: give a network of /26 or larger, such as 10.99.0.0/26",
-                ),
-            ),
-            (
-                "10.99.0.192/28",
-                20,
-                Err(
-                    "13 clients, not for 20: give a network of /27 or larger, such as 10.99.0.192/27",
-                ),
-            ),
-            ("10.99.0.0/31", 1, Ok(())),
-            (
-                "10.99.0.0/30",
-                2,
-                Err("1 client, not for 2: give a network of /29 or larger, such as 10.99.0.0/29"),
-            ),
-            ("fd99::/120", 254, Ok(())),
-            (
-                "fd99::/120",
-                255,
-                Err(
-                    "254 clients, not for 255: give a network of /119 or larger, such as fd99::/119",
-                ),
-            ),
-            ("fd99::/64", u32::MAX, Ok(())),
-        ] {
-            let told = Network::parse(text).unwrap().check_room(text, clients);
-            let told = told.map_err(|error| error.to_string());
-            let wanted =
-                room.map_err(|end| format!("--inner {text}: it has room for the hub and {end}"));
-            assert_eq!(told, wanted);
-        }
-        let [a, b, c] = ["10.99.0.0/16", "10.99.7.0/24", "10.98.0.0/16"]
-            .map(|text| Network::parse(text).unwrap());
-        assert!(a.overlaps(b) && b.overlaps(a) && !a.overlaps(c));
     }
 }
