@@ -5,32 +5,25 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+mod calls;
+
 use super::waiting::{Load, Waiting};
-use super::{AllowedIps, HubSlot, PeerKeys, RUSH, Schedule, Sources};
+use super::{AllowedIps, HubSlot, PeerKeys, Schedule, Sources};
 use crate::control::Protection;
 use crate::control::drops::{DropReason, Drops};
 use crate::crypto::{
-    COOKIE_REPLY_BYTES, Caller, CryptoConfig, Entropy, INITIATION_BYTES, InitiationTag, KEY_BYTES,
-    Moment, PrivateKey, PublicKey, Reception, Refused, Sender, Sessions, WallClock, claimed_answer,
-    claimed_index,
+    COOKIE_REPLY_BYTES, Entropy, InitiationTag, KEY_BYTES, Moment, PrivateKey, PublicKey,
+    Reception, Sender, WallClock, claimed_answer, claimed_index,
 };
 use crate::path::{MAX_PATHS, PathConfig, PathId};
 use crate::time::Time;
-use crate::tunnel::{Datagram, Inbound, News, Outbound, TunnelConfig, sealed_tunnel};
+use crate::tunnel::{Datagram, Inbound, News, Outbound, TunnelConfig};
 use crate::wire::kind::Kind;
 
 /// GRE header of a handshake message: no flags, Protocol Type 0x88B5.
 const HANDSHAKE_GRE: [u8; 4] = [0x00, 0x00, 0x88, 0xb5];
 /// What keeps a mapping open and means nothing else: RFC 3948 §2.3.
 const LONE_BYTE: [u8; 1] = [0xff];
-/// Copies of an initiation are known for this long at least: they come for five seconds.
-const COPIES_KNOWN: Duration = Duration::from_secs(10);
-/// Most initiations whose copies are known; more than are worked on in that time.
-const MAX_COPIES: usize = 16_384;
-/// A hub's sessions have 48 random bits: of 65,536 clients one may have a lower one.
-const HUB_SESSION_SHIFT: u32 = 16;
-/// Most cookie replies waiting to be sent.
-const MAX_REPLIES: usize = 256;
 
 /// What all peers of a hub have in common.
 pub struct HubConfig {
@@ -91,9 +84,6 @@ pub struct HubInbound {
     answered_since: Time,
     schedule: Schedule,
     waiting: Waiting<Came>,
-    /// Whose the last datagram was, a peer's or a stranger's, and when it was another's than the one before.
-    last: Option<Option<HubSlot>>,
-    changed: Option<Time>,
     news: VecDeque<HubNews>,
     replies: VecDeque<(PathId, SocketAddr, [u8; 4 + COOKIE_REPLY_BYTES])>,
     /// Who called last and is no peer.
@@ -103,11 +93,16 @@ pub struct HubInbound {
 }
 
 /// How a datagram, or a train of them, came.
-struct Came {
-    socket: PathId,
-    from: SocketAddr,
-    tos: u8,
-    segment_size: Option<u16>,
+#[derive(Debug, Clone, Copy)]
+pub struct Came {
+    /// By this socket.
+    pub socket: PathId,
+    /// From there.
+    pub from: SocketAddr,
+    /// With this traffic class.
+    pub tos: u8,
+    /// As in [`Datagram`].
+    pub segment_size: Option<u16>,
 }
 
 impl Load for Came {
@@ -160,8 +155,6 @@ impl HubInbound {
             answered_since: now,
             schedule: Schedule::default(),
             waiting: Waiting::default(),
-            last: None,
-            changed: None,
             news: VecDeque::new(),
             replies: VecDeque::new(),
             stranger: None,
@@ -305,52 +298,23 @@ impl HubInbound {
         (self.config.private_key.public_key(), self.stranger)
     }
 
-    /// Takes a datagram, or a train of them, which came by `socket` and stands in `bytes`. `segment_size`: as in
-    /// [`Datagram`]. Afterwards, at the end of the batch at the latest, poll everything.
-    pub fn handle_datagram(
-        &mut self,
-        now: Time,
-        socket: PathId,
-        from: SocketAddr,
-        tos: u8,
-        bytes: &[u8],
-        segment_size: Option<u16>,
-    ) {
-        let step = segment_size.map_or(bytes.len(), usize::from).max(1);
-        for one in bytes.chunks(step) {
-            self.handle_one(now, socket, from, tos, one);
-        }
-    }
-
-    fn note_whose(&mut self, now: Time, whose: Option<HubSlot>) {
-        if self.last.replace(whose).is_some_and(|last| last != whose) {
-            self.changed = Some(now);
+    /// Takes a datagram, or a train of them, which stands in `bytes`. Afterwards, at the end of the batch at the
+    /// latest, poll everything.
+    pub fn handle_datagram(&mut self, now: Time, came: Came, bytes: &[u8]) {
+        for one in bytes.chunks(came.first(bytes.len())) {
+            self.handle_one(now, came, one);
         }
     }
 
     /// Whether several peers send at this time: when more comes than can be handled, it is to wait by peer.
     #[must_use]
     pub fn is_shared(&self, now: Time) -> bool {
-        self.changed.is_some_and(|at| now.since(at) < RUSH)
+        self.waiting.is_shared(now)
     }
 
     /// Takes what [`HubInbound::handle_datagram`] does, and lets it wait for its peer's turn ([`HubInbound::serve`]).
     /// All that is of no peer that is there, calls among it, has one turn.
-    pub fn enqueue(
-        &mut self,
-        now: Time,
-        socket: PathId,
-        from: SocketAddr,
-        tos: u8,
-        bytes: &[u8],
-        segment_size: Option<u16>,
-    ) {
-        let came = Came {
-            socket,
-            from,
-            tos,
-            segment_size,
-        };
+    pub fn enqueue(&mut self, now: Time, came: Came, bytes: &[u8]) {
         let first = &bytes[..came.first(bytes.len()).min(bytes.len())];
         let slot = claimed_index(first).map(HubSlot::of_index);
         let slot = slot.filter(|slot| self.peer(*slot).is_some());
@@ -380,14 +344,7 @@ impl HubInbound {
         {
             let whole = &bytes[start..];
             served += came.packets(whole.len());
-            self.handle_datagram(
-                now,
-                came.socket,
-                came.from,
-                came.tos,
-                whole,
-                came.segment_size,
-            );
+            self.handle_datagram(now, came, whole);
             self.waiting.give_back(bytes);
         }
         let lost = self.waiting.take_lost();
@@ -395,11 +352,11 @@ impl HubInbound {
         served
     }
 
-    fn handle_one(&mut self, now: Time, socket: PathId, from: SocketAddr, tos: u8, bytes: &[u8]) {
+    fn handle_one(&mut self, now: Time, came: Came, bytes: &[u8]) {
         if let Some(index) = claimed_index(bytes) {
-            return self.hand_over(now, HubSlot::of_index(index), socket, from, tos, bytes);
+            return self.hand_over(now, HubSlot::of_index(index), came, bytes);
         }
-        self.note_whose(now, None);
+        self.waiting.note_whose(now, None);
         if *bytes == LONE_BYTE {
             self.lone_bytes += 1;
             return;
@@ -408,11 +365,11 @@ impl HubInbound {
             return self.drops.count(DropReason::NotSealed, 1);
         };
         if let Some(index) = claimed_answer(message) {
-            return self.hand_over(now, HubSlot::of_index(index), socket, from, tos, bytes);
+            return self.hand_over(now, HubSlot::of_index(index), came, bytes);
         }
         let sender = Sender {
-            path: socket,
-            address: from,
+            path: came.socket,
+            address: came.from,
             known: false,
         };
         match self.reception.check(message) {
@@ -425,16 +382,8 @@ impl HubInbound {
     }
 
     /// Gives a datagram to the peer that it says it is of.
-    fn hand_over(
-        &mut self,
-        now: Time,
-        slot: HubSlot,
-        socket: PathId,
-        from: SocketAddr,
-        tos: u8,
-        bytes: &[u8],
-    ) {
-        self.note_whose(now, Some(slot));
+    fn hand_over(&mut self, now: Time, slot: HubSlot, came: Came, bytes: &[u8]) {
+        self.waiting.note_whose(now, Some(slot));
         let Some(inbound) = self.peer(slot) else {
             return self.drops.count(DropReason::UnknownSession, 1);
         };
@@ -446,9 +395,9 @@ impl HubInbound {
         let len = room.len().min(bytes.len());
         room[..len].copy_from_slice(&bytes[..len]);
         let datagram = Datagram {
-            path: socket,
-            from,
-            tos,
+            path: came.socket,
+            from: came.from,
+            tos: came.tos,
             buffer,
             len,
             segment_size: None,
@@ -456,128 +405,6 @@ impl HubInbound {
         };
         inbound.handle_datagram(now, datagram);
         self.schedule.touch(slot);
-    }
-
-    /// Somebody calls, who knows this end's public key.
-    fn handle_call(&mut self, now: Time, sender: Sender, message: &[u8], tag: InitiationTag) {
-        let known = self.answered.iter().find_map(|answered| answered.get(&tag));
-        if let Some(&slot) = known
-            && let Some(inbound) = self.peer(slot)
-            && inbound.answer_again(now, sender, tag)
-        {
-            return self.schedule.touch(slot);
-        }
-        let Some(message) = message.first_chunk::<INITIATION_BYTES>() else {
-            return self.drops.count(DropReason::BadHandshake, 1);
-        };
-        let opened = self
-            .reception
-            .open(now, sender, (message, tag), &mut self.entropy);
-        match opened {
-            Ok(caller) => self.handle_caller(now, sender, caller, tag),
-            Err(turned_away) => {
-                if let Some(reply) = turned_away.cookie_reply
-                    && self.replies.len() < MAX_REPLIES
-                {
-                    let mut bytes = [0; 4 + COOKIE_REPLY_BYTES];
-                    bytes[..4].copy_from_slice(&HANDSHAKE_GRE);
-                    bytes[4..].copy_from_slice(&reply);
-                    self.replies.push_back((sender.path, sender.address, bytes));
-                }
-                let why = match turned_away.why {
-                    Refused::Unproven | Refused::RateLimited => DropReason::HandshakeLimit,
-                    Refused::Replayed => DropReason::Replayed,
-                    Refused::Malformed
-                    | Refused::BadMac
-                    | Refused::NotOpened
-                    | Refused::Stranger
-                    | Refused::Unexpected => DropReason::BadHandshake,
-                };
-                self.drops.count(why, 1);
-            }
-        }
-    }
-
-    fn handle_caller(&mut self, now: Time, sender: Sender, caller: Caller, tag: InitiationTag) {
-        let key = caller.public_key();
-        let Some(&slot) = self.by_key.get(key.as_bytes()) else {
-            self.stranger = Some(key);
-            return self.drops.count(DropReason::BadHandshake, 1);
-        };
-        let Some(row) = self.peers.get_mut(slot.number()).and_then(Option::as_mut) else {
-            return;
-        };
-        let Some(moment) = caller.moment().filter(|moment| *moment > row.known_until) else {
-            return self.drops.count(DropReason::Replayed, 1);
-        };
-        if row.inbound.is_none() {
-            self.begin(now, slot);
-        }
-        let Some(row) = self.peers.get_mut(slot.number()).and_then(Option::as_mut) else {
-            return;
-        };
-        if let Some(inbound) = &mut row.inbound
-            && inbound.handle_caller(now, sender, caller).is_ok()
-        {
-            row.known_until = moment;
-            self.note_answered(now, tag, slot);
-        }
-        self.schedule.touch(slot);
-    }
-
-    fn note_answered(&mut self, now: Time, tag: InitiationTag, slot: HubSlot) {
-        if now.since(self.answered_since) >= COPIES_KNOWN || self.answered[0].len() >= MAX_COPIES {
-            self.answered_since = now;
-            self.answered.swap(0, 1);
-            self.answered[0].clear();
-        }
-        self.answered[0].insert(tag, slot);
-    }
-
-    /// Makes the halves of a peer that has called.
-    fn begin(&mut self, now: Time, slot: HubSlot) {
-        let Some(row) = self.peers.get_mut(slot.number()).and_then(Option::as_mut) else {
-            return;
-        };
-        let config = &mut self.config;
-        let mut session = [0; 8];
-        (self.entropy)(&mut session);
-        // The end with the higher session probes and renews keys, and the other waits half as long again for it. A
-        // hub is the other for nearly all: when it begins anew, it is they who can find it.
-        let session = (u64::from_ne_bytes(session) >> HUB_SESSION_SHIFT).max(1);
-        let tunnel = TunnelConfig {
-            session,
-            key: None,
-            ..config.tunnel.clone()
-        };
-        let crypto = CryptoConfig {
-            private_key: config.private_key.clone(),
-            peer_public_key: row.keys.public_key,
-            psk: row.keys.psk.clone(),
-            session,
-            hardware_aes: config.hardware_aes,
-            silence: config.silence,
-        };
-        let mut wall = (config.wall)();
-        let since_1970 = wall(now);
-        let mut sessions = Sessions::new(crypto, now, since_1970, (config.entropy)());
-        sessions.set_wall_clock(wall);
-        let (mut outbound, mut inbound) = sealed_tunnel(&tunnel, sessions);
-        let sources = Sources::new(self.allowed.clone(), slot);
-        inbound.serve(slot, config.called, row.known_until, sources);
-        inbound.set_rate_limit(now, row.rate_limit);
-        inbound.set_mss_clamped(config.clamps_mss);
-        outbound.set_mss_clamped(config.clamps_mss);
-        let mut called = config.called.iter().flatten();
-        if let Some(any) = called.next() {
-            // They have one weight all, and where they lead is told as they come into being.
-            for path in (0..MAX_PATHS).filter_map(PathId::new) {
-                outbound.set_path(path, any);
-            }
-        }
-        row.inbound = Some(Box::new(inbound));
-        self.news
-            .push_back(HubNews::Begins(slot, Box::new(outbound)));
     }
 
     /// When [`HubInbound::handle_timeout`] is to be called at the latest.

@@ -25,19 +25,14 @@ mod tests;
 mod waiting;
 
 pub use allowed::{AllowedIps, Overlap, Prefix, Sources};
-pub use inbound::{HubConfig, HubInbound, HubNews, PeerSummary};
+pub use inbound::{Came, HubConfig, HubInbound, HubNews, PeerSummary};
 pub(crate) use limit::RateLimit;
 pub use outbound::HubOutbound;
 use schedule::Schedule;
 
-use std::time::Duration;
-
 use crate::crypto::{PresharedKey, PublicKey};
 
 pub use crate::crypto::HubSlot;
-
-/// Several peers share a line of the hub if packets of two came within this time. Idle ones probe less often.
-const RUSH: Duration = Duration::from_secs(10);
 
 /// Who a peer is.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::waiting::{Load, Waiting};
-use super::{AllowedIps, HubNews, HubSlot, RUSH, RateLimit, Schedule};
+use super::{AllowedIps, HubNews, HubSlot, RateLimit, Schedule};
 use crate::control::drops::{DropReason, Drops};
 use crate::time::Time;
 use crate::tunnel::Outbound;
@@ -26,9 +26,6 @@ pub struct HubOutbound {
     peers: Vec<Peer>,
     schedule: Schedule,
     waiting: Waiting<VnetHeader>,
-    /// To whom the last packet went, and when it was another than the one before.
-    last: Option<HubSlot>,
-    changed: Option<Time>,
     icmp: VecDeque<Vec<u8>>,
     next_icmp: Time,
     drops: Drops,
@@ -148,9 +145,7 @@ impl HubOutbound {
                 .count(DropReason::NoPeer, header.packets(packet.len()));
             return None;
         };
-        if self.last.replace(slot).is_some_and(|last| last != slot) {
-            self.changed = Some(now);
-        }
+        self.waiting.note_whose(now, Some(slot));
         let row = self.peers.get_mut(slot.number());
         if let Some(row) = row
             && let Some(outbound) = row.outbound.as_deref_mut()
@@ -177,7 +172,7 @@ impl HubOutbound {
     /// Whether packets go to several peers at this time: when more come than can be handled, they are to wait by peer.
     #[must_use]
     pub fn is_shared(&self, now: Time) -> bool {
-        self.changed.is_some_and(|at| now.since(at) < RUSH)
+        self.waiting.is_shared(now)
     }
 
     /// Takes what [`HubOutbound::handle_tun`] does, and lets it wait for its peer's turn

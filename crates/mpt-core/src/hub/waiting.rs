@@ -7,6 +7,7 @@
 //! queues together have one pool of memory, which, when it is full, the peer pays with the longest queue.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use super::HubSlot;
 use crate::send::queue::codel::{Codel, INTERVAL, TARGET, Verdict};
@@ -18,6 +19,8 @@ pub(super) const POOL_BYTES: usize = 8 << 20;
 const QUANTUM: i64 = 16 << 10;
 /// What a packet costs beside its bytes, in bytes: seals, numbers and system calls take as long as a copy of that.
 const PACKET_COST: usize = 512;
+/// Several peers share a line of the hub if packets of two came within this time. Idle ones probe less often.
+const RUSH: Duration = Duration::from_secs(10);
 /// Buffers that are kept for what comes next.
 const MAX_SPARE: usize = 256;
 
@@ -77,6 +80,9 @@ pub(super) struct Waiting<L> {
     spare: Vec<Vec<u8>>,
     /// Packets that were given up and not told of yet.
     lost: u64,
+    /// Whose the last was that was handled, and when it was another's than the one before.
+    last: Option<Whose>,
+    changed: Option<Time>,
 }
 
 impl<L> Default for Waiting<L> {
@@ -88,11 +94,25 @@ impl<L> Default for Waiting<L> {
             bytes: 0,
             spare: Vec::new(),
             lost: 0,
+            last: None,
+            changed: None,
         }
     }
 }
 
 impl<L: Load> Waiting<L> {
+    /// Something of `whose` is handled.
+    pub(super) fn note_whose(&mut self, now: Time, whose: Whose) {
+        if self.last.replace(whose).is_some_and(|last| last != whose) {
+            self.changed = Some(now);
+        }
+    }
+
+    /// Whether that was several peers' lately.
+    pub(super) fn is_shared(&self, now: Time) -> bool {
+        self.changed.is_some_and(|at| now.since(at) < RUSH)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.bytes == 0
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mpt_core::control::{PathState, PathStatus, PeerState, Protection, TunnelStatus};
-use mpt_core::hub::{HubConfig, HubInbound, HubNews, HubSlot};
+use mpt_core::hub::{Came, HubConfig, HubInbound, HubNews, HubSlot};
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
 use mpt_core::send::scheduler::Policy;
 use mpt_core::time::{Time, earliest};
@@ -476,10 +476,15 @@ impl HubDownlink {
             }
             in_hand += datagrams;
             let (buffer, meta) = (&self.buffers[at], &self.metas[at]);
-            let (from, tos, size) = (meta.from, meta.tos, meta.segment_size);
+            let came = Came {
+                socket: id,
+                from: meta.from,
+                tos: meta.tos,
+                segment_size: meta.segment_size,
+            };
             match is_rushed {
-                true => (self.hub).enqueue(now, id, from, tos, &buffer[..len], size),
-                false => (self.hub).handle_datagram(now, id, from, tos, &buffer[..len], size),
+                true => self.hub.enqueue(now, came, &buffer[..len]),
+                false => self.hub.handle_datagram(now, came, &buffer[..len]),
             }
         }
         if let Some(attached) = &mut self.sockets[id.index()] {

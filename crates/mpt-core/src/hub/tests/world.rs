@@ -8,7 +8,9 @@ use std::time::Duration;
 use crate::control::PathStatus;
 use crate::control::drops::{DropReason, Drops};
 use crate::crypto::{CryptoConfig, Entropy, PresharedKey, PrivateKey, Sessions};
-use crate::hub::{AllowedIps, HubConfig, HubInbound, HubNews, HubOutbound, HubSlot, PeerKeys};
+use crate::hub::{
+    AllowedIps, Came, HubConfig, HubInbound, HubNews, HubOutbound, HubSlot, PeerKeys,
+};
 use crate::path::{PathConfig, PathId};
 use crate::receive::coalesce::Accepts;
 use crate::send::scheduler::Policy;
@@ -327,10 +329,15 @@ impl World {
         let now = self.now;
         if let Some(socket) = (0..PATHS).find(|&socket| hub_address(socket) == flight.to) {
             let socket = PathId::new(socket).unwrap();
-            let (from, tos, hub) = (flight.from, flight.tos, &mut self.hub_inbound);
+            let came = Came {
+                socket,
+                from: flight.from,
+                tos: flight.tos,
+                segment_size: None,
+            };
             return match self.handles {
-                Some(_) => hub.enqueue(now, socket, from, tos, &flight.bytes, None),
-                None => hub.handle_datagram(now, socket, from, tos, &flight.bytes, None),
+                Some(_) => self.hub_inbound.enqueue(now, came, &flight.bytes),
+                None => self.hub_inbound.handle_datagram(now, came, &flight.bytes),
             };
         }
         for client in &mut self.clients {
