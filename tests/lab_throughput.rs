@@ -42,12 +42,12 @@ fn unequal_reaches_the_sum(delay_ms: u64, seconds: u32) {
 
 #[test]
 fn unequal_paths_10_ms_apart_add_up() {
-    unequal_reaches_the_sum(10, 12);
+    unequal_reaches_the_sum(10, 9);
 }
 
 #[test]
 fn unequal_paths_50_ms_apart_add_up() {
-    unequal_reaches_the_sum(50, 15);
+    unequal_reaches_the_sum(50, 13);
 }
 
 #[test]

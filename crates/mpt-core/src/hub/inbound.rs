@@ -35,7 +35,7 @@ pub struct HubConfig {
     pub private_key: PrivateKey,
     /// This end has AES in hardware: [`crate::crypto::has_hardware_aes`].
     pub hardware_aes: bool,
-    /// See [`CryptoConfig::silence`].
+    /// See [`crate::crypto::CryptoConfig::silence`].
     pub silence: Duration,
     /// By socket: what the paths get that come into being as peers call it.
     pub called: [Option<PathConfig>; MAX_PATHS],
