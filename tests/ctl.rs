@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "ctl/history.rs"]
+mod history;
 #[path = "ctl/new.rs"]
 mod new;
 #[path = "ctl/trace.rs"]

@@ -1,8 +1,9 @@
 //! Charts as SVG: axes, a grid, a legend, and lines, steps, dots or bars.
 //!
-//! `mpt-ctl measure --plot`, `mpt-ctl trace --svg` ([`rates`]) and the benches draw with it. It does what they
-//! need and no more: ranges follow from the points, y begins at 0, and texts are escaped.
+//! `mpt-ctl measure --plot`, `mpt-ctl trace --svg` ([`rates`]), `mpt-ctl history --svg` ([`history`]) and the benches
+//! draw with it. It does what they need and no more: ranges follow from the points, y begins at 0, and texts are escaped.
 
+pub mod history;
 pub mod rates;
 
 use std::fmt::Write as _;

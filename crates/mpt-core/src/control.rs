@@ -9,6 +9,8 @@
 
 pub mod drops;
 mod handshake;
+pub mod history;
+mod log_level;
 pub mod order;
 mod peers;
 pub mod recent;
@@ -22,6 +24,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use handshake::{Handshake, HandshakeState};
+use history::History;
+pub use log_level::{LogLevel, LogStatus};
 use order::OrderStatus;
 pub use peers::{HubStatus, PeerReport, PeerState, PeerStatus, RefusedPeer};
 use recent::Recent;
@@ -93,6 +97,18 @@ pub enum Request {
         /// Only decisions from this number on, 0 being the first since the start.
         #[serde(default)]
         from: u64,
+    },
+    /// The last 24 hours, minute by minute: answered by [`Answer::History`].
+    History {
+        /// Of this path alone; without it, of the tunnel as a whole and of each path.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        path: Option<String>,
+    },
+    /// How much is logged, of all tunnels of the daemon: answered by [`Answer::Log`].
+    Log {
+        /// What is to be logged from now on; without it nothing changes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        level: Option<LogLevel>,
     },
     /// Put a path back in service.
     PathUp {
@@ -167,6 +183,10 @@ pub enum Answer {
     Reorder(ReorderStatus),
     /// To [`Request::Trace`].
     Trace(Trace),
+    /// To [`Request::History`].
+    History(Box<History>),
+    /// To [`Request::Log`].
+    Log(LogStatus),
     /// To a change: one sentence that says what was done.
     Done(String),
 }
@@ -363,6 +383,9 @@ pub struct PathStatus {
     /// Share of packets that it loses at any rate, 0 to 1.
     #[serde(default)]
     pub tx_usual_loss: f64,
+    /// Packets that it lost, or that were under way on it when it fell silent, and that were sent again.
+    #[serde(default)]
+    pub tx_recovered: u64,
     /// Largest inner packet that fits this path, in bytes.
     #[serde(default)]
     pub mtu: u32,

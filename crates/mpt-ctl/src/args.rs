@@ -11,12 +11,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use mpt_core::control::setting::Setting;
-use mpt_core::control::{LatePolicy, Request};
+use mpt_core::control::{LatePolicy, LogLevel, Request};
 use mpt_core::limits::{HOLDS, MAX_WINDOW, WEIGHTS};
 
 use crate::client::USAGE;
+use crate::history::{self, HistoryCommand};
 use crate::keys::KeyCommand;
 use crate::new::NewCommand;
 use crate::trace::{self, TraceCommand};
@@ -45,7 +46,9 @@ Examples:
   mpt-ctl status                  how the tunnel does, and what is wrong with it
   mpt-ctl status --watch          the same every 2 seconds, until Ctrl-C
   mpt-ctl --json paths            each path for a script (jq '.[].rtt_us')
+  mpt-ctl history                 the last 24 hours; `history lte --svg lte.svg` draws
   mpt-ctl trace lte --follow      why its rate rises and falls
+  mpt-ctl log debug               say more in the log, until `mpt-ctl log info`
   mpt-ctl path down lte           out of service, until `mpt-ctl path up lte`
   mpt-ctl path set lte weight=40  a share of 40 beside the other paths' weights
   mpt-ctl reorder set window=2048 max_buffer_delay=300ms
@@ -132,6 +135,16 @@ enum Command {
     /// Show what was decided about a path's rate and why, a line a decision
     #[command(after_help = trace::AFTER_HELP)]
     Trace(TraceCommand),
+    /// Show the last 24 hours: an hour a line, or of one path a minute a line; or draw them
+    #[command(after_help = history::AFTER_HELP)]
+    History(HistoryCommand),
+    /// Show how much mpt-tund logs, or change it while it runs
+    ///
+    /// The level is that of the daemon, of all its tunnels, until it ends; `mpt-tund --log` says what it begins with.
+    Log {
+        /// What is to be logged from now on
+        level: Option<Level>,
+    },
     /// Take a path out of service, bring it back, or change its settings
     #[command(subcommand)]
     Path(PathCommand),
@@ -153,6 +166,33 @@ enum Command {
     Measure(MeasureCommand),
 }
 
+/// Least importance of what is logged.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Level {
+    /// Only that a tunnel cannot go on
+    Error,
+    /// Also what an operator should act on
+    Warn,
+    /// Also changes of state
+    Info,
+    /// Also decisions and their reasons
+    Debug,
+    /// Also single packets; slow
+    Trace,
+}
+
+impl Level {
+    fn wanted(self) -> LogLevel {
+        match self {
+            Level::Error => LogLevel::Error,
+            Level::Warn => LogLevel::Warn,
+            Level::Info => LogLevel::Info,
+            Level::Debug => LogLevel::Debug,
+            Level::Trace => LogLevel::Trace,
+        }
+    }
+}
+
 /// What the command line wants done.
 #[derive(Debug)]
 pub(crate) enum Task {
@@ -160,6 +200,8 @@ pub(crate) enum Task {
     Ask(Request),
     /// Ask a daemon for decisions.
     Trace(TraceCommand),
+    /// Ask a daemon for the last 24 hours.
+    History(HistoryCommand),
     /// Measure.
     Measure(MeasureCommand),
     /// Make a key, without a daemon.
@@ -221,17 +263,27 @@ impl Cli {
         let alone = match &task {
             Task::Measure(_) => Some("measure"),
             Task::New(_) => Some("new"),
-            Task::Ask(_) | Task::Trace(_) | Task::Key(_) => None,
+            Task::Ask(_) | Task::Trace(_) | Task::History(_) | Task::Key(_) => None,
         };
         if let Some(word) = alone.filter(|_| cli.socket.is_some() || cli.tunnel.is_some()) {
             return Err(wrong(format!(
                 "{word} asks no daemon: no --socket, no --tunnel"
             )));
         }
-        let views = matches!(&task, Task::Ask(request) if is_view(request));
+        let views = match &task {
+            Task::Ask(request) => is_view(request),
+            Task::Trace(_) | Task::History(_) | Task::Measure(_) | Task::Key(_) | Task::New(_) => {
+                false
+            }
+        };
         if cli.watch.is_some() && !views {
             return Err(wrong(
                 "--watch goes with status, paths, peers, peer show and reorder".into(),
+            ));
+        }
+        if cli.json && matches!(&task, Task::History(history) if history.draws_here()) {
+            return Err(wrong(
+                "--json and --svg both go to the standard output; name a FILE after --svg".into(),
             ));
         }
         Ok((cli, task))
@@ -281,6 +333,10 @@ impl Command {
                 }
             }
             Self::Trace(trace) => return Ok(Task::Trace(trace.clone())),
+            Self::History(history) => return Ok(Task::History(history.clone())),
+            Self::Log { level } => Request::Log {
+                level: level.map(Level::wanted),
+            },
             Self::Path(PathCommand::Up { name }) => Request::PathUp { name: name.clone() },
             Self::Path(PathCommand::Down { name }) => Request::PathDown { name: name.clone() },
             Self::Path(PathCommand::Set { name, settings }) => {
@@ -434,6 +490,7 @@ mod tests {
             Task::Ask(request) => request,
             Task::Measure(measure) => panic!("{measure:?}"),
             Task::Trace(command) => panic!("{line} is {command:?}"),
+            Task::History(command) => panic!("{line} is {command:?}"),
             Task::Key(command) => panic!("{line} is {command:?}"),
             Task::New(command) => panic!("{line} is {command:?}"),
         }
@@ -470,6 +527,9 @@ mod tests {
             }
         );
         assert_eq!(request("reload"), Request::Reload);
+        assert_eq!(request("log"), Request::Log { level: None });
+        let level = Some(LogLevel::Debug);
+        assert_eq!(request("log debug"), Request::Log { level });
         assert_eq!(request("save"), Request::Save);
     }
 
@@ -545,6 +605,8 @@ mod tests {
                 "reorder set max_buffer_delay=2h",
                 "reorder set late=maybe",
                 "path up lte --watch",
+                "log loud",
+                "history --svg --json",
                 "status --watch 0",
                 "status --tunnel ../x",
                 "measure send 10.0.0.1 --size 80",
@@ -578,6 +640,10 @@ mod tests {
                 error: late=maybe: give deliver or drop
             path up lte --watch
                 error: --watch goes with status, paths, peers, peer show and reorder
+            log loud
+                error: invalid value 'loud' for '[LEVEL]'
+            history --svg --json
+                error: --json and --svg both go to the standard output; name a FILE after --svg
             status --watch 0
                 error: invalid value '0' for '--watch [<SECONDS>]': give a number of seconds from 0.1 to 86400
             status --tunnel ../x

@@ -144,6 +144,11 @@ pub(crate) fn ask(socket: &Path, request: &Request) -> Result<Answer, ClientErro
     }
 }
 
+/// The daemon has answered something else than what it was asked.
+pub(crate) fn unasked() -> ClientError {
+    ClientError::Protocol("an answer to another question".into())
+}
+
 fn exchange(socket: &Path, request: &Request) -> Result<Vec<u8>, ClientError> {
     let failed = |source| ClientError::at(socket, source);
     let mut line =

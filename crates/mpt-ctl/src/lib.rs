@@ -10,6 +10,7 @@
 
 mod args;
 mod client;
+mod history;
 mod keys;
 mod new;
 mod render;
@@ -32,6 +33,7 @@ use signal_hook::iterator::Signals;
 
 use args::{Cli, Task};
 use client::{ClientError, NO_ANSWER};
+use history::HistoryCommand;
 use keys::KeyFailure;
 use new::{NewCommand, NewError};
 use trace::TraceCommand;
@@ -52,6 +54,7 @@ pub fn run() -> ExitCode {
     let done = match &task {
         Task::Ask(request) => answer(&cli, request).map(ExitCode::from),
         Task::Trace(command) => trace(&cli, command).map(|()| ExitCode::SUCCESS),
+        Task::History(command) => history(&cli, command).map(|()| ExitCode::SUCCESS),
         Task::Measure(command) => measure(&cli, command).map(|found| match found {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
@@ -140,6 +143,11 @@ fn answer(cli: &Cli, request: &Request) -> Result<u8, Failure> {
 /// Shows why a path's rate is what it is.
 fn trace(cli: &Cli, command: &TraceCommand) -> Result<(), Failure> {
     trace::run(&socket(cli)?, command, cli.json)
+}
+
+/// Shows the last 24 hours.
+fn history(cli: &Cli, command: &HistoryCommand) -> Result<(), Failure> {
+    history::run(&socket(cli)?, command, cli.json, look())
 }
 
 /// The socket of the tunnel that is meant.
@@ -246,6 +254,8 @@ fn as_json(answer: &Answer, indented: bool) -> Result<String, ClientError> {
         Answer::Peer(peer) => json(peer, indented),
         Answer::Reorder(reorder) => json(reorder, indented),
         Answer::Trace(trace) => json(trace, indented),
+        Answer::History(history) => json(history, indented),
+        Answer::Log(log) => json(log, indented),
         Answer::Done(sentence) => json(&BTreeMap::from([("done", sentence)]), indented),
     }
 }

@@ -5,6 +5,8 @@
 //! people need.
 
 mod density;
+pub(crate) mod history;
+mod log;
 mod order;
 mod paths;
 mod peers;
@@ -29,6 +31,8 @@ pub(crate) fn text(answer: &Answer, look: Look) -> String {
         Answer::Peer(peer) => peers::show_one(peer, look),
         Answer::Reorder(reorder) => reorder::show(reorder, look),
         Answer::Trace(trace) => trace::show(trace),
+        Answer::History(history) => history::show(history, false, look),
+        Answer::Log(log) => log::show(*log),
         Answer::Done(sentence) => format!("{sentence}\n"),
     }
 }

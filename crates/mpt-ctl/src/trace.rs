@@ -90,17 +90,10 @@ fn follow(socket: &Path, trace: &mut Trace, as_json: bool) -> Result<(), Failure
 
 fn ask(socket: &Path, path: &str, from: u64) -> Result<Trace, ClientError> {
     let name = path.to_owned();
-    match client::ask(socket, &Request::Trace { name, from })? {
-        Answer::Trace(trace) => Ok(trace),
-        Answer::Status(_)
-        | Answer::Paths(_)
-        | Answer::Peers(_)
-        | Answer::Peer(_)
-        | Answer::Reorder(_)
-        | Answer::Done(_) => Err(ClientError::Protocol(
-            "an answer to another question".into(),
-        )),
-    }
+    let Answer::Trace(trace) = client::ask(socket, &Request::Trace { name, from })? else {
+        return Err(client::unasked());
+    };
+    Ok(trace)
 }
 
 fn json_lines(decisions: &[Decision]) -> Result<String, ClientError> {

@@ -30,6 +30,40 @@ pub(crate) fn origin_us() -> u64 {
     wall_us.saturating_sub(now().as_nanos() / 1000)
 }
 
+/// A clock that goes on while the host sleeps, and that nobody sets. It begins its minutes where the host's wall clock
+/// began them when it was made.
+#[derive(Debug)]
+pub(crate) struct Calendar {
+    /// Ahead of `CLOCK_BOOTTIME` by this.
+    ahead: Duration,
+}
+
+/// The wall clock's minute, in microseconds.
+const MINUTE_US: u64 = 60_000_000;
+
+impl Calendar {
+    /// One that begins its minutes as the wall clock does now.
+    pub(crate) fn new() -> Calendar {
+        let ahead = Duration::from_micros(boot_origin_us() % MINUTE_US);
+        Calendar { ahead }
+    }
+
+    /// Now.
+    pub(crate) fn now(&self) -> Time {
+        now() + ahead() + self.ahead
+    }
+
+    /// Microseconds from 1970-01-01 00:00 UTC to its origin, by the wall clock as it is set now.
+    pub(crate) fn origin_us(&self) -> u64 {
+        boot_origin_us().saturating_sub(self.ahead.as_micros() as u64)
+    }
+}
+
+/// Microseconds from 1970-01-01 00:00 UTC to the origin of `CLOCK_BOOTTIME`, likewise.
+fn boot_origin_us() -> u64 {
+    origin_us().saturating_sub(ahead().as_micros() as u64)
+}
+
 /// Clocks that stand still and that do not while the host sleeps differ by more than this afterwards; otherwise by
 /// what passes from one reading to the other.
 const LEAST_SLEEP: Duration = Duration::from_millis(500);
@@ -132,6 +166,16 @@ impl Timer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn minutes_of_the_calendar_begin_with_those_of_the_wall_clock() {
+        let calendar = Calendar::new();
+        let off = calendar.origin_us() % MINUTE_US;
+        // The clocks are read one after the other.
+        assert!(off.min(MINUTE_US - off) < 1_000_000, "{off} µs");
+        let before = calendar.now();
+        assert!(calendar.now() >= before);
+    }
 
     #[test]
     fn a_host_that_sleeps_is_noticed_once_and_one_that_is_busy_is_not() {

@@ -43,7 +43,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 const EXAMPLE: &str = r#"{"command":"status"}"#;
 /// What [`Request`] knows, for those who write requests by hand.
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 17] = [
     "status",
     "paths",
     "peers",
@@ -53,6 +53,8 @@ const COMMANDS: [&str; 15] = [
     "peer-remove",
     "reorder",
     "trace",
+    "history",
+    "log",
     "path-up",
     "path-down",
     "path-set",
@@ -429,11 +431,11 @@ mod tests {
             [1]
                 a request is a JSON object such as {"command":"status"}
             {}
-                `command` is missing; it is one of status, paths, peers, peer-show, peer-add, peer-set, peer-remove, reorder, trace, path-up, path-down, path-set, reorder-set, reload, save
+                `command` is missing; it is one of status, paths, peers, peer-show, peer-add, peer-set, peer-remove, reorder, trace, history, log, path-up, path-down, path-set, reorder-set, reload, save
             {"command":7}
-                `command` is a string, one of status, paths, peers, peer-show, peer-add, peer-set, peer-remove, reorder, trace, path-up, path-down, path-set, reorder-set, reload, save
+                `command` is a string, one of status, paths, peers, peer-show, peer-add, peer-set, peer-remove, reorder, trace, history, log, path-up, path-down, path-set, reorder-set, reload, save
             {"command":"stauts"}
-                unknown command "stauts"; known are status, paths, peers, peer-show, peer-add, peer-set, peer-remove, reorder, trace, path-up, path-down, path-set, reorder-set, reload, save
+                unknown command "stauts"; known are status, paths, peers, peer-show, peer-add, peer-set, peer-remove, reorder, trace, history, log, path-up, path-down, path-set, reorder-set, reload, save
             {"command":"path-up"}
                 path-up: missing field `name`
             {"command":"path-set","name":"lte","weight":-1}

@@ -11,6 +11,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use mpt_core::control::{Answer, Reply, Request};
 use mpt_core::path::PathId;
 use rustix::thread::CapabilitySet;
 use tokio::runtime;
@@ -23,6 +24,7 @@ use crate::config::Config;
 use crate::downlink::Another;
 use crate::files::Store;
 use crate::host::Host;
+use crate::logging::Logging;
 use crate::netlink::{Change, LinkWatch, Netlink};
 use crate::privileges;
 use crate::routing::Routing;
@@ -46,7 +48,7 @@ const LAST_HOOKS: Duration = Duration::from_secs(25);
 ///
 /// # Errors
 /// When at the start not one tunnel can have its interface.
-pub(crate) fn run(files: Store, configs: Vec<Config>) -> anyhow::Result<()> {
+pub(crate) fn run(files: Store, logging: Logging, configs: Vec<Config>) -> anyhow::Result<()> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -81,6 +83,7 @@ pub(crate) fn run(files: Store, configs: Vec<Config>) -> anyhow::Result<()> {
             tunnels: Vec::new(),
             routing_due: None,
             service: Service::from_environment(),
+            logging,
         };
         let result = daemon.serve(configs, news).await;
         daemon.service.stopping();
@@ -106,6 +109,7 @@ struct Daemon {
     /// When rules and routes that have changed are looked at.
     routing_due: Option<Instant>,
     service: Service,
+    logging: Logging,
 }
 
 /// What the loop hears of.
@@ -245,6 +249,14 @@ impl Daemon {
     }
 
     async fn answer(&mut self, asked: Asked) -> anyhow::Result<()> {
+        // Of all tunnels, and also where this one does not run.
+        if let Request::Log { level } = asked.request {
+            asked.answer(match self.logging.answer(level) {
+                Ok(log) => Reply::Ok(Answer::Log(log)),
+                Err(error) => Reply::Error(format!("{error:#}")),
+            });
+            return Ok(());
+        }
         self.catch_up()?;
         let mut tunnels = self.tunnels.iter_mut();
         if let Some(served) = tunnels.find(|served| served.name() == asked.tunnel) {

@@ -15,6 +15,7 @@ mod hostile;
 mod hub;
 mod journal;
 mod log;
+mod logging;
 mod netlink;
 mod privileges;
 mod requests;
@@ -32,12 +33,11 @@ mod uplink;
 mod wanted;
 mod watch;
 
-use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, ValueEnum};
-use tracing_subscriber::filter::LevelFilter;
+use mpt_core::control::LogLevel as Level;
 
 /// A multipath tunnel: one TUN interface over several UDP paths.
 ///
@@ -67,7 +67,7 @@ struct Arguments {
     #[arg(long)]
     check: bool,
 
-    /// How much to log
+    /// How much to log; `mpt-ctl log` shows and changes it later
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     log: LogLevel,
 }
@@ -85,6 +85,18 @@ enum LogLevel {
     Debug,
     /// Also single packets; slow
     Trace,
+}
+
+impl LogLevel {
+    fn level(self) -> Level {
+        match self {
+            LogLevel::Error => Level::Error,
+            LogLevel::Warn => Level::Warn,
+            LogLevel::Info => Level::Info,
+            LogLevel::Debug => Level::Debug,
+            LogLevel::Trace => Level::Trace,
+        }
+    }
 }
 
 const AFTER_HELP: &str = "\
@@ -168,7 +180,7 @@ pub fn run() -> ExitCode {
             false => ExitCode::FAILURE,
         };
     }
-    start_log(arguments.log);
+    let logging = logging::Logging::start(arguments.log.level());
     if let Err(error) = privileges::hide_memory() {
         tracing::debug!("a core dump, were there one, would have all memory: {error}");
     }
@@ -177,32 +189,11 @@ pub fn run() -> ExitCode {
     if let Err(error) = privileges::renounce() {
         tracing::warn!("privileges cannot be renounced: {error}");
     }
-    match files.and_then(|files| daemon::run(files, loaded.configs)) {
+    match files.and_then(|files| daemon::run(files, logging, loaded.configs)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error:#}");
             ExitCode::FAILURE
         }
-    }
-}
-
-/// Logs go to standard error, with times unless the journal adds its own.
-fn start_log(level: LogLevel) {
-    let filter = match level {
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Trace => LevelFilter::TRACE,
-    };
-    let log = tracing_subscriber::fmt()
-        .with_max_level(filter)
-        .with_target(false)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
-    if std::env::var_os("JOURNAL_STREAM").is_some() {
-        log.without_time().init();
-    } else {
-        log.init();
     }
 }

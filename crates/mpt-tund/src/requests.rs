@@ -44,6 +44,10 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
             traceable(&tunnel.config, &name)?;
             Ok(Answer::Trace(tunnel.trace(&name, from).await?))
         }
+        // Both are answered where more is known than of a tunnel that runs.
+        Request::History { .. } | Request::Log { .. } => {
+            bail!("this is not the tunnel's to answer")
+        }
         Request::Peers => {
             hub(&tunnel.config)?;
             Ok(Answer::Peers(tunnel.list_peers().await?))
@@ -183,6 +187,19 @@ fn hub(config: &Config) -> anyhow::Result<&[Peer]> {
             config.file.display()
         )
     })
+}
+
+/// Nothing is known of the path of this name.
+pub(crate) fn no_history(name: &str, known: &[&str]) -> String {
+    match known {
+        [] => format!(
+            "nothing is known of a path {name:?}, nor of any other: the tunnel did not run yet"
+        ),
+        known => format!(
+            "nothing is known of a path {name:?}; the last 24 hours have {}",
+            known.join(", ")
+        ),
+    }
 }
 
 fn unknown_peer(name: &str) -> String {

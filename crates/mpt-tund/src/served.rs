@@ -1,12 +1,14 @@
 //! A configured tunnel: it runs, with a control socket, as far as the host allows; and what does not is
 //! tried again.
 
-use mpt_core::control::{Reply, Request, Status};
+use mpt_core::control::history::Past;
+use mpt_core::control::{Answer, Reply, Request, Status};
 use mpt_core::path::PathId;
 use mpt_core::time::Time;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::clock::Calendar;
 use crate::config::Config;
 use crate::downlink::{Another, Sockets};
 use crate::hooks::{self, Hooks};
@@ -21,8 +23,17 @@ use crate::{clock, control, requests, service};
 pub(crate) struct Asked {
     /// The tunnel's name.
     pub(crate) tunnel: String,
-    request: Request,
+    /// What is asked.
+    pub(crate) request: Request,
     reply: oneshot::Sender<Reply>,
+}
+
+impl Asked {
+    /// Gives the answer to whoever asked.
+    pub(crate) fn answer(self, reply: Reply) {
+        // He may have gone.
+        let _ = self.reply.send(reply);
+    }
 }
 
 /// Where what a tunnel's threads and tasks have to say goes.
@@ -47,6 +58,8 @@ pub(crate) struct Served {
     speaking: Wish<JoinHandle<()>>,
     hooks: Hooks,
     log: Log,
+    past: Past,
+    calendar: Calendar,
 }
 
 /// Something that is wanted.
@@ -113,6 +126,8 @@ impl Served {
         Served {
             log: Log::new(&config.tunnel.name),
             hooks: Hooks::new(&config.tunnel.name),
+            past: Past::new(&config.tunnel.name),
+            calendar: Calendar::new(),
             config,
             running: Wish::New,
             speaking: Wish::New,
@@ -189,17 +204,30 @@ impl Served {
 
     /// Carries out what `mpt-ctl` asks.
     pub(crate) async fn answer(&mut self, host: &Host, asked: Asked) {
+        // Also of a tunnel that does not run now.
+        if let Request::History { path } = &asked.request {
+            let reply = self.history(path.as_deref());
+            return asked.answer(reply);
+        }
         let reply = match &mut self.running {
             Wish::Granted(tunnel) => {
-                let reply = requests::answer(host, tunnel, asked.request).await;
+                let reply = requests::answer(host, tunnel, asked.request.clone()).await;
                 self.config = tunnel.config.clone();
                 reply
             }
             Wish::Refused(why, _) => Reply::Error(format!("the tunnel does not run: {why}")),
             Wish::New => Reply::Error("the tunnel is being started".to_owned()),
         };
-        // Whoever asked may have gone.
-        let _ = asked.reply.send(reply);
+        asked.answer(reply);
+    }
+
+    /// The last 24 hours.
+    fn history(&self, path: Option<&str>) -> Reply {
+        let (now, origin_us) = (self.calendar.now(), self.calendar.origin_us());
+        match self.past.history(path, now, origin_us) {
+            Ok(history) => Reply::Ok(Answer::History(Box::new(history))),
+            Err(known) => Reply::Error(requests::no_history(path.unwrap_or_default(), &known)),
+        }
     }
 
     /// Wants what `config` says from now on.
@@ -246,14 +274,25 @@ impl Served {
 
     /// What is counted now, judged where somebody wants to know; or why the tunnel does not run.
     async fn count(&mut self, host: &Host, is_asked: bool) -> Result<Option<Status>, String> {
+        let counted = self.look(host, is_asked).await;
+        if counted.is_err() {
+            self.past.pause();
+        }
+        counted
+    }
+
+    async fn look(&mut self, host: &Host, is_asked: bool) -> Result<Option<Status>, String> {
         let tunnel = match &mut self.running {
             Wish::Granted(tunnel) => tunnel,
             Wish::Refused(why, _) => return Err(why.clone()),
             Wish::New => return Err("it is being started".to_owned()),
         };
         match tunnel.note_counters(&host.netlink).await {
-            Ok(_) if !is_asked && self.config.hooks.is_empty() => Ok(None),
             Ok(mut status) => {
+                self.past.note(self.calendar.now(), clock::now(), &status);
+                if !is_asked && self.config.hooks.is_empty() {
+                    return Ok(None);
+                }
                 tunnel.judge(&mut status, host).await;
                 Ok(Some(status))
             }

@@ -175,6 +175,16 @@ impl Recovery {
         self.counters
     }
 
+    /// Packets that this path lost, or swallowed, and that were sent again.
+    pub(crate) fn recovered(&self, path: PathId) -> u64 {
+        self.paths[path.index()].recovered
+    }
+
+    /// Another path has this number from now on.
+    pub(crate) fn forget_path(&mut self, path: PathId) {
+        self.paths[path.index()].recovered = 0;
+    }
+
     /// Bytes of memory that the ring has.
     pub(crate) fn memory(&self) -> usize {
         self.kept.memory()
@@ -472,6 +482,7 @@ impl Recovery {
                 self.resent.pop_front();
             }
             self.resent.push_back((resend.seq, kept.path));
+            self.paths[kept.path.index()].recovered += 1;
         }
         kept.sent = now;
         kept.path = path;

@@ -75,6 +75,7 @@ impl Sender {
     pub(crate) fn forget_path(&mut self, path: PathId) {
         self.paths.forget_path(path);
         self.rescue.forget_path(path);
+        self.recovery.forget_path(path);
     }
 
     /// Nothing was sent for some seconds: gives memory back.
@@ -548,6 +549,7 @@ impl Sender {
     /// Fills in what is known of a path.
     pub(crate) fn report_path(&self, path: PathId, status: &mut PathStatus) {
         self.paths.report(path, status);
+        status.tx_recovered = self.recovery.recovered(path);
         if self.rescue.suspected().contains(path) {
             status.tx_phase = PathPhase::Suspected;
         }

@@ -113,7 +113,11 @@ impl Model {
             | Request::PeerAdd { .. }
             | Request::PeerSet { .. }
             | Request::PeerRemove { .. } => hub(&self.config).map(drop)?,
-            Request::Status | Request::Paths | Request::Reorder => {}
+            Request::Status
+            | Request::Paths
+            | Request::Reorder
+            | Request::History { .. }
+            | Request::Log { .. } => {}
         }
         Ok(())
     }

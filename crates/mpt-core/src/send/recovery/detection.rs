@@ -27,6 +27,8 @@ pub(super) struct PathRecovery {
     /// When the last recovery began, and how many there were since one was needless.
     episode: Time,
     clean: u32,
+    /// Packets that it lost, or swallowed, and that were sent again.
+    pub(super) recovered: u64,
 }
 
 /// What reports have told, whichever path they tell of.

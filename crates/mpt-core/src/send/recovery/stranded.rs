@@ -64,6 +64,7 @@ impl Recovery {
     pub(crate) fn rescued(&mut self, now: Time, seq: Seq, path: PathId) {
         self.stranded.pop_front();
         if let Some(kept) = self.kept.get_mut(seq) {
+            self.paths[kept.path.index()].recovered += 1;
             kept.stranded = false;
             kept.rescued = true;
             kept.sent = now;

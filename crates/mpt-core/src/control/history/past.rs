@@ -1,0 +1,422 @@
+//! What is kept of a tunnel's last 24 hours.
+
+use std::time::Duration;
+
+use super::series::{Counted, Seen, Series, Step};
+use super::{History, MAX_NAMES, MINUTE, PathHistory};
+use crate::control::{PathState, PathStatus, Status};
+use crate::time::Time;
+
+/// A look that comes later than this after the one before says nothing of the minute before.
+const JOINS: Duration = Duration::from_secs(5);
+
+/// The last 24 hours of a tunnel and of its paths. It has two clocks of its caller's, of which it reads neither: a
+/// calendar, which goes on while the host sleeps and is never set, and one that stands still then.
+#[derive(Debug)]
+pub struct Past {
+    whole: Series,
+    paths: Vec<Series>,
+    before: Option<Look>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    calendar: Time,
+    awake: Time,
+}
+
+impl Past {
+    /// Of the tunnel of this name, of which nothing is known yet.
+    #[must_use]
+    pub fn new(tunnel: &str) -> Past {
+        Past {
+            whole: Series::new(tunnel),
+            paths: Vec::new(),
+            before: None,
+        }
+    }
+
+    /// Adds what has happened since the call before. To be called about once a second while the tunnel runs; seconds
+    /// without a call are not known.
+    pub fn note(&mut self, calendar: Time, awake: Time, status: &Status) {
+        let look = Look { calendar, awake };
+        let before = self.before.replace(look).unwrap_or(look);
+        let step = step(before, look);
+        self.whole.note(step, &whole(status));
+        for path in &status.paths {
+            if let Some(series) = self.series(&path.name) {
+                series.note(step, &seen(path));
+            }
+        }
+        for series in &mut self.paths {
+            if series.is_here && !status.paths.iter().any(|path| path.name == series.name) {
+                series.leave();
+            }
+            series.forget(step.minute);
+        }
+        self.whole.forget(step.minute);
+        self.paths
+            .retain(|series| series.is_here || !series.is_empty());
+    }
+
+    /// The tunnel does not run now.
+    pub fn pause(&mut self) {
+        self.before = None;
+        self.whole.leave();
+        self.paths.iter_mut().for_each(Series::leave);
+    }
+
+    /// What is known, of one path or of all; `origin_us` are the microseconds from 1970-01-01 00:00 UTC to the
+    /// calendar's origin.
+    ///
+    /// # Errors
+    /// The names of which something is known, when there is nothing of that one.
+    pub fn history(
+        &self,
+        path: Option<&str>,
+        calendar: Time,
+        origin_us: u64,
+    ) -> Result<History, Vec<&str>> {
+        let at_us = |minute: u32| {
+            // To the second: clocks that are set by a second clock differ by parts of it.
+            let at_us = origin_us.saturating_add(u64::from(minute) * MINUTE.as_micros() as u64);
+            at_us.saturating_add(500_000) / 1_000_000 * 1_000_000
+        };
+        let told = |series: &Series| PathHistory {
+            name: series.name.clone(),
+            present: series.is_here,
+            minutes: series.minutes(at_us),
+        };
+        let is_meant = |series: &&Series| path.is_none_or(|path| path == series.name);
+        let paths: Vec<PathHistory> = self.paths.iter().filter(is_meant).map(told).collect();
+        if path.is_some() && paths.is_empty() {
+            return Err(self.paths.iter().map(|series| &*series.name).collect());
+        }
+        Ok(History {
+            tunnel: self.whole.name.clone(),
+            at_us: origin_us.saturating_add(calendar.as_nanos() / 1000),
+            whole: path.is_none().then(|| told(&self.whole)),
+            paths,
+        })
+    }
+
+    /// What is kept of the path of this name. A new name takes the place of the one that has been away longest, where
+    /// there are too many.
+    fn series(&mut self, name: &str) -> Option<&mut Series> {
+        if let Some(at) = self.paths.iter().position(|series| series.name == name) {
+            return self.paths.get_mut(at);
+        }
+        if self.paths.len() >= MAX_NAMES {
+            let away = self.paths.iter().enumerate().filter(|(_, s)| !s.is_here);
+            let (at, _) = away.min_by_key(|(_, series)| series.last_minute())?;
+            self.paths.remove(at);
+        }
+        self.paths.push(Series::new(name));
+        self.paths.last_mut()
+    }
+}
+
+fn step(before: Look, look: Look) -> Step {
+    let minute_ns = MINUTE.as_nanos() as u64;
+    let into = Duration::from_nanos(look.calendar.as_nanos() % minute_ns);
+    let passed = look.calendar.since(before.calendar);
+    Step {
+        minute: u32::try_from(look.calendar.as_nanos() / minute_ns).unwrap_or(u32::MAX),
+        into,
+        awake: look.awake.since(before.awake),
+        joins: passed <= JOINS && passed > into,
+    }
+}
+
+fn seen(path: &PathStatus) -> Seen {
+    Seen {
+        counted: Counted {
+            tx_bytes: path.tx_bytes,
+            rx_bytes: path.rx_bytes,
+            tx_packets: path.tx_packets,
+            rx_packets: path.rx_packets,
+            recovered: path.tx_recovered,
+            ..Counted::default()
+        },
+        state: path.state,
+        rtt_us: path.rtt_us,
+        loss: Some(path.loss),
+        rx_loss: Some(path.rx_loss),
+    }
+}
+
+/// The tunnel, which is up while one of its paths is.
+fn whole(status: &Status) -> Seen {
+    let (tunnel, reorder) = (&status.tunnel, &status.reorder);
+    let gaps = [
+        reorder.gaps_inferred_lost,
+        reorder.gaps_timed_out,
+        reorder.gaps_overflowed,
+    ];
+    let up = status.paths.iter().any(|path| path.state == PathState::Up);
+    Seen {
+        counted: Counted {
+            tx_bytes: tunnel.tx_bytes,
+            rx_bytes: tunnel.rx_bytes,
+            tx_packets: tunnel.tx_packets,
+            rx_packets: tunnel.rx_packets,
+            given_up: gaps.into_iter().fold(0, u64::saturating_add),
+            recovered: tunnel.recovery.resent,
+            rx_recovered: reorder.gaps_recovered,
+        },
+        state: if up { PathState::Up } else { PathState::Down },
+        rtt_us: None,
+        loss: None,
+        // A hub's window is each peer's own.
+        rx_loss: status.hub.is_none().then_some(0.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::history::{MINUTES, Minute};
+    use crate::path::MAX_PATHS;
+
+    /// A tunnel in virtual time, looked at once a second.
+    struct World {
+        past: Past,
+        calendar: Time,
+        awake: Time,
+        status: Status,
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn path(name: &str) -> PathStatus {
+        PathStatus {
+            name: name.into(),
+            state: PathState::Up,
+            rtt_us: Some(10_000),
+            ..PathStatus::default()
+        }
+    }
+
+    impl World {
+        fn new(paths: &[&str]) -> World {
+            World {
+                past: Past::new("mpt0"),
+                calendar: Time::from_nanos(600_000_000_000),
+                awake: Time::from_nanos(5_000_000_000),
+                status: Status {
+                    paths: paths.iter().map(|name| path(name)).collect(),
+                    ..Status::default()
+                },
+            }
+        }
+
+        /// Lets so many seconds pass, in each of which every path sends so many bytes, in packets of 1000.
+        fn run(&mut self, seconds: u64, bytes: u64) {
+            for _ in 0..seconds {
+                self.calendar = self.calendar + SECOND;
+                self.awake = self.awake + SECOND;
+                for path in &mut self.status.paths {
+                    path.tx_bytes += bytes;
+                    path.tx_packets += bytes / 1000;
+                    path.rx_bytes += bytes / 2;
+                    path.rx_packets += bytes / 2000;
+                }
+                self.past.note(self.calendar, self.awake, &self.status);
+            }
+        }
+
+        fn of(&self, name: &str) -> PathHistory {
+            let history = self.past.history(Some(name), self.calendar, 0).unwrap();
+            history.paths.into_iter().next().unwrap()
+        }
+    }
+
+    fn began(minutes: &[Minute]) -> Vec<u64> {
+        minutes.iter().map(|m| m.at_us / 60_000_000).collect()
+    }
+
+    #[test]
+    fn a_minute_has_its_bytes_its_mean_and_its_busiest_second() {
+        let mut world = World::new(&["lte"]);
+        world.run(59, 1000);
+        world.run(1, 10_000);
+        world.run(60, 2000);
+        let minutes = world.of("lte").minutes;
+        assert_eq!(began(&minutes), [10, 11]);
+        // What was before the first look is not known.
+        assert_eq!((minutes[0].tx_bytes, minutes[0].span_ms), (68_000, 59_000));
+        assert_eq!(minutes[1].tx_bytes, 120_000);
+        assert_eq!((minutes[1].tx_bps, minutes[1].tx_max_bps), (16_000, 16_000));
+        assert_eq!((minutes[1].rx_bps, minutes[1].span_ms), (8_000, 60_000));
+        assert_eq!(minutes[0].tx_max_bps, 80_000);
+        assert_eq!(minutes[1].up_ms, 60_000);
+    }
+
+    #[test]
+    fn a_step_over_the_end_of_a_minute_is_shared_by_both() {
+        let mut world = World::new(&["lte"]);
+        world.calendar = world.calendar + Duration::from_millis(300);
+        world.run(120, 1000);
+        let minutes = world.of("lte").minutes;
+        assert_eq!(minutes[1].span_ms, 60_000);
+        assert_eq!(minutes[1].tx_bytes, 60_000);
+        assert_eq!(minutes[1].tx_bps, 8_000);
+    }
+
+    #[test]
+    fn round_trips_have_least_mean_and_highest_and_none_while_down() {
+        let mut world = World::new(&["lte"]);
+        for rtt in [10_000, 30_000, 20_000] {
+            world.status.paths[0].rtt_us = Some(rtt);
+            world.run(10, 1000);
+        }
+        world.status.paths[0].state = PathState::Down;
+        world.status.paths[0].rtt_us = Some(900_000);
+        world.run(90, 0);
+        let minutes = world.of("lte").minutes;
+        let first = &minutes[0];
+        assert_eq!(
+            (first.rtt_min_us, first.rtt_us, first.rtt_max_us),
+            (Some(10_000), Some(20_000), Some(30_000))
+        );
+        assert_eq!((first.up_ms, first.span_ms), (29_000, 59_000));
+        assert_eq!(first.state, PathState::Down);
+        assert_eq!((minutes[1].rtt_us, minutes[1].up_ms), (None, 0));
+        assert_eq!(minutes[1].span_ms, 60_000, "down is no gap");
+    }
+
+    #[test]
+    fn loss_is_weighed_by_what_was_sent_and_unknown_where_nothing_was() {
+        let mut world = World::new(&["lte"]);
+        world.run(60, 1000);
+        world.status.paths[0].loss = 0.1;
+        world.run(30, 9000);
+        world.status.paths[0].loss = 0.0;
+        world.run(30, 1000);
+        world.run(61, 0);
+        let minutes = world.of("lte").minutes;
+        assert_eq!(minutes[0].loss, Some(0.0));
+        assert!((minutes[1].loss.unwrap() - 0.09).abs() < 0.001);
+        assert_eq!(minutes[2].loss, None);
+    }
+
+    #[test]
+    fn a_night_asleep_is_a_gap_and_no_zeros() {
+        let mut world = World::new(&["lte"]);
+        world.run(60, 1000);
+        world.calendar = world.calendar + Duration::from_secs(8 * 3600 + 20);
+        world.run(60, 1000);
+        let minutes = world.of("lte").minutes;
+        assert_eq!(began(&minutes), [10, 491, 492]);
+        let woken = &minutes[1];
+        assert!(woken.span_ms <= 41_000, "{woken:?}");
+        assert_eq!(woken.tx_bps, 8_000, "the sleep is not in the mean");
+    }
+
+    #[test]
+    fn a_path_that_goes_and_comes_back_keeps_its_history_under_its_name() {
+        let mut world = World::new(&["lte", "dsl"]);
+        world.run(100, 1000);
+        let lte = world.status.paths.remove(0);
+        world.run(200, 1000);
+        assert!(!world.of("lte").present);
+        // Its socket is another, and counts from 0.
+        world.status.paths.push(PathStatus {
+            tx_bytes: 0,
+            tx_packets: 0,
+            ..lte
+        });
+        world.run(20, 1000);
+        let back = world.of("lte");
+        assert!(back.present);
+        assert_eq!(began(&back.minutes), [10, 11, 15]);
+        assert_eq!(back.minutes[2].tx_bytes, 19_000);
+        assert_eq!(began(&world.of("dsl").minutes), [10, 11, 12, 13, 14, 15]);
+    }
+
+    #[test]
+    fn a_path_that_is_away_for_seconds_has_one_minute_of_two_parts() {
+        let mut world = World::new(&["lte"]);
+        world.run(20, 1000);
+        let lte = world.status.paths.remove(0);
+        world.run(5, 0);
+        world.status.paths.push(PathStatus {
+            tx_bytes: 0,
+            rtt_us: Some(30_000),
+            ..lte
+        });
+        world.run(20, 2000);
+        world.run(60, 0);
+        let minutes = world.of("lte").minutes;
+        assert_eq!(began(&minutes), [10, 11]);
+        assert_eq!(minutes[0].tx_bytes, 57_000);
+        assert!(minutes[0].span_ms <= 55_000, "{:?}", minutes[0]);
+        assert_eq!(minutes[0].rtt_max_us, Some(30_000));
+    }
+
+    #[test]
+    fn a_day_is_kept_and_no_more_whatever_is_added() {
+        let mut world = World::new(&["lte"]);
+        world.calendar = world.calendar + Duration::from_secs(30);
+        for _ in 0..3 * MINUTES {
+            world.calendar = world.calendar + Duration::from_secs(59);
+            world.awake = world.awake + Duration::from_secs(59);
+            world.run(1, 1000);
+        }
+        let minutes = world.of("lte").minutes;
+        assert_eq!(minutes.len(), MINUTES);
+        let (first, last) = (&minutes[0], &minutes[MINUTES - 1]);
+        assert_eq!((last.at_us - first.at_us) / 60_000_000, MINUTES as u64 - 1);
+    }
+
+    #[test]
+    fn names_are_bounded_and_who_was_away_longest_goes_first() {
+        let mut world = World::new(&[]);
+        for round in 0..5 {
+            let names: Vec<String> = (0..MAX_PATHS).map(|n| format!("p{round}-{n}")).collect();
+            world.status.paths = names.iter().map(|name| path(name)).collect();
+            world.run(60, 1000);
+            assert!(world.past.paths.len() <= MAX_NAMES);
+        }
+        world.of("p4-0");
+        world.of("p3-15");
+        let missing = world.past.history(Some("p2-0"), world.calendar, 0);
+        assert_eq!(missing.unwrap_err().len(), MAX_NAMES);
+        // After a day without them nothing is left.
+        world.status.paths.truncate(1);
+        world.calendar = world.calendar + Duration::from_secs(86_400);
+        world.run(60, 1000);
+        assert_eq!(world.past.paths.len(), 1);
+    }
+
+    #[test]
+    fn the_whole_counts_inner_bytes_and_what_was_given_up() {
+        let mut world = World::new(&["lte"]);
+        world.run(60, 1000);
+        world.status.tunnel.rx_packets = 900;
+        world.status.reorder.gaps_timed_out = 100;
+        world.status.tunnel.recovery.resent = 7;
+        world.run(1, 1000);
+        let history = world.past.history(None, world.calendar, 0).unwrap();
+        let whole = history.whole.unwrap();
+        let last = whole.minutes.last().unwrap();
+        assert_eq!(last.rx_loss, Some(0.1));
+        assert_eq!((last.loss, last.recovered), (None, 7));
+        assert_eq!(last.state, PathState::Up);
+    }
+
+    #[test]
+    fn while_the_tunnel_does_not_run_nothing_is_known() {
+        let mut world = World::new(&["lte"]);
+        world.run(70, 1000);
+        world.past.pause();
+        world.calendar = world.calendar + Duration::from_secs(180);
+        world.awake = world.awake + Duration::from_secs(180);
+        world.status.paths[0].tx_bytes = 0;
+        world.run(10, 1000);
+        let minutes = world.of("lte").minutes;
+        assert_eq!(began(&minutes), [10, 11, 14]);
+        assert_eq!(minutes[2].tx_bytes, 9_000);
+        assert_eq!(minutes[2].tx_max_bps, 8_000);
+    }
+}
