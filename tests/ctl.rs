@@ -7,6 +7,9 @@
 mod history;
 #[path = "ctl/new.rs"]
 mod new;
+#[cfg(feature = "top")]
+#[path = "ctl/top.rs"]
+mod top;
 #[path = "ctl/trace.rs"]
 mod trace;
 

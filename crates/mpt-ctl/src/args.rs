@@ -46,6 +46,7 @@ Examples:
   mpt-ctl status                  how the tunnel does, and what is wrong with it
   mpt-ctl status --watch          the same every 2 seconds, until Ctrl-C
   mpt-ctl --json paths            each path for a script (jq '.[].rtt_us')
+  mpt-ctl top                     the same on the whole screen, with keys
   mpt-ctl history                 the last 24 hours; `history lte --svg lte.svg` draws
   mpt-ctl trace lte --follow      why its rate rises and falls
   mpt-ctl log debug               say more in the log, until `mpt-ctl log info`
@@ -138,6 +139,10 @@ enum Command {
     /// Show the last 24 hours: an hour a line, or of one path a minute a line; or draw them
     #[command(after_help = history::AFTER_HELP)]
     History(HistoryCommand),
+    /// Show peers and paths as they go on, on the whole screen; `?` there lists the keys
+    #[cfg(feature = "top")]
+    #[command(after_help = crate::top::AFTER_HELP)]
+    Top,
     /// Show how much mpt-tund logs, or change it while it runs
     ///
     /// The level is that of the daemon, of all its tunnels, until it ends; `mpt-tund --log` says what it begins with.
@@ -202,6 +207,9 @@ pub(crate) enum Task {
     Trace(TraceCommand),
     /// Ask a daemon for the last 24 hours.
     History(HistoryCommand),
+    /// Show what a daemon says as it goes on.
+    #[cfg(feature = "top")]
+    Top,
     /// Measure.
     Measure(MeasureCommand),
     /// Make a key, without a daemon.
@@ -264,6 +272,8 @@ impl Cli {
             Task::Measure(_) => Some("measure"),
             Task::New(_) => Some("new"),
             Task::Ask(_) | Task::Trace(_) | Task::History(_) | Task::Key(_) => None,
+            #[cfg(feature = "top")]
+            Task::Top => None,
         };
         if let Some(word) = alone.filter(|_| cli.socket.is_some() || cli.tunnel.is_some()) {
             return Err(wrong(format!(
@@ -272,13 +282,21 @@ impl Cli {
         }
         let views = match &task {
             Task::Ask(request) => is_view(request),
+            #[cfg(feature = "top")]
+            Task::Top => true,
             Task::Trace(_) | Task::History(_) | Task::Measure(_) | Task::Key(_) | Task::New(_) => {
                 false
             }
         };
         if cli.watch.is_some() && !views {
             return Err(wrong(
-                "--watch goes with status, paths, peers, peer show and reorder".into(),
+                "--watch goes with status, paths, peers, peer show, reorder and top".into(),
+            ));
+        }
+        #[cfg(feature = "top")]
+        if cli.json && matches!(task, Task::Top) {
+            return Err(wrong(
+                "top is for people; `mpt-ctl --json --watch status` is a line each time, for scripts".into(),
             ));
         }
         if cli.json && matches!(&task, Task::History(history) if history.draws_here()) {
@@ -334,6 +352,8 @@ impl Command {
             }
             Self::Trace(trace) => return Ok(Task::Trace(trace.clone())),
             Self::History(history) => return Ok(Task::History(history.clone())),
+            #[cfg(feature = "top")]
+            Self::Top => return Ok(Task::Top),
             Self::Log { level } => Request::Log {
                 level: level.map(Level::wanted),
             },
@@ -491,6 +511,8 @@ mod tests {
             Task::Measure(measure) => panic!("{measure:?}"),
             Task::Trace(command) => panic!("{line} is {command:?}"),
             Task::History(command) => panic!("{line} is {command:?}"),
+            #[cfg(feature = "top")]
+            Task::Top => panic!("{line} is top"),
             Task::Key(command) => panic!("{line} is {command:?}"),
             Task::New(command) => panic!("{line} is {command:?}"),
         }
@@ -607,6 +629,7 @@ mod tests {
                 "path up lte --watch",
                 "log loud",
                 "history --svg --json",
+                "top --json",
                 "status --watch 0",
                 "status --tunnel ../x",
                 "measure send 10.0.0.1 --size 80",
@@ -639,11 +662,13 @@ mod tests {
             reorder set late=maybe
                 error: late=maybe: give deliver or drop
             path up lte --watch
-                error: --watch goes with status, paths, peers, peer show and reorder
+                error: --watch goes with status, paths, peers, peer show, reorder and top
             log loud
                 error: invalid value 'loud' for '[LEVEL]'
             history --svg --json
                 error: --json and --svg both go to the standard output; name a FILE after --svg
+            top --json
+                error: top is for people; `mpt-ctl --json --watch status` is a line each time, for scripts
             status --watch 0
                 error: invalid value '0' for '--watch [<SECONDS>]': give a number of seconds from 0.1 to 86400
             status --tunnel ../x

@@ -2,7 +2,8 @@
 //!
 //! One request, one answer: `args` turns the command line into a request, `client` finds the
 //! daemon and asks, `render` shows the answer to people, with the daemon's verdict on
-//! what is wrong. `--json` prints the answer as it came. `trace` asks again and again.
+//! what is wrong. `--json` prints the answer as it came. `trace` asks again and again, and so does `top`, on a whole
+//! screen.
 //!
 //! [`mpt_measure`] is a tool of its own, which asks no daemon; neither do `keys` and `new`.
 //!
@@ -14,6 +15,8 @@ mod history;
 mod keys;
 mod new;
 mod render;
+#[cfg(feature = "top")]
+mod top;
 mod trace;
 
 use std::collections::BTreeMap;
@@ -55,6 +58,8 @@ pub fn run() -> ExitCode {
         Task::Ask(request) => answer(&cli, request).map(ExitCode::from),
         Task::Trace(command) => trace(&cli, command).map(|()| ExitCode::SUCCESS),
         Task::History(command) => history(&cli, command).map(|()| ExitCode::SUCCESS),
+        #[cfg(feature = "top")]
+        Task::Top => watch_top(&cli).map(|()| ExitCode::SUCCESS),
         Task::Measure(command) => measure(&cli, command).map(|found| match found {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
@@ -87,6 +92,11 @@ pub fn run() -> ExitCode {
             eprintln!("mpt-ctl: cannot write the answer: {error}");
             ExitCode::FAILURE
         }
+        #[cfg(feature = "top")]
+        Err(Failure::Top(error)) => {
+            eprintln!("mpt-ctl: {error}");
+            ExitCode::from(error.exit_code())
+        }
         Err(Failure::Key(error)) => {
             eprintln!("mpt-ctl: {error}");
             ExitCode::FAILURE
@@ -105,6 +115,8 @@ enum Failure {
     Output(io::Error),
     Key(KeyFailure),
     New(NewError),
+    #[cfg(feature = "top")]
+    Top(top::TopError),
 }
 
 impl From<ClientError> for Failure {
@@ -148,6 +160,14 @@ fn trace(cli: &Cli, command: &TraceCommand) -> Result<(), Failure> {
 /// Shows the last 24 hours.
 fn history(cli: &Cli, command: &HistoryCommand) -> Result<(), Failure> {
     history::run(&socket(cli)?, command, cli.json, look())
+}
+
+/// Shows the tunnel as it goes on.
+#[cfg(feature = "top")]
+fn watch_top(cli: &Cli) -> Result<(), Failure> {
+    top::check_terminal().map_err(Failure::Top)?;
+    let interval = cli.watch.unwrap_or(top::INTERVAL);
+    top::run(&socket(cli)?, interval, look()).map_err(Failure::Top)
 }
 
 /// The socket of the tunnel that is meant.

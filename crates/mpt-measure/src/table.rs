@@ -83,7 +83,8 @@ impl Look {
 }
 
 /// Breaks a text at blanks into lines of at most `room` columns; a longer word stands alone.
-fn broken(text: &str, room: usize) -> Vec<String> {
+#[must_use]
+pub fn broken(text: &str, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
@@ -124,7 +125,8 @@ impl Cell {
 }
 
 /// Without characters that steer a terminal: some of what is shown was told by others.
-fn clean(text: &str) -> String {
+#[must_use]
+pub fn clean(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
 }
 
