@@ -64,7 +64,7 @@ pub(crate) enum Command {
     /// Tell how packets were ordered.
     ReportOrder(oneshot::Sender<Box<OrderStatus>>),
     /// In a hub: peers come and go.
-    SetPeers(PeerChanges),
+    SetPeers(Arc<PeerChanges>),
     /// In a hub: fill in what this line knows of peers.
     ReportPeers(Vec<Listed>, oneshot::Sender<Vec<Listed>>),
     /// The same of one.

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
@@ -14,7 +15,7 @@ use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::ReorderSettings;
 use mpt_core::wire::name::PathName;
 
-use crate::config::{self, Config, Origin, Peer};
+use crate::config::{self, Config, Origin, Peer, Roster};
 use crate::host::Host;
 use crate::tunnel::Tunnel;
 
@@ -65,25 +66,25 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
             psk,
             rate_limit,
         } => {
-            let mut peers = hub(&tunnel.config)?.to_vec();
+            let roster = hub(&tunnel.config)?;
             ensure!(
                 PathName::new(&name).is_some(),
                 "{name:?} is no name: use 1 to 32 letters, digits, '-', '_' or '.', a letter or digit first"
             );
             ensure!(
-                peers.len() < config::MAX_PEERS,
+                roster.len() < config::MAX_PEERS,
                 "a hub has at most {} peers",
                 config::MAX_PEERS
             );
-            peers.push(Peer {
+            let new = Peer {
                 name: name.clone(),
                 public_key: key_of(&public_key)?,
                 psk: psk.map_or(Ok(PresharedKey::none()), |psk| psk_of(&psk))?,
                 allowed_ips: networks_of(&allowed_ips)?,
                 rate_limit: rate_limit.map_or(Ok(None), |rate| limit_of(&rate))?,
                 origin: Origin::Request,
-            });
-            tunnel.change_peers(peers).await?;
+            };
+            tunnel.exchange_peer(None, Some(new)).await?;
             done(kept(tunnel, &format!("peer {name} may call")))
         }
         Request::PeerSet {
@@ -93,7 +94,7 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
             psk,
             rate_limit,
         } => {
-            let mut peers = hub(&tunnel.config)?.to_vec();
+            let old = hub(&tunnel.config)?.get(&name).cloned();
             ensure!(
                 public_key.is_some()
                     || allowed_ips.is_some()
@@ -101,8 +102,8 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
                     || rate_limit.is_some(),
                 "nothing to set: give public_key=KEY, allowed_ips=PREFIX,…, psk_file=FILE or rate_limit=RATE"
             );
-            let peer = peers.iter_mut().find(|peer| peer.name == name);
-            let peer = peer.with_context(|| unknown_peer(&name))?;
+            let old = old.with_context(|| unknown_peer(&name))?;
+            let mut peer = Peer::clone(&old);
             if let Some(key) = public_key {
                 peer.public_key = key_of(&key)?;
             }
@@ -115,15 +116,13 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
             if let Some(rate) = rate_limit {
                 peer.rate_limit = limit_of(&rate)?;
             }
-            tunnel.change_peers(peers).await?;
+            tunnel.exchange_peer(Some(&old), Some(peer)).await?;
             done(kept(tunnel, &format!("peer {name} is changed")))
         }
         Request::PeerRemove { name } => {
-            let mut peers = hub(&tunnel.config)?.to_vec();
-            let before = peers.len();
-            peers.retain(|peer| peer.name != name);
-            ensure!(peers.len() < before, unknown_peer(&name));
-            tunnel.change_peers(peers).await?;
+            let old = hub(&tunnel.config)?.get(&name).cloned();
+            let old = old.with_context(|| unknown_peer(&name))?;
+            tunnel.exchange_peer(Some(&old), None).await?;
             done(kept(tunnel, &format!("peer {name} is taken away")))
         }
         Request::PathUp { name } => {
@@ -180,8 +179,8 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
 }
 
 /// Refuses what only a hub has.
-fn hub(config: &Config) -> anyhow::Result<&[Peer]> {
-    config.peers.as_deref().with_context(|| {
+fn hub(config: &Config) -> anyhow::Result<&Roster> {
+    config.peers.as_ref().with_context(|| {
         format!(
             "this tunnel has two ends and no peers; [[peers]] in {} would make it a hub",
             config.file.display()
@@ -238,7 +237,7 @@ fn limit_of(text: &str) -> anyhow::Result<Option<u64>> {
     })
 }
 
-fn networks_of(prefixes: &[String]) -> anyhow::Result<Vec<(IpAddr, u8)>> {
+fn networks_of(prefixes: &[String]) -> anyhow::Result<Arc<[(IpAddr, u8)]>> {
     ensure!(
         !prefixes.is_empty(),
         "allowed_ips is empty: the peer could neither send nor be reached"

@@ -53,6 +53,7 @@ pub(crate) struct Outlets {
 
 /// A configured tunnel.
 pub(crate) struct Served {
+    /// What it begins with. While it runs, what was changed since is the tunnel's own.
     config: Config,
     running: Wish<Tunnel>,
     speaking: Wish<JoinHandle<()>>,
@@ -210,11 +211,7 @@ impl Served {
             return asked.answer(reply);
         }
         let reply = match &mut self.running {
-            Wish::Granted(tunnel) => {
-                let reply = requests::answer(host, tunnel, asked.request.clone()).await;
-                self.config = tunnel.config.clone();
-                reply
-            }
+            Wish::Granted(tunnel) => requests::answer(host, tunnel, asked.request.clone()).await,
             Wish::Refused(why, _) => Reply::Error(format!("the tunnel does not run: {why}")),
             Wish::New => Reply::Error("the tunnel is being started".to_owned()),
         };
@@ -238,7 +235,6 @@ impl Served {
         match &mut self.running {
             Wish::Granted(tunnel) => {
                 tunnel.reload(config, host).await?;
-                self.config = tunnel.config.clone();
             }
             Wish::New | Wish::Refused(..) => {
                 self.config = config;
@@ -260,15 +256,17 @@ impl Served {
     /// Keeps the counters of this moment, and has hooks run when it is time for them. Where `is_asked`: how the tunnel
     /// does, in a line.
     pub(crate) async fn take_stock(&mut self, host: &Host, is_asked: bool) -> String {
-        let why = match self.count(host, is_asked).await {
+        let counted = self.count(host, is_asked).await;
+        let commands = &in_force(&self.running, &self.config).hooks;
+        let why = match counted {
             Ok(Some(status)) => {
-                self.hooks.look(&self.config.hooks, Some(&status), "");
+                self.hooks.look(commands, Some(&status), "");
                 return service::line(&status);
             }
             Ok(None) => return String::new(),
             Err(why) => why,
         };
-        self.hooks.look(&self.config.hooks, None, &why);
+        self.hooks.look(commands, None, &why);
         format!("{}: down: {why}", self.name())
     }
 
@@ -290,7 +288,7 @@ impl Served {
         match tunnel.note_counters(&host.netlink).await {
             Ok(mut status) => {
                 self.past.note(self.calendar.now(), clock::now(), &status);
-                if !is_asked && self.config.hooks.is_empty() {
+                if !is_asked && tunnel.config.hooks.is_empty() {
                     return Ok(None);
                 }
                 tunnel.judge(&mut status, host).await;
@@ -339,6 +337,7 @@ impl Served {
         tracing::error!("tunnel {}: {why}; it is started again", self.name());
         let refused = Wish::Refused(why, Retry::new(clock::now()));
         if let Wish::Granted(tunnel) = std::mem::replace(&mut self.running, refused) {
+            self.config = tunnel.config.clone();
             tunnel.stop(host).await;
         }
     }
@@ -350,11 +349,17 @@ impl Served {
             // It removes the control socket as it ends.
             let _ = speaking.await;
         }
+        let commands = in_force(&self.running, &self.config).hooks.clone();
         if let Wish::Granted(tunnel) = self.running {
             tunnel.stop(host).await;
         }
-        self.hooks.end(&self.config.hooks)
+        self.hooks.end(&commands)
     }
+}
+
+/// The settings in force: those that the tunnel has, if it runs.
+fn in_force<'a>(running: &'a Wish<Tunnel>, config: &'a Config) -> &'a Config {
+    running.granted().map_or(config, |tunnel| &tunnel.config)
 }
 
 /// Hands a request to the daemon's loop and waits for the reply.

@@ -35,7 +35,7 @@ use paths::RunningPath;
 use routes::Ways;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::config::{self, Changes, Config};
+use crate::config::{self, Changes, Config, PeerChange, Roster};
 use crate::host::Host;
 use crate::hub::peers::Peers;
 use crate::log::Log;
@@ -128,7 +128,10 @@ impl Tunnel {
             folder: PeerFolder::default(),
             config,
         };
-        this.follow_peers().await?;
+        if let Some(roster) = &this.config.peers {
+            let change = PeerChange::all_of(roster);
+            this.follow_peers(&change).await?;
+        }
         this.tell_refused();
         for path in this.config.paths.clone() {
             this.add_path(&path.name).await?;
@@ -307,7 +310,7 @@ impl Tunnel {
             .send(uplink::Command::Report(Box::new(report), reply))
             .await?;
         let report = *answer.await?;
-        let configured = self.config.peers.as_ref().map(Vec::len);
+        let configured = self.config.peers.as_ref().map(Roster::len);
         Ok(Status {
             hub: configured.map(|peers| HubStatus {
                 peers: peers as u64,
@@ -409,9 +412,7 @@ impl Tunnel {
         if let Some(reorder) = changes.reorder {
             self.set_reorder(reorder).await?;
         }
-        if changes.peers {
-            self.follow_peers().await?;
-        }
+        self.follow_peers(&changes.peers).await?;
         if let Some(mtu) = changes.mtu {
             self.interface.set_mtu(&self.config, mtu);
             self.downlink.send(downlink::Command::SetMtu(mtu)).await?;

@@ -60,7 +60,7 @@ pub(crate) enum Command {
     /// Fill in what was decided about a path, from this decision on.
     Trace(PathId, u64, oneshot::Sender<Trace>),
     /// In a hub: peers come and go.
-    SetPeers(PeerChanges),
+    SetPeers(Arc<PeerChanges>),
     /// In a hub: fill in what this line knows of peers.
     ReportPeers(Vec<Listed>, oneshot::Sender<Vec<Listed>>),
     /// The same of one.

@@ -2,13 +2,13 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 mod calls;
 
+use super::allowed::{Exchange, Holdings, Sources};
 use super::waiting::{Load, Waiting};
-use super::{AllowedIps, HubSlot, PeerKeys, Schedule, Sources};
+use super::{HubSlot, PeerKeys, Schedule};
 use crate::control::Protection;
 use crate::control::drops::{DropReason, Drops};
 use crate::crypto::{
@@ -75,7 +75,7 @@ pub struct HubInbound {
     config: HubConfig,
     reception: Reception,
     entropy: Entropy,
-    allowed: Arc<AllowedIps>,
+    allowed: Holdings,
     /// By slot.
     peers: Vec<Option<Row>>,
     by_key: HashMap<[u8; KEY_BYTES], HubSlot>,
@@ -148,7 +148,7 @@ impl HubInbound {
         HubInbound {
             reception: Reception::of_hub(now, config.private_key.clone(), &mut entropy),
             entropy,
-            allowed: Arc::default(),
+            allowed: Holdings::default(),
             peers: Vec::new(),
             by_key: HashMap::new(),
             answered: Default::default(),
@@ -210,11 +210,18 @@ impl HubInbound {
         }
     }
 
-    /// Says whose inner addresses are.
-    pub fn set_allowed(&mut self, allowed: Arc<AllowedIps>) {
-        self.allowed = allowed;
-        for slot in self.present() {
-            let sources = Sources::new(self.allowed.clone(), slot);
+    /// Exchanges the prefixes of peers: those of one that was taken away are none.
+    pub fn set_allowed(&mut self, exchange: &Exchange) {
+        // Who has the rest has to know all. He gives it back first, or all would be copied.
+        for slot in self.allowed.rest() {
+            if let Some(inbound) = self.peer(slot) {
+                inbound.set_sources(Sources::none(slot));
+            }
+        }
+        self.allowed.exchange(exchange);
+        let changed = exchange.iter().map(|(slot, _)| *slot);
+        for slot in changed.chain(self.allowed.rest()) {
+            let sources = self.allowed.sources(slot);
             if let Some(inbound) = self.peer(slot) {
                 inbound.set_sources(sources);
             }

@@ -24,7 +24,7 @@ mod schedule;
 mod tests;
 mod waiting;
 
-pub use allowed::{AllowedIps, Overlap, Prefix, Sources};
+pub use allowed::{AllowedIps, Exchange, Overlap, Prefix, Sources};
 pub use inbound::{Came, HubConfig, HubInbound, HubNews, PeerSummary};
 pub(crate) use limit::RateLimit;
 pub use outbound::HubOutbound;

@@ -1,11 +1,11 @@
 //! The line out of a hub: whose a packet from the interface is, and what all peers' lines out have due.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
+use super::allowed::{Exchange, Holdings};
 use super::waiting::{Load, Waiting};
-use super::{AllowedIps, HubNews, HubSlot, RateLimit, Schedule};
+use super::{HubNews, HubSlot, RateLimit, Schedule};
 use crate::control::drops::{DropReason, Drops};
 use crate::time::Time;
 use crate::tunnel::Outbound;
@@ -21,7 +21,7 @@ const ICMP_INTERVAL: Duration = Duration::from_millis(2);
 /// See the module.
 #[derive(Default)]
 pub struct HubOutbound {
-    allowed: Arc<AllowedIps>,
+    allowed: Holdings,
     /// By slot.
     peers: Vec<Peer>,
     schedule: Schedule,
@@ -76,9 +76,9 @@ impl Peer {
 }
 
 impl HubOutbound {
-    /// Says whose inner addresses are.
-    pub fn set_allowed(&mut self, allowed: Arc<AllowedIps>) {
-        self.allowed = allowed;
+    /// Exchanges the prefixes of peers: those of one that was taken away are none.
+    pub fn set_allowed(&mut self, exchange: &Exchange) {
+        self.allowed.exchange(exchange);
     }
 
     /// More than so many bits a second of inner packets to a peer are dropped from now on.
@@ -140,7 +140,7 @@ impl HubOutbound {
             self.drops.count(DropReason::NotIp, 1);
             return None;
         };
-        let Some(slot) = self.allowed.peer_of(looked.destination()) else {
+        let Some(slot) = self.allowed.all().peer_of(looked.destination()) else {
             self.drops
                 .count(DropReason::NoPeer, header.packets(packet.len()));
             return None;
@@ -179,7 +179,7 @@ impl HubOutbound {
     /// ([`HubOutbound::pop_waiting`]). What goes to nobody who is there is handled at once.
     pub fn enqueue(&mut self, now: Time, header: &VnetHeader, packet: &mut [u8]) {
         let looked = Packet::parse(packet).ok();
-        let slot = looked.and_then(|looked| self.allowed.peer_of(looked.destination()));
+        let slot = looked.and_then(|looked| self.allowed.all().peer_of(looked.destination()));
         match slot.filter(|slot| self.peer(*slot).is_some()) {
             Some(slot) => self.waiting.push(now, Some(slot), *header, packet),
             None => drop(self.handle_tun(now, header, packet)),

@@ -54,6 +54,34 @@ fn an_inner_source_that_is_not_the_peer_s_is_dropped_and_counted_and_holds_nothi
 }
 
 #[test]
+fn who_has_the_rest_may_send_from_all_that_no_other_has_at_that_time() {
+    let rest = Spec {
+        has_rest: true,
+        ..Spec::default()
+    };
+    let mut world = World::new(&[rest, Spec::default(), Spec::default()]);
+    world.run_for(2 * SECOND);
+    let taken = |world: &mut World, from| {
+        let before = world.clients[1].delivered;
+        world.send(0, from, address(1), 5);
+        world.run_for(SECOND);
+        world.clients[1].delivered - before
+    };
+    let elsewhere = "192.0.2.1".parse().unwrap();
+    assert_eq!(taken(&mut world, elsewhere), 5);
+    assert_eq!(taken(&mut world, address(0)), 5);
+    assert_eq!(taken(&mut world, address(2)), 0);
+    // What was another's is of the rest when he has gone.
+    world.remove(2);
+    assert_eq!(taken(&mut world, address(2)), 5);
+    // And who else sends has his own alone, before and after.
+    world.send(1, elsewhere, address(0), 1);
+    world.run_for(SECOND);
+    let drops = world.hub_drops();
+    assert!(drops.contains(&(DropReason::NotAllowed, 6)), "{drops:?}");
+}
+
+#[test]
 fn two_paths_of_a_client_go_to_one_socket_from_behind_one_nat() {
     let spec = Spec {
         sockets: [0, 0],

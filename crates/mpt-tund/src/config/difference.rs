@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::ReorderSettings;
 
-use super::{Config, Path, Recovery};
+use super::{Config, Path, PeerChange, Recovery};
 
 /// What changes from one configuration to the next; empty when nothing does.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -33,7 +33,7 @@ pub(crate) struct Changes {
     /// New settings of the reorder window.
     pub(crate) reorder: Option<ReorderSettings>,
     /// Peers came, went or changed.
-    pub(crate) peers: bool,
+    pub(crate) peers: PeerChange,
     /// Commands that are run when something happens.
     pub(crate) hooks: bool,
     /// Paths that are new, in the order of the file.
@@ -82,7 +82,11 @@ pub(crate) fn difference(old: &Config, new: &Config) -> Changes {
         scheduler: changed(old.tunnel.scheduler, new.tunnel.scheduler),
         recovery: changed(old.recovery, new.recovery),
         reorder: changed(old.reorder, new.reorder),
-        peers: old.peers != new.peers,
+        peers: match (&old.peers, &new.peers) {
+            (Some(old), Some(new)) => PeerChange::between(old, new),
+            // That takes a restart.
+            (None, _) | (_, None) => PeerChange::default(),
+        },
         hooks: old.hooks != new.hooks,
         paths_added: new.paths.iter().filter(fresh).cloned().collect(),
         paths_removed: old
@@ -208,7 +212,7 @@ impl fmt::Display for Changes {
         }
         parts.extend(self.mtu.map(|mtu| format!("mtu {mtu}")));
         parts.extend(self.key.then(|| "GRE key changed".to_owned()));
-        parts.extend(self.peers.then(|| "peers changed".to_owned()));
+        parts.extend((!self.peers.is_empty()).then(|| "peers changed".to_owned()));
         parts.extend(self.hooks.then(|| "hooks changed".to_owned()));
         parts.extend(
             self.scheduler

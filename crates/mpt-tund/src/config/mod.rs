@@ -27,6 +27,7 @@ mod regular;
 mod remote;
 mod reorder;
 mod replace;
+mod roster;
 mod save;
 mod section;
 mod validate;
@@ -47,11 +48,12 @@ pub(crate) use difference::{Changes, PathChange, PrefixChanges, difference};
 pub(crate) use document::Mistake;
 pub(crate) use files::{Files, Opened};
 pub(crate) use hooks::{Hook, Hooks};
-pub(crate) use peers::{MAX_ALLOWED, MAX_PEERS, Origin, Peer, Taken};
+pub(crate) use peers::{MAX_ALLOWED, MAX_PEERS, Origin, Peer};
 pub(crate) use peers_dir::PeersDir;
 pub(crate) use remote::Remote;
 #[allow(unused_imports, reason = "until the daemon uses all of it")]
 pub(crate) use replace::replace;
+pub(crate) use roster::{PeerChange, Roster};
 pub(crate) use save::{SaveError, replace_settings, save};
 pub(crate) use values::network_of;
 
@@ -80,7 +82,7 @@ pub(crate) struct Config {
     /// The keys, when packets are sealed.
     pub(crate) crypto: Option<Crypto>,
     /// Whom a hub serves; none where the tunnel has two ends.
-    pub(crate) peers: Option<Vec<Peer>>,
+    pub(crate) peers: Option<Roster>,
     /// Where peers have files of their own: their folder.
     pub(crate) peers_dir: Option<PeersDir>,
     /// Whether lost packets are sent again.
@@ -301,9 +303,8 @@ impl Config {
         let (Some(dir), Some(peers)) = (&mut self.peers_dir, &mut self.peers) else {
             return;
         };
-        let former = running.peers.as_deref().unwrap_or_default();
-        peers.retain(|peer| peer.own_file().is_none());
-        *peers = dir.settle(std::mem::take(peers), former, None);
+        *peers = peers.without_files();
+        dir.settle_all(peers, running.peers.as_ref());
     }
 
     /// What is wrong with files of single peers.

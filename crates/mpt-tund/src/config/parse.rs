@@ -181,16 +181,14 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
     let peers = match &mut crypto {
         _ if !is_hub => None,
         Some(crypto) => {
-            let listed = peers(&peer_sections.unwrap_or_default(), crypto, source)?;
+            let mut roster = peers(&peer_sections.unwrap_or_default(), crypto, source)?;
             let own = crypto.private_key.public_key();
             peers_dir = folder.map(|folder| PeersDir::read(&folder, own, source.files, None));
-            Some(match &mut peers_dir {
-                Some(folder) => {
-                    crypto.exposed.extend(folder.exposed().cloned());
-                    folder.settle(listed, &[], None)
-                }
-                None => listed,
-            })
+            if let Some(folder) = &mut peers_dir {
+                crypto.exposed.extend(folder.exposed().cloned());
+                folder.settle_all(&mut roster, None);
+            }
+            Some(roster)
         }
         None => {
             let what = match peer_sections {

@@ -1,15 +1,15 @@
 //! The list `[[peers]]`, which makes a tunnel a hub: who may call, and which inner addresses are whose.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mpt_core::crypto::{KEY_BYTES, PresharedKey, PublicKey};
-use mpt_core::hub::{AllowedIps, HubSlot, Overlap};
+use mpt_core::crypto::{PresharedKey, PublicKey};
 
 use super::crypto::{Crypto, psk, public_key};
 use super::document::{Mistake, Place, Source};
+use super::entry::Entry;
+use super::roster::{Clash, Roster};
 use super::section::Section;
 use super::values::{self, PrefixKind};
 
@@ -28,7 +28,7 @@ pub(crate) struct Peer {
     /// A secret of it and the hub, or the key that stands for none.
     pub(crate) psk: PresharedKey,
     /// The inner addresses that are its own, host bits zero: no other peer's overlap.
-    pub(crate) allowed_ips: Vec<(IpAddr, u8)>,
+    pub(crate) allowed_ips: Arc<[(IpAddr, u8)]>,
     /// Most that it may send, and be sent, in bits a second of inner packets.
     pub(crate) rate_limit: Option<u64>,
     /// Who says so.
@@ -59,10 +59,10 @@ impl Peer {
 /// A peer as it was read, and where its keys stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Read {
-    pub(super) peer: Peer,
+    pub(super) peer: Arc<Peer>,
     name: Option<Place>,
-    public_key: Place,
-    allowed_ips: Place,
+    public_key: Option<Place>,
+    allowed_ips: Option<Place>,
     /// Its secrets that others may read, and their modes.
     pub(super) exposed: Vec<(PathBuf, u32)>,
 }
@@ -71,130 +71,10 @@ impl Read {
     /// Where that stands which another peer has.
     pub(super) fn place_of(&self, clash: &Clash) -> Option<Place> {
         match clash {
-            Clash::Name(_) => self.name,
-            Clash::Key(_) => Some(self.public_key),
-            Clash::Overlap { .. } => Some(self.allowed_ips),
+            Clash::Name { .. } => self.name,
+            Clash::Key { .. } => self.public_key,
+            Clash::Overlap { .. } => self.allowed_ips,
         }
-    }
-}
-
-/// What peers have that no other may have.
-#[derive(Default)]
-pub(crate) struct Taken {
-    count: usize,
-    names: HashMap<String, usize>,
-    keys: HashMap<[u8; KEY_BYTES], usize>,
-    allowed: AllowedIps,
-}
-
-/// Why two peers do not go together; with the other's place in the list.
-#[derive(Debug)]
-pub(crate) enum Clash {
-    Name(usize),
-    Key(usize),
-    Overlap {
-        prefix: (IpAddr, u8),
-        taken: (IpAddr, u8),
-        with: usize,
-    },
-}
-
-impl Taken {
-    /// Takes what a peer has, the next in the list; or nothing.
-    pub(crate) fn add(&mut self, peer: &Peer) -> Result<(), Clash> {
-        if let Some(&with) = self.names.get(&peer.name) {
-            return Err(Clash::Name(with));
-        }
-        if let Some(&with) = self.keys.get(peer.public_key.as_bytes()) {
-            return Err(Clash::Key(with));
-        }
-        let number = self.count;
-        if let Some(slot) = HubSlot::new(number) {
-            self.take_prefixes(peer, slot)?;
-        }
-        self.names.insert(peer.name.clone(), number);
-        self.keys.insert(*peer.public_key.as_bytes(), number);
-        self.count += 1;
-        Ok(())
-    }
-
-    fn take_prefixes(&mut self, peer: &Peer, slot: HubSlot) -> Result<(), Clash> {
-        for (at, &prefix) in peer.allowed_ips.iter().enumerate() {
-            if let Err(overlap) = self.allowed.insert(prefix, slot) {
-                for &taken in &peer.allowed_ips[..at] {
-                    self.allowed.remove(taken);
-                }
-                let Overlap {
-                    with,
-                    prefix: taken,
-                } = overlap;
-                return Err(Clash::Overlap {
-                    prefix,
-                    taken,
-                    with: with.number(),
-                });
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Clash {
-    /// The key of the file that is wrong.
-    fn key(&self) -> &'static str {
-        match self {
-            Clash::Name(_) => "name",
-            Clash::Key(_) => "public_key",
-            Clash::Overlap { .. } => "allowed_ips",
-        }
-    }
-
-    /// What is wrong, and what to do.
-    pub(crate) fn told(&self, peer: &Peer, others: &[Peer]) -> (String, &'static str) {
-        let name_of = |number: usize| match others.get(number) {
-            Some(other) => format!("\"{}\"{}", other.name, stands(other, peer, " of ")),
-            None => "\"?\"".to_owned(),
-        };
-        let one = &peer.name;
-        match *self {
-            Clash::Name(with) => {
-                let where_ = others.get(with);
-                let where_ = where_.map_or(String::new(), |other| stands(other, peer, ", one in "));
-                (
-                    format!("two peers are called \"{one}\"{where_}"),
-                    "give each peer a name of its own",
-                )
-            }
-            Clash::Key(with) => (
-                format!("peers {} and \"{one}\" have one public key", name_of(with)),
-                "make each peer a key of its own, by `mpt-ctl genkey`, and give its public key here",
-            ),
-            Clash::Overlap {
-                prefix,
-                taken,
-                with,
-            } => (
-                format!(
-                    "{}/{} of peer \"{one}\" overlaps {}/{} of peer {}",
-                    prefix.0,
-                    prefix.1,
-                    taken.0,
-                    taken.1,
-                    name_of(with)
-                ),
-                "give each address to one peer; \"0.0.0.0/0\" or \"::/0\" of one peer stands for all that no \
-                 other has",
-            ),
-        }
-    }
-}
-
-/// Where the other peer stands, if that is not where this one does.
-fn stands(other: &Peer, peer: &Peer, before: &str) -> String {
-    match &other.origin {
-        origin if *origin == peer.origin => String::new(),
-        Origin::Tunnel(file) | Origin::Own(file) => format!("{before}{}", file.display()),
-        Origin::Request => ", which was added while the hub ran".to_owned(),
     }
 }
 
@@ -203,21 +83,19 @@ pub(super) fn peers(
     sections: &[Section<'_>],
     crypto: &mut Crypto,
     source: Source<'_>,
-) -> Result<Vec<Peer>, Mistake> {
-    let mut peers: Vec<Peer> = Vec::with_capacity(sections.len());
-    let mut taken = Taken::default();
+) -> Result<Roster, Mistake> {
+    let mut roster = Roster::default();
     let origin = Origin::Tunnel(source.file.into());
     let own = crypto.private_key.public_key();
     for section in sections {
         let read = peer(section, own, source, (None, &origin))?;
-        if let Err(clash) = taken.add(&read.peer) {
-            let (what, remedy) = clash.told(&read.peer, &peers);
+        if let Err(clash) = roster.add(&read.peer) {
+            let (what, remedy) = clash.told(&read.peer);
             return Err(section.mistake_at(section.get(clash.key()), what, remedy));
         }
         crypto.exposed.extend(read.exposed);
-        peers.push(read.peer);
     }
-    Ok(peers)
+    Ok(roster)
 }
 
 /// Reads one peer; what it is called where the section does not say, and where it stands.
@@ -271,18 +149,23 @@ pub(super) fn peer(
             "write its address inside the tunnel, like [\"10.99.0.2/32\"]",
         ));
     }
+    let rate_limit = section.get("rate_limit").map(values::rate).transpose()?;
+    // To find a place the lines before it are counted: in the tunnel's file those of all peers before, and there it is
+    // asked for only where something is wrong.
+    let is_own = matches!(origin, Origin::Own(_));
+    let place = |entry: Entry<'_>| is_own.then(|| entry.place());
     Ok(Read {
-        peer: Peer {
+        peer: Arc::new(Peer {
             name,
             public_key,
             psk,
-            allowed_ips,
-            rate_limit: section.get("rate_limit").map(values::rate).transpose()?,
+            allowed_ips: allowed_ips.into(),
+            rate_limit,
             origin: origin.clone(),
-        },
-        name: named.map(|entry| entry.place()),
-        public_key: key.place(),
-        allowed_ips: allowed.place(),
+        }),
+        name: named.and_then(place),
+        public_key: place(key),
+        allowed_ips: place(allowed),
         exposed,
     })
 }

@@ -5,7 +5,7 @@
 //! stood for goes on as it was until the file is right again. Of two files that do not go together, the one that
 //! changed last, or that is new, gives way; at the start the one whose name comes later.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use super::document::{Mistake, Source, on_one_line};
 use super::entry::Entry;
 use super::files::{Files, Identity};
 use super::parse::{self, ALL, PEERS};
-use super::peers::{self, MAX_PEERS, Origin, Peer, Read, Taken};
+use super::peers::{self, MAX_PEERS, Origin, Peer, Read};
+use super::roster::{Clash, PeerChange, Roster, Taken};
 use super::section::{Schema, Section};
 
 /// A file with one peer: the keys of `[[peers]]`, which may stand above them.
@@ -32,7 +33,7 @@ pub(crate) struct PeersDir {
     pub(crate) folder: Arc<Path>,
     /// Why it cannot be read.
     unreadable: Option<Mistake>,
-    files: Arc<BTreeMap<PathBuf, PeerFile>>,
+    files: Arc<BTreeMap<Arc<Path>, PeerFile>>,
 }
 
 /// One of its files.
@@ -51,13 +52,15 @@ impl PeerFile {
     }
 }
 
-/// Which peer is to be where a file stands for one.
-enum Choice {
-    /// The one that is there; none where there is none.
-    Former(Option<Peer>),
-    /// That of the file, if it goes with the others.
-    New(Peer),
+/// A file whose peer is to be another one than it is.
+struct Wish {
+    file: Arc<Path>,
+    new: Arc<Peer>,
+    former: Option<Arc<Peer>>,
 }
+
+/// A file whose peer does not go with the others.
+type Refused = (Arc<Path>, Mistake);
 
 impl PeersDir {
     /// Reads the folder. `own` is the hub's public key. Of `former`, what has not changed is not read again.
@@ -89,7 +92,7 @@ impl PeersDir {
             this.unreadable = Some(mistake(folder, what, remedy));
         }
         let read = names.into_iter().take(MAX_PEERS).map(|name| {
-            let file = folder.join(name);
+            let file: Arc<Path> = folder.join(name).into();
             let seen = files.identity(&file);
             let same = known(&file).filter(|known| seen.is_some() && known.seen == seen);
             let read = same.cloned().unwrap_or_else(|| PeerFile {
@@ -118,7 +121,7 @@ impl PeersDir {
             reading: read(file, own, files),
             clash: None,
         };
-        readings.insert(file.to_owned(), read);
+        readings.insert(file.into(), read);
     }
 
     /// Whether that is a file of the folder which stands for a peer.
@@ -126,20 +129,25 @@ impl PeersDir {
         file.parent() == Some(&self.folder) && file.file_name().is_some_and(is_peers)
     }
 
-    /// The files that are read otherwise than they were.
+    /// The files that are read otherwise than they were, or are gone.
     pub(crate) fn changed_since(&self, before: &PeersDir) -> BTreeSet<PathBuf> {
         let was = |file: &Path| before.files.get(file).map(|one| &one.reading);
         let changed = self
             .files
             .iter()
             .filter(|(file, one)| was(file) != Some(&one.reading));
-        changed.map(|(file, _)| file.clone()).collect()
+        let gone = before.files.iter();
+        let gone = gone.filter(|(file, _)| !self.files.contains_key(*file));
+        changed
+            .chain(gone)
+            .map(|(file, _)| file.to_path_buf())
+            .collect()
     }
 
     /// The files with mistakes.
     pub(crate) fn wrong(&self) -> Vec<PathBuf> {
         let wrong = self.files.iter().filter(|(_, one)| one.mistake().is_some());
-        wrong.map(|(file, _)| file.clone()).collect()
+        wrong.map(|(file, _)| file.to_path_buf()).collect()
     }
 
     /// What is wrong, at most one mistake a file.
@@ -157,103 +165,140 @@ impl PeersDir {
         read.flat_map(|read| &read.exposed)
     }
 
-    /// All peers, where `others` have no file here and `former` are those in force. Files that are not among
-    /// `changed` stand for the peer that they stand for now, whatever became of it by request.
+    /// Makes all peers of those without a file here, which are in the roster, of `former` ones that were in force, and of
+    /// what the files say now.
+    pub(crate) fn settle_all(&mut self, roster: &mut Roster, former: Option<&Roster>) {
+        let stays = |file: &Path| self.files.contains_key(file);
+        let former = former.map_or_else(Vec::new, |former| former.of_files(stays));
+        for peer in former {
+            // Who does not go with those in the tunnel's file gives way to them.
+            let _ = roster.add(&peer);
+        }
+        let all = self.files.keys().map(|file| file.to_path_buf()).collect();
+        self.settle(roster, &all);
+    }
+
+    /// Follows files that were read again, or are gone, where the roster has the peers in force. All others stand for the
+    /// peers that they stand for now, whatever became of them by request. Returns who goes and who comes.
     pub(crate) fn settle(
         &mut self,
-        mut others: Vec<Peer>,
-        former: &[Peer],
-        changed: Option<&BTreeSet<PathBuf>>,
-    ) -> Vec<Peer> {
-        let readings = Arc::make_mut(&mut self.files);
-        let of_file = |peer| Some((Peer::own_file(peer)?, peer));
-        let former: HashMap<&Path, &Peer> = former.iter().filter_map(of_file).collect();
-        let mut choices: BTreeMap<&Path, Choice> = BTreeMap::new();
-        for (file, one) in readings.iter() {
-            let before = former.get(&**file).copied();
-            let is_touched =
-                one.mistake().is_some() || changed.is_none_or(|changed| changed.contains(file));
-            let choice = match &one.reading {
-                Ok(read) if is_touched && before != Some(&read.peer) => {
-                    Choice::New(read.peer.clone())
-                }
-                Ok(_) | Err(_) => Choice::Former(before.cloned()),
-            };
-            choices.insert(file, choice);
-        }
+        roster: &mut Roster,
+        changed: &BTreeSet<PathBuf>,
+    ) -> PeerChange {
+        let mut touched: BTreeSet<PathBuf> = self.wrong().into_iter().collect();
+        touched.extend(changed.iter().cloned());
+        let former = roster.of_files(|file| touched.contains(file));
+        let mut change = PeerChange::default();
+        let wishes = self.wishes(&touched, former, &mut change);
         // Who was added by request, and has a file now, is the file's.
-        let named: BTreeSet<String> = choices.values().filter_map(Choice::new_name).collect();
-        others.retain(|other| other.origin != Origin::Request || !named.contains(&other.name));
-        let (peers, clashes) = fit(others, &mut choices, &former, readings);
-        for (file, one) in readings.iter_mut() {
-            one.clash = clashes.get(file).cloned();
+        for wish in &wishes {
+            let same = roster.get(&wish.new.name);
+            change
+                .gone
+                .extend(same.filter(|peer| peer.origin == Origin::Request).cloned());
         }
-        peers
+        let taken = roster.taken();
+        let leave = wishes.iter().filter_map(|wish| wish.former.as_ref());
+        for peer in change.gone.iter().chain(leave) {
+            taken.remove(peer);
+        }
+        let (granted, refused) = self.fit(taken, wishes);
+        for wish in granted {
+            change.gone.extend(wish.former);
+            change.come.push(wish.new);
+        }
+        roster.follow(&change);
+        let readings = Arc::make_mut(&mut self.files);
+        for file in &touched {
+            if let Some(one) = readings.get_mut(&**file) {
+                one.clash = None;
+            }
+        }
+        for (file, mistake) in refused {
+            if let Some(one) = readings.get_mut(&file) {
+                one.clash = Some(mistake);
+            }
+        }
+        change
     }
-}
 
-impl Choice {
-    fn new_name(&self) -> Option<String> {
-        match self {
-            Choice::New(peer) => Some(peer.name.clone()),
-            Choice::Former(_) => None,
-        }
-    }
-}
-
-/// The peers that go together, and what is wrong with the files of the rest. A file that gives way stands for its former
-/// peer, which may be in the way of another that is new: so it is gone about again, as often as one has given way.
-fn fit(
-    others: Vec<Peer>,
-    choices: &mut BTreeMap<&Path, Choice>,
-    former: &HashMap<&Path, &Peer>,
-    readings: &BTreeMap<PathBuf, PeerFile>,
-) -> (Vec<Peer>, HashMap<PathBuf, Mistake>) {
-    let mut clashes = HashMap::new();
-    loop {
-        let mut taken = Taken::default();
-        let mut peers = others.clone();
-        for peer in &peers {
-            // They have been checked.
-            let _ = taken.add(peer);
-        }
-        let mut gives_way = Vec::new();
-        let is_new = |choice: &Choice| matches!(choice, Choice::New(_));
-        let (new, kept): (Vec<_>, Vec<_>) = choices.iter().partition(|(_, choice)| is_new(choice));
-        for (&file, choice) in kept.into_iter().chain(new) {
-            let (Choice::Former(Some(peer)) | Choice::New(peer)) = choice else {
+    /// Of these files, those that ask for another peer than they stand for. Peers whose files are gone go.
+    fn wishes(
+        &self,
+        touched: &BTreeSet<PathBuf>,
+        former: Vec<Arc<Peer>>,
+        change: &mut PeerChange,
+    ) -> Vec<Wish> {
+        let of_file = |peer: Arc<Peer>| Some((peer.own_file()?.to_owned(), peer));
+        let mut former: BTreeMap<PathBuf, Arc<Peer>> =
+            former.into_iter().filter_map(of_file).collect();
+        let mut wishes = Vec::new();
+        for file in touched {
+            let former = former.remove(file);
+            let Some((file, one)) = self.files.get_key_value(&**file) else {
+                change.gone.extend(former);
                 continue;
             };
-            match taken.add(peer) {
-                Ok(()) => peers.push(peer.clone()),
-                Err(clash) => {
-                    let (what, remedy) = clash.told(peer, &peers);
-                    let read = readings.get(file).and_then(|one| one.reading.as_ref().ok());
-                    let place = read.and_then(|read| read.place_of(&clash));
-                    let mut mistake = mistake(file, what, remedy.to_owned());
-                    mistake.place = place;
-                    clashes.insert(file.to_owned(), mistake);
-                    if is_new(choice) && former.contains_key(file) {
-                        gives_way.push(file);
+            if let Ok(read) = &one.reading
+                && former.as_ref() != Some(&read.peer)
+            {
+                let (file, new) = (file.clone(), read.peer.clone());
+                wishes.push(Wish { file, new, former });
+            }
+        }
+        wishes
+    }
+
+    /// The wishes that can be granted together, whose former peers have left, and what is wrong with the others. A file
+    /// that gives way stands for its former peer, which may be in the way of another that is new: so it is gone about
+    /// again, as often as one has given way.
+    fn fit(&self, taken: &mut Taken, mut wishes: Vec<Wish>) -> (Vec<Wish>, Vec<Refused>) {
+        let mut gave_way = Vec::new();
+        loop {
+            let mut granted = Vec::new();
+            let mut refused = Vec::new();
+            for wish in wishes {
+                match taken.add(&wish.new) {
+                    Ok(()) => granted.push(wish),
+                    Err(clash) => {
+                        let mistake = (wish.file.clone(), self.told(&wish, &clash));
+                        refused.push((wish, mistake));
                     }
                 }
             }
+            let (gives_way, new): (Vec<_>, Vec<_>) = refused
+                .into_iter()
+                .partition(|(wish, _)| wish.former.is_some());
+            if gives_way.is_empty() {
+                gave_way.extend(new.into_iter().map(|(_, mistake)| mistake));
+                return (granted, gave_way);
+            }
+            for wish in &granted {
+                taken.remove(&wish.new);
+            }
+            for (wish, mistake) in gives_way {
+                gave_way.push(mistake);
+                if let Some(former) = wish.former {
+                    // It was there a moment ago.
+                    let _ = taken.add(&former);
+                }
+            }
+            // Those that have no peer yet are tried again, in the order of their names.
+            wishes = granted;
+            wishes.extend(new.into_iter().map(|(wish, _)| wish));
+            wishes.sort_by(|one, other| one.file.cmp(&other.file));
         }
-        if gives_way.is_empty() {
-            let order = |peer: &Peer| match &peer.origin {
-                Origin::Tunnel(_) => (0, None),
-                Origin::Own(file) => (1, Some(file.clone())),
-                Origin::Request => (2, None),
-            };
-            peers.sort_by_cached_key(order);
-            return (peers, clashes);
-        }
-        for file in gives_way {
-            choices.insert(file, Choice::Former(former.get(file).copied().cloned()));
-        }
-        // Those that have no peer yet are tried again.
-        clashes
-            .retain(|file: &PathBuf, _| choices.get(&**file).is_some_and(|choice| !is_new(choice)));
+    }
+
+    fn told(&self, wish: &Wish, clash: &Clash) -> Mistake {
+        let (what, remedy) = clash.told(&wish.new);
+        let read = self
+            .files
+            .get(&wish.file)
+            .and_then(|one| one.reading.as_ref().ok());
+        let mut mistake = mistake(&wish.file, what, remedy.to_owned());
+        mistake.place = read.and_then(|read| read.place_of(clash));
+        mistake
     }
 }
 
@@ -346,7 +391,9 @@ mod tests {
     struct World {
         folder: tempfile::TempDir,
         dir: PeersDir,
-        peers: Vec<Peer>,
+        roster: Roster,
+        /// What `mpt-ctl` asked for ends when all is read anew.
+        was_asked: bool,
     }
 
     impl World {
@@ -356,8 +403,14 @@ mod tests {
                 write(folder.path(), *file);
             }
             let mut dir = PeersDir::read(folder.path(), public(0), &Files::Own, None);
-            let peers = dir.settle(Vec::new(), &[], None);
-            World { folder, dir, peers }
+            let mut roster = Roster::default();
+            dir.settle_all(&mut roster, None);
+            World {
+                folder,
+                dir,
+                roster,
+                was_asked: false,
+            }
         }
 
         /// These files have been written, or are gone, and are looked at.
@@ -368,9 +421,21 @@ mod tests {
             for file in &changed {
                 self.dir.read_again(file, public(0), &Files::Own);
             }
-            let others = self.peers.iter().filter(|peer| peer.own_file().is_none());
-            let others = others.cloned().collect();
-            self.peers = self.dir.settle(others, &self.peers, Some(&changed));
+            let before = self.roster.clone();
+            let change = self.dir.settle(&mut self.roster, &changed);
+            let sorted = |mut peers: Vec<Arc<Peer>>| {
+                peers.sort_by(|one, other| one.name.cmp(&other.name));
+                peers
+            };
+            let found = PeerChange::between(&before, &self.roster);
+            assert_eq!(sorted(change.gone), sorted(found.gone));
+            assert_eq!(sorted(change.come), sorted(found.come));
+            // It comes to the same when all is read anew.
+            let mut anew = self.roster.without_files();
+            self.dir.clone().settle_all(&mut anew, Some(&self.roster));
+            if !self.was_asked {
+                assert_eq!(anew, self.roster);
+            }
         }
 
         fn put(&mut self, files: &[(&str, u8, &str)]) {
@@ -392,7 +457,7 @@ mod tests {
 
         /// "alice 10.99.0.2, bob 10.99.0.3; wrong: carol"
         fn told(&self) -> String {
-            let peers = self.peers.iter().map(|peer| {
+            let peers = self.roster.iter().map(|peer| {
                 let allowed = peer
                     .allowed_ips
                     .iter()
@@ -506,18 +571,20 @@ mod tests {
     #[test]
     fn what_was_asked_for_stays_until_the_file_says_something_else() {
         let mut world = World::new(&[ALICE, BOB]);
-        world.peers.retain(|peer| peer.name != "alice");
-        let added = |name: &str, key, last| Peer {
-            name: name.to_owned(),
-            public_key: public(key),
-            psk: mpt_core::crypto::PresharedKey::none(),
-            allowed_ips: vec![([10, 99, 0, last].into(), 32)],
-            rate_limit: None,
-            origin: Origin::Request,
-        };
-        world
-            .peers
-            .extend([added("dave", 4, 5), added("eve", 5, 6)]);
+        let alice = world.roster.get("alice").cloned();
+        world.roster.exchange(alice.as_ref(), None).unwrap();
+        for (name, key, last) in [("dave", 4, 5), ("eve", 5, 6)] {
+            let added = Peer {
+                name: name.to_owned(),
+                public_key: public(key),
+                psk: mpt_core::crypto::PresharedKey::none(),
+                allowed_ips: [([10, 99, 0, last].into(), 32)].into(),
+                rate_limit: None,
+                origin: Origin::Request,
+            };
+            world.roster.add(&Arc::new(added)).unwrap();
+        }
+        world.was_asked = true;
         world.put(&[("bob", 2, "10.99.0.4")]);
         assert_eq!(
             world.told(),
@@ -537,9 +604,11 @@ mod tests {
         let again = |former| PeersDir::read(world.folder.path(), public(0), &Files::Own, former);
         let mut dir = again(Some(&world.dir));
         assert!(dir.mistakes().next().unwrap().remedy.contains("mkdir"));
-        let peers = dir.settle(Vec::new(), &world.peers, Some(&BTreeSet::new()));
-        assert_eq!(peers, world.peers);
-        assert_eq!(dir.settle(Vec::new(), &world.peers, None), world.peers);
+        let mut roster = world.roster.clone();
+        assert!(dir.settle(&mut roster, &BTreeSet::new()).is_empty());
+        let mut anew = Roster::default();
+        dir.settle_all(&mut anew, Some(&world.roster));
+        assert_eq!([&roster, &anew], [&world.roster; 2]);
         std::fs::rename(&away, world.folder.path()).unwrap();
         assert_eq!(again(Some(&dir)).mistakes().count(), 0);
     }

@@ -190,7 +190,7 @@ fn obey(downlink: &Rc<RefCell<HubDownlink>>, wake: &Rc<Notify>, command: Command
                 |peer| peer.set_mtu(now, mtu),
             );
         }
-        Command::SetPeers(changes) => this.set_peers(now, changes),
+        Command::SetPeers(changes) => this.set_peers(now, &changes),
         Command::Report(mut report, reply) => {
             this.report(&mut report);
             // Whoever asked may have gone.
@@ -243,26 +243,26 @@ impl HubDownlink {
         );
     }
 
-    fn set_peers(&mut self, now: Time, changes: PeerChanges) {
-        for slot in changes.removed {
-            self.hub.remove_peer(slot);
-            self.to_say.remove(&slot);
+    fn set_peers(&mut self, now: Time, changes: &PeerChanges) {
+        for slot in &changes.removed {
+            self.hub.remove_peer(*slot);
+            self.to_say.remove(slot);
             if let Some(journal) = self.journals.get_mut(slot.number()) {
                 *journal = None;
             }
         }
-        for (slot, name, keys, rate_limit) in changes.set {
-            self.hub.set_peer(slot, keys);
-            self.hub.set_rate_limit(now, slot, rate_limit);
-            let number = slot.number();
+        for peer in &changes.set {
+            self.hub.set_peer(peer.slot, peer.keys.clone());
+            self.hub.set_rate_limit(now, peer.slot, peer.rate_limit);
+            let number = peer.slot.number();
             if self.journals.len() <= number {
                 self.journals.resize_with(number + 1, || None);
             }
-            let tunnel = &self.outlets.tunnel;
+            let (tunnel, name) = (&self.outlets.tunnel, &peer.name);
             self.journals[number]
                 .get_or_insert_with(|| Journal::new(&format!("{tunnel}: peer {name}"), now));
         }
-        self.hub.set_allowed(changes.allowed);
+        self.hub.set_allowed(&changes.allowed);
     }
 
     /// Takes everything that the cores have ready; returns when they want to be called again.

@@ -10,17 +10,25 @@ pub(crate) mod uplink;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mpt_core::control::{PeerReport, PeerStatus};
-use mpt_core::hub::{AllowedIps, HubSlot, PeerKeys};
+use mpt_core::hub::{HubSlot, PeerKeys, Prefix};
 use mpt_core::path::PathId;
 use tokio::sync::Notify;
 
-/// Peers that come, go and change; the addresses are those of all peers from now on.
-#[derive(Clone)]
+/// Peers that come, go and change, and nothing of any other.
 pub(crate) struct PeerChanges {
     pub(crate) removed: Vec<HubSlot>,
-    /// With each one's rate limit, in bits a second.
-    pub(crate) set: Vec<(HubSlot, String, PeerKeys, Option<u64>)>,
-    pub(crate) allowed: Arc<AllowedIps>,
+    pub(crate) set: Vec<SetPeer>,
+    /// What each of these has of addresses from now on; one that goes has none.
+    pub(crate) allowed: Vec<(HubSlot, Arc<[Prefix]>)>,
+}
+
+/// A peer that comes or changes.
+pub(crate) struct SetPeer {
+    pub(crate) slot: HubSlot,
+    pub(crate) name: String,
+    pub(crate) keys: PeerKeys,
+    /// In bits a second.
+    pub(crate) rate_limit: Option<u64>,
 }
 
 /// Which peers' lines in have to know that packets come again: from the line out to the line in.

@@ -1,13 +1,13 @@
 //! A hub's peers as the control thread sees them: which slot each has.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use mpt_core::control::PeerStatus;
-use mpt_core::hub::{AllowedIps, HubSlot, PeerKeys};
+use mpt_core::control::{PeerStatus, Protection};
+use mpt_core::hub::{HubSlot, PeerKeys};
 
-use super::{Listed, PeerChanges};
-use crate::config::Peer;
+use super::{Listed, PeerChanges, SetPeer};
+use crate::config::{Peer, PeerChange};
 
 /// The peers and their slots.
 #[derive(Default)]
@@ -23,42 +23,39 @@ impl Peers {
         self.slots.get(name).copied()
     }
 
-    /// Makes the peers those of `wanted`, whose addresses do not overlap; what the two lines are to do for that.
-    pub(crate) fn follow(&mut self, wanted: &[Peer]) -> PeerChanges {
-        let names: BTreeSet<&str> = wanted.iter().map(|peer| peer.name.as_str()).collect();
-        let gone = |name: &&String| !names.contains(name.as_str());
-        let gone: Vec<String> = self.slots.keys().filter(gone).cloned().collect();
+    /// Follows a change of the peers; what the two lines are to do for that.
+    pub(crate) fn follow(&mut self, change: &PeerChange) -> PeerChanges {
+        let come = change.come.iter().map(|peer| peer.name.as_str());
+        let come: HashSet<&str> = come.collect();
+        let gone = change.gone.iter();
+        let gone = gone.filter(|peer| !come.contains(peer.name.as_str()));
         let removed: Vec<HubSlot> = gone
-            .iter()
-            .filter_map(|name| self.slots.remove(name))
+            .filter_map(|peer| self.slots.remove(&peer.name))
             .collect();
         let mut changes = PeerChanges {
+            set: Vec::with_capacity(change.come.len()),
+            allowed: removed.iter().map(|&slot| (slot, Arc::default())).collect(),
             removed,
-            set: Vec::new(),
-            allowed: Arc::default(),
         };
-        let mut allowed = AllowedIps::default();
-        for peer in wanted {
+        for peer in &change.come {
             let Some(slot) = self.slot(&peer.name).or_else(|| self.take_slot()) else {
                 continue;
             };
             self.slots.insert(peer.name.clone(), slot);
-            let keys = PeerKeys {
-                public_key: peer.public_key,
-                psk: peer.psk.clone(),
-            };
-            changes
-                .set
-                .push((slot, peer.name.clone(), keys, peer.rate_limit));
-            for prefix in &peer.allowed_ips {
-                // The configuration has been checked for overlaps.
-                let _ = allowed.insert(*prefix, slot);
-            }
+            changes.set.push(SetPeer {
+                slot,
+                name: peer.name.clone(),
+                keys: PeerKeys {
+                    public_key: peer.public_key,
+                    psk: peer.psk.clone(),
+                },
+                rate_limit: peer.rate_limit,
+            });
+            changes.allowed.push((slot, peer.allowed_ips.clone()));
         }
         // Only now: what is under way to a slot is not to meet another peer there at once.
         self.free
             .extend(changes.removed.iter().map(|slot| slot.number()));
-        changes.allowed = Arc::new(allowed);
         changes
     }
 
@@ -78,6 +75,8 @@ impl Peers {
             public_key: peer.public_key.to_string(),
             allowed_ips: peer.allowed_ips.iter().map(prefix).collect(),
             rate_limit_bps: peer.rate_limit,
+            // Nothing goes to it, or comes of it, but sealed: while nothing is agreed, nothing.
+            protection: Protection::Waiting,
             ..PeerStatus::default()
         };
         Some(Listed {
@@ -88,8 +87,9 @@ impl Peers {
     }
 
     /// The same of all, in their order.
-    pub(crate) fn list(&self, peers: &[Peer]) -> Vec<Listed> {
-        peers.iter().filter_map(|peer| self.listed(peer)).collect()
+    pub(crate) fn list<'a>(&self, peers: impl IntoIterator<Item = &'a Arc<Peer>>) -> Vec<Listed> {
+        let peers = peers.into_iter();
+        peers.filter_map(|peer| self.listed(peer)).collect()
     }
 }
 
@@ -100,31 +100,54 @@ mod tests {
     use super::*;
     use crate::config::Origin;
 
-    fn peer(name: &str, number: u8) -> Peer {
-        Peer {
+    fn peer(name: &str, number: u8) -> Arc<Peer> {
+        Arc::new(Peer {
             name: name.to_owned(),
             public_key: PrivateKey::from_random([number; 32]).public_key(),
             psk: PresharedKey::none(),
-            allowed_ips: vec![([10, 99, 0, number].into(), 32)],
+            allowed_ips: [([10, 99, 0, number].into(), 32)].into(),
             rate_limit: None,
             origin: Origin::Request,
-        }
+        })
+    }
+
+    fn follow(peers: &mut Peers, gone: &[&Arc<Peer>], come: &[&Arc<Peer>]) -> PeerChanges {
+        let of = |these: &[&Arc<Peer>]| these.iter().map(|&peer| peer.clone()).collect();
+        peers.follow(&PeerChange {
+            gone: of(gone),
+            come: of(come),
+        })
     }
 
     #[test]
     fn a_peer_keeps_its_slot_and_one_that_is_gone_leaves_it() {
         let mut peers = Peers::default();
         let [a, b, c] = [peer("a", 1), peer("b", 2), peer("c", 3)];
-        peers.follow(&[a.clone(), b.clone()]);
+        follow(&mut peers, &[], &[&a, &b]);
         let [of_a, of_b] = ["a", "b"].map(|name| peers.slot(name).unwrap());
-        let changes = peers.follow(&[c.clone(), b.clone()]);
+        let changes = follow(&mut peers, &[&a], &[&c]);
         assert_eq!(changes.removed, [of_a]);
         assert_eq!(peers.slot("b"), Some(of_b));
         let of_c = peers.slot("c").unwrap();
         assert_ne!(of_c, of_a, "not at once");
-        assert_eq!(changes.allowed.peer_of([10, 99, 0, 3].into()), Some(of_c));
-        assert_eq!(changes.allowed.peer_of([10, 99, 0, 1].into()), None);
-        peers.follow(&[a, b, c]);
+        // Of b, which stays, nothing is said.
+        let set: Vec<_> = changes.set.iter().map(|set| set.slot).collect();
+        assert_eq!(set, [of_c]);
+        let allowed = [(of_a, Arc::default()), (of_c, c.allowed_ips.clone())];
+        assert_eq!(changes.allowed, allowed);
+        let changed = peer("b", 4);
+        let changes = follow(&mut peers, &[&b], &[&changed, &a]);
+        assert!(changes.removed.is_empty());
+        assert_eq!(peers.slot("b"), Some(of_b));
         assert_eq!(peers.slot("a"), Some(of_a));
+    }
+
+    #[test]
+    fn of_a_peer_with_which_nothing_is_agreed_it_is_not_said_that_nothing_protects_it() {
+        let mut peers = Peers::default();
+        let a = peer("a", 1);
+        follow(&mut peers, &[], &[&a]);
+        let list = peers.list([&a]);
+        assert_eq!(list[0].peer.protection, Protection::Waiting);
     }
 }

@@ -145,10 +145,10 @@ impl HubUplink {
             self.hub.forget_peer(*slot);
         }
         let now = clock::now();
-        for (slot, _, _, rate_limit) in &changes.set {
-            self.hub.set_rate_limit(now, *slot, *rate_limit);
+        for peer in &changes.set {
+            self.hub.set_rate_limit(now, peer.slot, peer.rate_limit);
         }
-        self.hub.set_allowed(changes.allowed.clone());
+        self.hub.set_allowed(&changes.allowed);
     }
 
     fn report(&self, status: &mut TunnelStatus) {

@@ -13,7 +13,7 @@ use mpt_core::time::Time;
 
 use super::Tunnel;
 use crate::clock;
-use crate::config::{Mistake, Peer, PeersDir};
+use crate::config::{Config, Mistake, PeerChange, PeersDir};
 use crate::files::{Seen, Store, Watch};
 use crate::host::Host;
 use crate::wanted::retry::Retry;
@@ -153,35 +153,37 @@ impl Tunnel {
     /// When one of the tunnel's threads has ended.
     pub(super) async fn follow_folder(&mut self, host: &Host) -> anyhow::Result<()> {
         let now = clock::now();
-        let (Some(dir), Some(crypto)) = (&self.config.peers_dir, &self.config.crypto) else {
+        let Config {
+            crypto: Some(crypto),
+            peers: Some(roster),
+            peers_dir: Some(dir),
+            ..
+        } = &mut self.config
+        else {
             return Ok(());
         };
         self.folder.hear(dir, &host.files, now);
         let own = crypto.private_key.public_key();
-        let (mut dir, former) = (dir.clone(), dir.clone());
         let changed = match self.folder.take_due(now) {
             Some(files) if files.is_empty() => return Ok(()),
             Some(files) => {
                 for file in &files {
-                    if let Err(error) = host.files.read_peer(&mut dir, file, own) {
+                    if let Err(error) = host.files.read_peer(dir, file, own) {
                         self.log.warn(format!("{file:?} cannot be read: {error}"));
                     }
                 }
                 files
             }
             None => {
-                dir = host.files.read_peers(&dir, own);
+                let read = host.files.read_peers(dir, own);
+                let former = std::mem::replace(dir, read);
                 dir.changed_since(&former)
             }
         };
-        let before = self.config.peers.clone().unwrap_or_default();
-        let others = before.iter().filter(|peer| peer.own_file().is_none());
-        let peers = dir.settle(others.cloned().collect(), &before, Some(&changed));
-        self.config.peers_dir = Some(dir);
-        if peers != before {
-            self.log.info(told(&before, &peers));
-            self.config.peers = Some(peers);
-            self.follow_peers().await?;
+        let change = dir.settle(roster, &changed);
+        if !change.is_empty() {
+            self.log.info(told(&change));
+            self.follow_peers(&change).await?;
         }
         self.tell_refused();
         Ok(())
@@ -225,34 +227,19 @@ impl Tunnel {
 }
 
 /// Which peers came, went and changed.
-fn told(before: &[Peer], after: &[Peer]) -> String {
-    let by_name = |peers: &'_ [Peer]| -> BTreeMap<String, Peer> {
-        let named = peers.iter().map(|peer| (peer.name.clone(), peer.clone()));
-        named.collect()
-    };
-    let (old, new) = (by_name(before), by_name(after));
-    let names = |these: &BTreeMap<String, Peer>, is: &dyn Fn(&str, &Peer) -> bool| {
-        let names = these.iter().filter(|(name, peer)| is(name, peer));
-        names.map(|(name, _)| name.clone()).collect::<Vec<_>>()
-    };
-    let came = names(&new, &|name, _| !old.contains_key(name));
-    let went = names(&old, &|name, _| !new.contains_key(name));
-    let changed = names(&new, &|name, peer| {
-        old.get(name).is_some_and(|was| was != peer)
-    });
-    let parts = [
-        (came, "may call"),
-        (went, "taken away"),
-        (changed, "changed"),
-    ];
-    let parts = parts.iter().filter(|(names, _)| !names.is_empty());
-    let parts = parts.map(|(names, what)| match names.len() {
-        0..=MOST_NAMED => format!("{} {what}", names.join(", ")),
-        count => format!(
-            "{} and {} more {what}",
-            names[..MOST_NAMED].join(", "),
-            count - MOST_NAMED
-        ),
+fn told(change: &PeerChange) -> String {
+    let parts = std::iter::zip(change.names(), ["may call", "taken away", "changed"]);
+    let parts = parts.filter(|(names, _)| !names.is_empty());
+    let parts = parts.map(|(mut names, what)| {
+        names.sort_unstable();
+        match names.len() {
+            0..=MOST_NAMED => format!("{} {what}", names.join(", ")),
+            count => format!(
+                "{} and {} more {what}",
+                names[..MOST_NAMED].join(", "),
+                count - MOST_NAMED
+            ),
+        }
     });
     format!("peers: {}", parts.collect::<Vec<_>>().join("; "))
 }

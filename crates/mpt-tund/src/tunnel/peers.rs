@@ -1,54 +1,61 @@
 //! A hub's peers: those of the configuration, and what is known of them.
 
+use std::sync::Arc;
+
 use anyhow::{bail, ensure};
 use mpt_core::control::{PeerReport, PeerStatus};
 use tokio::sync::oneshot;
 
 use super::Tunnel;
-use crate::config::{Peer, Taken};
+use crate::config::{Config, Peer, PeerChange};
 use crate::hub::{Listed, Shown};
 use crate::{downlink, uplink};
 
 impl Tunnel {
-    /// Tells both lines who the peers are. The line in goes first: what it has under way to a peer that is gone comes to
-    /// nothing at the line out.
+    /// Tells both lines of peers that come, go and change. The line in goes first: what it has under way to a peer that is
+    /// gone comes to nothing at the line out.
     ///
     /// # Errors
     /// When one of the tunnel's threads has ended.
-    pub(super) async fn follow_peers(&mut self) -> anyhow::Result<()> {
-        let Some(wanted) = &self.config.peers else {
+    pub(super) async fn follow_peers(&mut self, change: &PeerChange) -> anyhow::Result<()> {
+        if change.is_empty() {
             return Ok(());
-        };
-        let changes = self.peers.follow(wanted);
+        }
+        let changes = Arc::new(self.peers.follow(change));
         let command = downlink::Command::SetPeers(changes.clone());
         self.downlink.send(command).await?;
         self.uplink.send(uplink::Command::SetPeers(changes)).await?;
         Ok(())
     }
 
-    /// Lets these call from now on, if they go together.
+    /// Puts a peer in another's place, if it goes with the rest; without a new one the old one goes, without an old
+    /// one the new one comes.
     ///
     /// # Errors
-    /// Which do not, and then nothing has changed; or when one of the tunnel's threads has ended.
-    pub(crate) async fn change_peers(&mut self, wanted: Vec<Peer>) -> anyhow::Result<()> {
-        let own = self
-            .config
-            .crypto
-            .as_ref()
-            .map(|crypto| crypto.private_key.public_key());
-        let mut taken = Taken::default();
-        for peer in &wanted {
-            if let Err(clash) = taken.add(peer) {
-                let (what, remedy) = clash.told(peer, &wanted);
+    /// With whom it does not go, and then nothing has changed; or when one of the tunnel's threads has ended.
+    pub(crate) async fn exchange_peer(
+        &mut self,
+        old: Option<&Arc<Peer>>,
+        new: Option<Peer>,
+    ) -> anyhow::Result<()> {
+        let Config { crypto, peers, .. } = &mut self.config;
+        let own = crypto.as_ref();
+        let own = own.map(|crypto| crypto.private_key.public_key());
+        ensure!(
+            new.is_none() || own != new.as_ref().map(|new| new.public_key),
+            "that is the hub's own public key"
+        );
+        let Some(roster) = peers else { return Ok(()) };
+        let new = new.map(Arc::new);
+        match (roster.exchange(old, new.clone()), new) {
+            (Ok(change), _) => self.follow_peers(&change).await,
+            (Err(clash), Some(new)) => {
+                let (what, remedy) = clash.told(&new);
                 bail!("{what}; {remedy}");
             }
-            ensure!(
-                own != Some(peer.public_key),
-                "that is the hub's own public key"
-            );
+            // There is nothing that it could clash with.
+            (Err(_), None) => Ok(()),
         }
-        self.config.peers = Some(wanted);
-        self.follow_peers().await
     }
 
     /// What is known of all peers, in the order of the configuration; none where the tunnel is no hub.
@@ -56,7 +63,7 @@ impl Tunnel {
         let Some(wanted) = &self.config.peers else {
             return Ok(Vec::new());
         };
-        let list = self.fill_in(self.peers.list(wanted)).await?;
+        let list = self.fill_in(self.peers.list(wanted.iter())).await?;
         Ok(list.into_iter().map(|one| one.peer).collect())
     }
 
@@ -73,9 +80,9 @@ impl Tunnel {
 
     /// All that is known of one; `None` when there is none of that name.
     pub(crate) async fn show_peer(&self, name: &str) -> anyhow::Result<Option<PeerReport>> {
-        let wanted = self.config.peers.iter().flatten();
-        let wanted: Vec<_> = wanted.filter(|peer| peer.name == name).cloned().collect();
-        let listed = self.fill_in(self.peers.list(&wanted)).await?;
+        let wanted = self.config.peers.as_ref();
+        let wanted = wanted.and_then(|roster| roster.get(name));
+        let listed = self.fill_in(self.peers.list(wanted)).await?;
         let Some(listed) = listed.into_iter().next() else {
             return Ok(None);
         };

@@ -8,7 +8,7 @@ use crate::crypto::{
     COOKIE_REPLY_BYTES, Caller, CryptoConfig, INITIATION_BYTES, InitiationTag, Refused, Sender,
     Sessions,
 };
-use crate::hub::{HubSlot, Sources};
+use crate::hub::HubSlot;
 use crate::path::{MAX_PATHS, PathId};
 use crate::time::Time;
 use crate::tunnel::{TunnelConfig, sealed_tunnel};
@@ -134,7 +134,7 @@ impl HubInbound {
         let mut sessions = Sessions::new(crypto, now, since_1970, (config.entropy)());
         sessions.set_wall_clock(wall);
         let (mut outbound, mut inbound) = sealed_tunnel(&tunnel, sessions);
-        let sources = Sources::new(self.allowed.clone(), slot);
+        let sources = self.allowed.sources(slot);
         inbound.serve(slot, config.called, row.known_until, sources);
         inbound.set_rate_limit(now, row.rate_limit);
         inbound.set_mss_clamped(config.clamps_mss);

@@ -1,69 +1,26 @@
 //! The world of the tests: a hub with two sockets, clients with two paths, and what is under way between them.
 
+mod ends;
+
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(super) use ends::{Client, Spec, address};
+use ends::{PATHS, client, client_key, config, cut, hub, hub_address, packet};
+
 use crate::control::PathStatus;
 use crate::control::drops::{DropReason, Drops};
-use crate::crypto::{CryptoConfig, Entropy, PresharedKey, PrivateKey, Sessions};
-use crate::hub::{
-    AllowedIps, Came, HubConfig, HubInbound, HubNews, HubOutbound, HubSlot, PeerKeys,
-};
-use crate::path::{PathConfig, PathId};
-use crate::receive::coalesce::Accepts;
-use crate::send::scheduler::Policy;
-use crate::send::scheduler::law::Law;
+use crate::crypto::PresharedKey;
+use crate::hub::{Came, HubInbound, HubNews, HubOutbound, HubSlot, PeerKeys, Prefix};
+use crate::path::PathId;
 use crate::time::{Time, earliest};
-use crate::tunnel::{
-    Datagram, Event, Inbound, Outbound, ReorderSettings, Transmit, TunnelConfig, sealed_tunnel,
-};
-use crate::wire::name::PathName;
+use crate::tunnel::{Datagram, Event};
 use crate::wire::vnet::VnetHeader;
 
-const HUB_KEY: [u8; 32] = [77; 32];
-const PATHS: usize = 2;
 /// By path, one way.
 const DELAYS: [Duration; PATHS] = [Duration::from_millis(10), Duration::from_millis(35)];
-const MTU: u16 = 1400;
-
-/// What is special about a client.
-#[derive(Debug, Clone)]
-pub(super) struct Spec {
-    /// The hub's socket that each path calls.
-    pub(super) sockets: [usize; PATHS],
-    /// All who have this number are behind one address.
-    pub(super) nat: Option<u8>,
-    /// It has this one's keys.
-    pub(super) twin_of: Option<usize>,
-    /// The hub does not know it.
-    pub(super) is_stranger: bool,
-}
-
-impl Default for Spec {
-    fn default() -> Spec {
-        Spec {
-            sockets: [0, 1],
-            nat: None,
-            twin_of: None,
-            is_stranger: false,
-        }
-    }
-}
-
-pub(super) struct Client {
-    outbound: Outbound,
-    inbound: Inbound,
-    local: [SocketAddr; PATHS],
-    /// It takes and sends nothing.
-    pub(super) is_off: bool,
-    /// It sends nothing.
-    pub(super) is_mute: bool,
-    pub(super) heard: u64,
-    pub(super) delivered: u64,
-    pub(super) unreachable: u64,
-}
 
 pub(super) struct World {
     now: Time,
@@ -94,84 +51,7 @@ struct Flight {
     bytes: Vec<u8>,
 }
 
-/// The inner address of a client.
-pub(super) fn address(client: usize) -> Ipv4Addr {
-    Ipv4Addr::new(10, 99, 0, 2 + client as u8)
-}
-
-fn hub_address(socket: usize) -> SocketAddr {
-    SocketAddr::new(Ipv4Addr::new(203, 0, 113, socket as u8).into(), 4754)
-}
-
-fn client_address(client: usize, path: usize, nat: Option<u8>) -> SocketAddr {
-    match nat {
-        Some(nat) => {
-            let port = 10_000 + 10 * client + path;
-            SocketAddr::new(Ipv4Addr::new(198, 51, 100, nat).into(), port as u16)
-        }
-        None => SocketAddr::new(
-            Ipv4Addr::new(172, 16, path as u8, client as u8).into(),
-            4754,
-        ),
-    }
-}
-
-fn config(remote: Option<SocketAddr>) -> PathConfig {
-    PathConfig {
-        remote,
-        weight: 100,
-        keepalive: Duration::from_millis(200),
-        dead_after: SECOND,
-        metered: false,
-        keeps_port: false,
-    }
-}
-
-const SECOND: Duration = Duration::from_secs(1);
 const MILLISECOND: Duration = Duration::from_millis(1);
-
-fn tunnel_config(session: u64) -> TunnelConfig {
-    TunnelConfig {
-        session,
-        key: None,
-        mtu: MTU,
-        reorder: ReorderSettings::default(),
-        policy: Policy::Adaptive,
-        recovery: true,
-        accepts: Accepts::NONE,
-        receives_trains: false,
-        law: &Law::LAW,
-    }
-}
-
-fn entropy(seed: u64) -> Entropy {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    Box::new(move |out| {
-        for byte in out {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            *byte = (state >> 32) as u8;
-        }
-    })
-}
-
-fn client_key(client: usize) -> PrivateKey {
-    PrivateKey::from_random([client as u8 + 1; 32])
-}
-
-/// An IPv4 packet from one inner address to another.
-fn packet(from: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
-    let mut bytes = vec![0; 200];
-    bytes[0] = 0x45;
-    bytes[3] = 200;
-    bytes[8] = 64;
-    bytes[9] = 253;
-    bytes[12..16].copy_from_slice(&from.octets());
-    bytes[16..20].copy_from_slice(&to.octets());
-    crate::wire::ip::seal_v4_header(&mut bytes[..20]);
-    bytes
-}
 
 impl World {
     pub(super) fn new(specs: &[Spec]) -> World {
@@ -203,25 +83,28 @@ impl World {
     }
 
     fn set_peers(&mut self) {
-        let mut allowed = AllowedIps::default();
+        let mut exchange = Vec::new();
         self.slots.clear();
         for (client, spec) in self.specs.iter().enumerate() {
             let slot = HubSlot::new(spec.twin_of.unwrap_or(client)).unwrap();
             self.slots.push(slot);
+            let mut prefixes = Vec::new();
             if spec.twin_of.is_none() && !spec.is_stranger {
                 let keys = PeerKeys {
                     public_key: client_key(client).public_key(),
                     psk: PresharedKey::from_random([client as u8; 32]),
                 };
                 self.hub_inbound.set_peer(slot, keys);
-                allowed
-                    .insert((address(client).into(), 32), slot)
-                    .expect("no two have one");
+                prefixes.push((address(client).into(), 32));
+                prefixes.extend(spec.has_rest.then(|| (Ipv4Addr::UNSPECIFIED.into(), 0)));
+            }
+            if spec.twin_of.is_none() {
+                let prefixes: Arc<[Prefix]> = prefixes.into();
+                exchange.push((slot, prefixes));
             }
         }
-        let allowed = Arc::new(allowed);
-        self.hub_inbound.set_allowed(allowed.clone());
-        self.hub_outbound.set_allowed(allowed);
+        self.hub_inbound.set_allowed(&exchange);
+        self.hub_outbound.set_allowed(&exchange);
     }
 
     /// The hub is killed.
@@ -559,69 +442,4 @@ impl World {
         };
         self.hub_events.iter().filter(is_one).count()
     }
-}
-
-fn hub(now: Time, start: u64) -> HubInbound {
-    let mut seeds = 1000 * (start + 1);
-    HubInbound::new(
-        now,
-        HubConfig {
-            tunnel: tunnel_config(0),
-            clamps_mss: false,
-            private_key: PrivateKey::from_random(HUB_KEY),
-            hardware_aes: true,
-            silence: Duration::from_millis(600),
-            called: [Some(config(None)); 16],
-            entropy: Box::new(move || {
-                seeds += 1;
-                entropy(seeds)
-            }),
-            wall: Box::new(|| Box::new(|at| Duration::from_nanos(at.as_nanos()))),
-        },
-    )
-}
-
-fn client(now: Time, number: usize, spec: &Spec) -> Client {
-    let whose = spec.twin_of.unwrap_or(number);
-    let session = 500 + number as u64;
-    let crypto = CryptoConfig {
-        private_key: client_key(whose),
-        peer_public_key: PrivateKey::from_random(HUB_KEY).public_key(),
-        psk: PresharedKey::from_random([whose as u8; 32]),
-        session,
-        hardware_aes: true,
-        silence: Duration::from_millis(600),
-    };
-    let since_1970 = Duration::from_nanos(now.as_nanos()) + Duration::from_nanos(number as u64);
-    let sessions = Sessions::new(crypto, now, since_1970, entropy(number as u64 + 1));
-    let (mut outbound, mut inbound) = sealed_tunnel(&tunnel_config(session), sessions);
-    let remote = spec.sockets.map(hub_address);
-    for (path, name) in ["fibre", "lte"].into_iter().enumerate() {
-        let id = PathId::new(path).unwrap();
-        let config = config(Some(remote[path]));
-        outbound.set_path(id, &config);
-        inbound.set_path(now, id, config);
-        inbound.set_path_name(id, PathName::new(name));
-    }
-    Client {
-        outbound,
-        inbound,
-        local: [0, 1].map(|path| client_address(number, path, spec.nat)),
-        is_off: false,
-        is_mute: false,
-        heard: 0,
-        delivered: 0,
-        unreachable: 0,
-    }
-}
-
-type Sent = (usize, usize, SocketAddr, u8, Vec<u8>);
-
-/// A train as datagrams: path, socket, where to, TOS, bytes.
-fn cut(transmit: &Transmit<'_>, sent: &mut Vec<Sent>) {
-    let datagrams = transmit.contents.chunks(transmit.segment_size.max(1));
-    sent.extend(datagrams.map(|bytes| {
-        let (path, socket) = (transmit.path.index(), transmit.socket.index());
-        (path, socket, transmit.to, transmit.tos, bytes.to_vec())
-    }));
 }

@@ -1,0 +1,199 @@
+//! What the world's ends are made of: keys, addresses, halves and packets.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use crate::crypto::{CryptoConfig, Entropy, PresharedKey, PrivateKey, Sessions};
+use crate::hub::{HubConfig, HubInbound};
+use crate::path::{PathConfig, PathId};
+use crate::receive::coalesce::Accepts;
+use crate::send::scheduler::Policy;
+use crate::send::scheduler::law::Law;
+use crate::time::Time;
+use crate::tunnel::{Inbound, Outbound, ReorderSettings, Transmit, TunnelConfig, sealed_tunnel};
+use crate::wire::name::PathName;
+
+const HUB_KEY: [u8; 32] = [77; 32];
+pub(super) const PATHS: usize = 2;
+const MTU: u16 = 1400;
+
+/// What is special about a client.
+#[derive(Debug, Clone)]
+pub(in crate::hub::tests) struct Spec {
+    /// The hub's socket that each path calls.
+    pub(in crate::hub::tests) sockets: [usize; PATHS],
+    /// All who have this number are behind one address.
+    pub(in crate::hub::tests) nat: Option<u8>,
+    /// It has this one's keys.
+    pub(in crate::hub::tests) twin_of: Option<usize>,
+    /// The hub does not know it.
+    pub(in crate::hub::tests) is_stranger: bool,
+    /// It has all addresses that no other has, besides its own.
+    pub(in crate::hub::tests) has_rest: bool,
+}
+
+impl Default for Spec {
+    fn default() -> Spec {
+        Spec {
+            sockets: [0, 1],
+            nat: None,
+            twin_of: None,
+            is_stranger: false,
+            has_rest: false,
+        }
+    }
+}
+
+pub(in crate::hub::tests) struct Client {
+    pub(super) outbound: Outbound,
+    pub(super) inbound: Inbound,
+    pub(super) local: [SocketAddr; PATHS],
+    /// It takes and sends nothing.
+    pub(in crate::hub::tests) is_off: bool,
+    /// It sends nothing.
+    pub(in crate::hub::tests) is_mute: bool,
+    pub(in crate::hub::tests) heard: u64,
+    pub(in crate::hub::tests) delivered: u64,
+    pub(in crate::hub::tests) unreachable: u64,
+}
+
+/// The inner address of a client.
+pub(in crate::hub::tests) fn address(client: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 99, 0, 2 + client as u8)
+}
+
+pub(super) fn hub_address(socket: usize) -> SocketAddr {
+    SocketAddr::new(Ipv4Addr::new(203, 0, 113, socket as u8).into(), 4754)
+}
+
+fn client_address(client: usize, path: usize, nat: Option<u8>) -> SocketAddr {
+    match nat {
+        Some(nat) => {
+            let port = 10_000 + 10 * client + path;
+            SocketAddr::new(Ipv4Addr::new(198, 51, 100, nat).into(), port as u16)
+        }
+        None => SocketAddr::new(
+            Ipv4Addr::new(172, 16, path as u8, client as u8).into(),
+            4754,
+        ),
+    }
+}
+
+pub(super) fn config(remote: Option<SocketAddr>) -> PathConfig {
+    PathConfig {
+        remote,
+        weight: 100,
+        keepalive: Duration::from_millis(200),
+        dead_after: Duration::from_secs(1),
+        metered: false,
+        keeps_port: false,
+    }
+}
+
+fn tunnel_config(session: u64) -> TunnelConfig {
+    TunnelConfig {
+        session,
+        key: None,
+        mtu: MTU,
+        reorder: ReorderSettings::default(),
+        policy: Policy::Adaptive,
+        recovery: true,
+        accepts: Accepts::NONE,
+        receives_trains: false,
+        law: &Law::LAW,
+    }
+}
+
+fn entropy(seed: u64) -> Entropy {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    Box::new(move |out| {
+        for byte in out {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            *byte = (state >> 32) as u8;
+        }
+    })
+}
+
+pub(super) fn client_key(client: usize) -> PrivateKey {
+    PrivateKey::from_random([client as u8 + 1; 32])
+}
+
+/// An IPv4 packet from one inner address to another.
+pub(super) fn packet(from: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
+    let mut bytes = vec![0; 200];
+    bytes[0] = 0x45;
+    bytes[3] = 200;
+    bytes[8] = 64;
+    bytes[9] = 253;
+    bytes[12..16].copy_from_slice(&from.octets());
+    bytes[16..20].copy_from_slice(&to.octets());
+    crate::wire::ip::seal_v4_header(&mut bytes[..20]);
+    bytes
+}
+
+pub(super) fn hub(now: Time, start: u64) -> HubInbound {
+    let mut seeds = 1000 * (start + 1);
+    HubInbound::new(
+        now,
+        HubConfig {
+            tunnel: tunnel_config(0),
+            clamps_mss: false,
+            private_key: PrivateKey::from_random(HUB_KEY),
+            hardware_aes: true,
+            silence: Duration::from_millis(600),
+            called: [Some(config(None)); 16],
+            entropy: Box::new(move || {
+                seeds += 1;
+                entropy(seeds)
+            }),
+            wall: Box::new(|| Box::new(|at| Duration::from_nanos(at.as_nanos()))),
+        },
+    )
+}
+
+pub(super) fn client(now: Time, number: usize, spec: &Spec) -> Client {
+    let whose = spec.twin_of.unwrap_or(number);
+    let session = 500 + number as u64;
+    let crypto = CryptoConfig {
+        private_key: client_key(whose),
+        peer_public_key: PrivateKey::from_random(HUB_KEY).public_key(),
+        psk: PresharedKey::from_random([whose as u8; 32]),
+        session,
+        hardware_aes: true,
+        silence: Duration::from_millis(600),
+    };
+    let since_1970 = Duration::from_nanos(now.as_nanos()) + Duration::from_nanos(number as u64);
+    let sessions = Sessions::new(crypto, now, since_1970, entropy(number as u64 + 1));
+    let (mut outbound, mut inbound) = sealed_tunnel(&tunnel_config(session), sessions);
+    let remote = spec.sockets.map(hub_address);
+    for (path, name) in ["fibre", "lte"].into_iter().enumerate() {
+        let id = PathId::new(path).unwrap();
+        let config = config(Some(remote[path]));
+        outbound.set_path(id, &config);
+        inbound.set_path(now, id, config);
+        inbound.set_path_name(id, PathName::new(name));
+    }
+    Client {
+        outbound,
+        inbound,
+        local: [0, 1].map(|path| client_address(number, path, spec.nat)),
+        is_off: false,
+        is_mute: false,
+        heard: 0,
+        delivered: 0,
+        unreachable: 0,
+    }
+}
+
+pub(super) type Sent = (usize, usize, SocketAddr, u8, Vec<u8>);
+
+/// A train as datagrams: path, socket, where to, TOS, bytes.
+pub(super) fn cut(transmit: &Transmit<'_>, sent: &mut Vec<Sent>) {
+    let datagrams = transmit.contents.chunks(transmit.segment_size.max(1));
+    sent.extend(datagrams.map(|bytes| {
+        let (path, socket) = (transmit.path.index(), transmit.socket.index());
+        (path, socket, transmit.to, transmit.tos, bytes.to_vec())
+    }));
+}
