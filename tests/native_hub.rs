@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use mpt_core::control::{PathState, PeerState, PeerStatus};
+use mpt_core::control::{PathState, PeerState, PeerStatus, Protection};
 use net::process::program;
 use net::traffic::{Iperf, ping};
 use net::{Daemon, Namespace, wait_for};
@@ -145,6 +145,20 @@ fn peers(hub: &Daemon) -> Vec<PeerStatus> {
     serde_json::from_value(hub.ctl(&["peers"])).unwrap()
 }
 
+fn state_of(hub: &Daemon, name: &str) -> Option<PeerState> {
+    let all = peers(hub);
+    all.iter()
+        .find(|peer| peer.name == name)
+        .map(|peer| peer.state)
+}
+
+fn await_state(hub: &Daemon, name: &str, state: Option<PeerState>) {
+    let what = format!("{name} to be {state:?}");
+    wait_for(&what, Duration::from_secs(20), || {
+        (state_of(hub, name) == state).then_some(())
+    });
+}
+
 /// Waits until all peers have two paths up each, by the names that they have told.
 fn await_peers(hub: &Daemon) {
     wait_for("all peers to be up", Duration::from_secs(20), || {
@@ -237,7 +251,7 @@ fn a_folder_of_peers_is_followed_while_the_hub_runs() {
     for user in &users[..if one_user_alone { 1 } else { 2 }] {
         let world = World::new();
         let clients: Vec<Daemon> = (0..2).map(|client| world.start_client(client)).collect();
-        let hub = Daemon::start(&world.hub_host, "mpt0", |socket| {
+        let mut hub = Daemon::start(&world.hub_host, "mpt0", |socket| {
             let folder = Path::new(socket).with_file_name("peers.d");
             std::fs::create_dir(&folder).unwrap();
             std::fs::write(folder.join("alice.toml"), world.peer_file(0)).unwrap();
@@ -249,27 +263,14 @@ fn a_folder_of_peers_is_followed_while_the_hub_runs() {
             let closed = std::fs::Permissions::from_mode(0o700);
             std::fs::set_permissions(&folder, closed).unwrap();
         }
-        let state_of = |name: &str| {
-            let all = peers(&hub);
-            all.iter()
-                .find(|peer| peer.name == name)
-                .map(|peer| peer.state)
-        };
-        let await_state = |name: &str, state: Option<PeerState>| {
-            wait_for(
-                &format!("{name} to be {state:?}"),
-                Duration::from_secs(20),
-                || (state_of(name) == state).then_some(()),
-            );
-        };
-        await_state("alice", Some(PeerState::Up));
-        assert_eq!(state_of("bob"), None);
+        await_state(&hub, "alice", Some(PeerState::Up));
+        assert_eq!(state_of(&hub, "bob"), None);
 
         // As an editor does it: beside, and renamed.
         let beside = folder.join(".bob.toml.new");
         std::fs::write(&beside, world.peer_file(1)).unwrap();
         std::fs::rename(&beside, folder.join("bob.toml")).unwrap();
-        await_state("bob", Some(PeerState::Up));
+        await_state(&hub, "bob", Some(PeerState::Up));
 
         // A mistake in one file costs nobody anything, and is told.
         std::fs::write(folder.join("alice.toml"), "public_key = ").unwrap();
@@ -286,9 +287,28 @@ fn a_folder_of_peers_is_followed_while_the_hub_runs() {
             assert_eq!(ping(host, "10.99.0.1", 5, 20, "").received, 5, "{name}");
         }
         assert!(hub.log().contains("alice.toml:1:"), "{}", hub.log());
+        // Nor is a reload refused for it: what else has changed holds.
+        let config = hub.config();
+        let text = std::fs::read_to_string(&config).unwrap();
+        let carol = format!("[[peers]]\nname = \"carol\"\n{}", world.peer_file(2));
+        std::fs::write(&config, text + &carol).unwrap();
+        let checked = |check: &str| {
+            let mut command = Command::new(program("mpt-tund"));
+            let checked = command.arg(check).arg("--config").arg(&config).output();
+            checked.unwrap().status.code()
+        };
+        assert_eq!(checked("--check=reload"), Some(0));
+        assert_eq!(checked("--check"), Some(1));
+        hub.process().signal("HUP");
+        await_state(&hub, "carol", Some(PeerState::Away));
+        assert_eq!(state_of(&hub, "alice"), Some(PeerState::Up));
+        assert_eq!(ping(&world.hosts[0], "10.99.0.1", 5, 20, "").received, 5);
+        // Nothing is agreed with her, and nothing would go to her unprotected.
+        let carol = peers(&hub).into_iter().find(|peer| peer.name == "carol");
+        assert_eq!(carol.unwrap().protection, Protection::Waiting);
 
         std::fs::remove_file(folder.join("bob.toml")).unwrap();
-        await_state("bob", None);
+        await_state(&hub, "bob", None);
         std::fs::write(folder.join("alice.toml"), world.peer_file(0)).unwrap();
         wait_for("the mistake to be mended", Duration::from_secs(5), || {
             (hub.ctl_output(&["status"]).status.code() == Some(0)).then_some(())

@@ -64,12 +64,28 @@ struct Arguments {
     ///
     /// Prints a line for each tunnel that is right, and FILE:LINE:COLUMN with what is wrong and
     /// what to write instead for each file that is not. Opens nothing and needs no privileges.
-    #[arg(long)]
-    check: bool,
+    #[arg(
+        long,
+        value_name = "WHAT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "all"
+    )]
+    check: Option<Check>,
 
     /// How much to log; `mpt-ctl log` shows and changes it later
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     log: LogLevel,
+}
+
+/// Which mistakes make a check fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Check {
+    /// Any
+    All,
+    /// Only what keeps a daemon from starting, and from reading the files again: a mistake in the file of
+    /// one peer (peers_dir) is told, and costs that peer alone
+    Reload,
 }
 
 /// Least importance of what is logged.
@@ -147,11 +163,11 @@ pub fn run() -> ExitCode {
     let loaded = config::load(&arguments.config);
     // Of those the daemon starts without a peer, and follows the file when it is right.
     let mut peers_are_right = true;
-    if arguments.check {
+    if let Some(check) = arguments.check {
         for config in &loaded.configs {
-            if config.peer_mistakes().next().is_some() {
-                let mistakes = config.peer_mistakes();
-                mistakes.for_each(|mistake| eprintln!("{mistake}"));
+            let mistakes = config.peer_mistakes();
+            mistakes.for_each(|mistake| eprintln!("{mistake}"));
+            if check == Check::All && config.peer_mistakes().next().is_some() {
                 peers_are_right = false;
                 continue;
             }
@@ -174,7 +190,7 @@ pub fn run() -> ExitCode {
     if !loaded.mistakes.is_empty() {
         return ExitCode::FAILURE;
     }
-    if arguments.check {
+    if arguments.check.is_some() {
         return match peers_are_right {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
