@@ -148,8 +148,8 @@ fn keys_are_agreed_over_whichever_path_works() {
     }
 }
 
-/// Either end is killed and started anew under load: traffic goes on within a second of the start. A hub has to
-/// wait until the client finds out.
+/// Either end is killed and started anew under load: traffic goes on within a second of the start; also where that is
+/// a hub, which does not know where its clients are and waits until the client finds out.
 #[test]
 fn either_end_may_be_killed_and_started_anew() {
     let Some(_turn) = net::turn() else { return };
@@ -162,16 +162,15 @@ fn either_end_may_be_killed_and_started_anew() {
         }
         let start = Instant::now();
         wait_for("an answered ping", Duration::from_secs(5), || {
-            let answered = ping(&tunnel.hosts.a, Side::B.inner_v4(), 1, 20, "").received;
+            // A ping that is lost is not waited for as long as others are.
+            let answered = ping(&tunnel.hosts.a, Side::B.inner_v4(), 1, 20, "-W 0.1").received;
             (answered == 1).then_some(())
         });
         println!(
             "{restarted:?} carries traffic {:?} after its start",
             start.elapsed()
         );
-        let is_called = far_end_is_hub() && restarted == Side::B;
-        let most = Duration::from_secs(if is_called { 5 } else { 1 });
-        assert!(start.elapsed() < most);
+        assert!(start.elapsed() < Duration::from_secs(1));
     }
 }
 
