@@ -370,9 +370,11 @@ fn window(reorder: &ReorderStatus) -> String {
 }
 
 fn draw_message(buffer: &mut Buffer, line: Rect, view: &View, now: Instant, ink: Ink) {
-    let (text, tone) = match (view.message(), view.trouble(now)) {
-        (Some(message), _) => (message, Tone::Heading),
-        (None, Some(trouble)) => (trouble, Tone::Bad),
+    // What came of a wish hides no trouble; a question has to be seen by who is to answer it.
+    let trouble = view.trouble(now).filter(|_| !view.is_asking());
+    let (text, tone) = match (trouble, view.message()) {
+        (Some(trouble), _) => (trouble, Tone::Bad),
+        (None, Some(message)) => (message, Tone::Heading),
         (None, None) => return,
     };
     ink.write(buffer, line, &text, tone);

@@ -273,6 +273,11 @@ impl View {
         ))
     }
 
+    /// An answer is waited for, of whoever looks.
+    pub(super) fn is_asking(&self) -> bool {
+        self.asked.is_some()
+    }
+
     /// A question to whoever looks, or what came of his wish.
     pub(super) fn message(&self) -> Option<String> {
         let Some(name) = &self.asked else {

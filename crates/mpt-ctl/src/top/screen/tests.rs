@@ -6,6 +6,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::*;
+use crate::top::asking::News;
 use crate::top::view::tests::{press, status, view};
 
 /// What is on a screen of this size, without blanks at the ends of lines.
@@ -110,6 +111,10 @@ fn a_question_and_trouble_stand_above_the_keys() {
     );
     press(&mut view, "n");
     let start = Instant::now();
+    let done = News::Done(Ok("path lte is out of service".into()));
+    view.learn(done, start);
+    let said = drawn(&view, 80, 24);
+    assert!(said.contains("\npath lte is out of service\n"), "{said}");
     view.take(Err("mpt-tund is not running".into()), start);
     let later = on(&view, 80, 24, start + Duration::from_secs(9));
     let later = shown(&later);
