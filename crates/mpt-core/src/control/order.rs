@@ -22,6 +22,40 @@ pub struct OrderStatus {
     pub leaving: PointStatus,
     /// On each path by itself, by its name in the configuration.
     pub paths: BTreeMap<String, PathOrderStatus>,
+    /// How long packets were held, of those that were, since the start.
+    #[serde(default)]
+    pub holds: Spread,
+    /// How long it took from the inference of a loss until the packet came again, since the start.
+    #[serde(default)]
+    pub recoveries: Spread,
+}
+
+/// How times are spread, in microseconds.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Spread {
+    /// How many were at most so long and longer than the bound before, for each of [`Spread::BOUNDS_US`]; and those
+    /// that were longer than all. Empty where there was none.
+    pub counts: Vec<u64>,
+    /// Their sum, within 1 %.
+    pub sum_us: u64,
+}
+
+impl Spread {
+    /// Bounds, in microseconds, 1, 2.5 and 5 of each power of ten: from a packet that waits for its neighbour on a
+    /// fast path to the longest hold that may be configured.
+    pub const BOUNDS_US: [u64; 14] = [
+        250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+        1_000_000, 2_500_000, 10_000_000,
+    ];
+
+    /// Of these values, each with how often it was; `sum_us` is that of all.
+    pub(crate) fn of(values: impl Iterator<Item = (u64, u64)>, sum_us: u64) -> Spread {
+        let mut counts = vec![0; Self::BOUNDS_US.len() + 1];
+        for (value, count) in values {
+            counts[Self::BOUNDS_US.partition_point(|bound| *bound < value)] += count;
+        }
+        Spread { counts, sum_us }
+    }
 }
 
 /// Order at a point where all paths come together.
@@ -87,4 +121,25 @@ pub struct PathOrderFigures {
     pub three_reordering: f64,
     /// Delay variation of the peer's probes (RFC 5481).
     pub delay: DelayReport,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_counts_at_the_least_bound_that_is_not_below_it() {
+        let values = [
+            (0, 1),
+            (250, 2),
+            (251, 4),
+            (10_000_000, 8),
+            (10_000_001, 16),
+        ];
+        let spread = Spread::of(values.into_iter(), 77);
+        assert_eq!(spread.counts.len(), Spread::BOUNDS_US.len() + 1);
+        assert_eq!(spread.counts[..3], [3, 4, 0]);
+        assert_eq!(spread.counts[13..], [8, 16]);
+        assert_eq!(spread.counts.iter().sum::<u64>(), 31);
+    }
 }

@@ -287,6 +287,7 @@ mod tests {
                 ),
             ]
             .into(),
+            ..OrderStatus::default()
         };
         insta::assert_snapshot!(shown(&order), @r"
         Of the packets in the last 10 s a TCP that takes three duplicate ACKs for a loss
@@ -335,6 +336,7 @@ mod tests {
             arriving: point(figures(3.0, 0..500), None),
             leaving: point(figures(3.0, 0..500), None),
             paths: [("fibre".to_owned(), PathOrderStatus::default())].into(),
+            ..OrderStatus::default()
         };
         insta::assert_snapshot!(shown(&order), @r"
         Of the packets since the start a TCP that takes three duplicate ACKs for a loss
@@ -386,6 +388,7 @@ mod tests {
             arriving: point(worst.clone(), Some(worst.clone())),
             leaving: point(worst.clone(), Some(worst)),
             paths: [("n".repeat(56), path(two_paths(900)))].into(),
+            ..OrderStatus::default()
         };
         for line in shown(&order).lines() {
             assert!(line.chars().count() <= WIDTH, "{line}");

@@ -41,6 +41,7 @@ impl Order {
                     Some((name_of(id)?, path.status()))
                 })
                 .collect(),
+            ..OrderStatus::default()
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use super::Inbound;
-use crate::control::order::OrderStatus;
+use crate::control::order::{OrderStatus, Spread};
 use crate::control::setting::Setting;
 use crate::control::{HoldTimes, PathStatus, Protection, ReorderMode, ReorderStatus, TunnelStatus};
 use crate::path::PathId;
@@ -110,7 +110,11 @@ impl Inbound {
         name_of: impl FnMut(PathId) -> Option<String>,
     ) -> OrderStatus {
         self.order.tick(now);
-        self.order.status(now, name_of)
+        OrderStatus {
+            holds: spread(self.reorder.hold_us()),
+            recoveries: spread(self.reorder.recovery_us()),
+            ..self.order.status(now, name_of)
+        }
     }
 
     /// Delay difference × rate over all paths / packet size, in packets: as many arrive on the
@@ -151,6 +155,19 @@ fn times(histogram: Option<&Histogram<u64>>) -> HoldTimes {
         p50: histogram.value_at_quantile(0.5),
         p99: histogram.value_at_quantile(0.99),
         max: histogram.max(),
+    });
+    told.unwrap_or_default()
+}
+
+fn spread(histogram: Option<&Histogram<u64>>) -> Spread {
+    let told = histogram.map(|histogram| {
+        let values = histogram.iter_recorded();
+        let values = values.map(|step| {
+            let value = histogram.lowest_equivalent(step.value_iterated_to());
+            (value, step.count_at_value())
+        });
+        let sum = histogram.mean() * histogram.len() as f64;
+        Spread::of(values, sum as u64)
     });
     told.unwrap_or_default()
 }
