@@ -66,13 +66,15 @@ installs() {
         ! inside systemctl is-enabled mpt.service
 }
 
-# Writes the configuration of a tunnel: file, name, inner address, near or far (1 or 2), port, keys.
+# Writes the configuration of a tunnel: file, name, inner address, near or far (1 or 2), port, keys, control socket, and
+# where its metrics are, if anywhere.
 configuration() {
     local link
     {
         printf '[tunnel]\nname = "%s"\naddresses = ["%s"]\n' "$2" "$3"
         printf '[crypto]\nprivate_key_file = "%s"\npeer_public_key = "%s"\n' "$6" "$7"
         printf '[control]\nsocket = "%s"\n' "$8"
+        [ -z "${9:-}" ] || printf '[metrics]\nlisten = "%s"\n' "$9"
         for link in 1 2; do
             printf '[[paths]]\nname = "p%s"\nlocal = "10.7%s.0.%s:%s"\nremote = "10.7%s.0.%s:%s"\n' \
                 "$link" "$link" "$4" "$5" "$link" $((3 - $4)) "$5"
@@ -86,13 +88,24 @@ runs() {
     for name in mpt0 mpt1; do
         (umask 077 && "$ctl" genkey >"$etc/$name.key" && "$ctl" genkey >"$work/far/$name.key")
         a=$("$ctl" pubkey <"$etc/$name.key") b=$("$ctl" pubkey <"$work/far/$name.key")
-        configuration "$etc/$name.toml" "$name" "10.99.${name#mpt}.1/30" 1 "475${name#mpt}" "/etc/mpt/$name.key" "$b" "/run/mpt/$name.sock"
+        configuration "$etc/$name.toml" "$name" "10.99.${name#mpt}.1/30" 1 "475${name#mpt}" "/etc/mpt/$name.key" "$b" "/run/mpt/$name.sock" \
+            "$([ "$name" = mpt0 ] && echo 127.0.0.1:9754 || echo /run/mpt/metrics.sock)"
         configuration "$work/far/$name.toml" "$name" "10.99.${name#mpt}.2/30" 2 "475${name#mpt}" "$work/far/$name.key" "$a" "$work/far/$name.sock"
     done
     ip netns exec "$far" "$binaries/mpt-tund" --config "$work/far" >"$work/far/log" 2>&1 &
     peer=$!
     inside systemctl enable --now mpt || { inside journalctl --no-pager -u mpt | tail -n 20; return 1; }
     within 10 passes 0 && within 10 passes 1
+}
+
+# The unit's sandbox lets both be served, a port and a Unix socket.
+serves_metrics() {
+    local request='GET /metrics HTTP/1.0\r\n\r\n'
+    inside bash -c "exec 3<>/dev/tcp/127.0.0.1/9754 && printf '$request' >&3 && cat <&3" >"$work/metrics" &&
+        grep -q '^mpt_tunnel_running{tunnel="mpt0"} 1$' "$work/metrics" || return 1
+    inside perl -MIO::Socket::UNIX -e \
+        "\$s = IO::Socket::UNIX->new('/run/mpt/metrics.sock') or die \$!; print \$s \"$request\"; \$s->flush; print <\$s>" \
+        >"$work/metrics" && grep -q '^mpt_tunnel_running{tunnel="mpt1"} 1$' "$work/metrics"
 }
 
 # Whether packets go through the tunnel of this number.
@@ -207,6 +220,7 @@ try "systemd runs in a container" boots
 if [ -n "$leader" ]; then
     try "it installs, and starts nothing by itself" installs
     try "it runs, sealed, over two links" runs
+    try "metrics are served from the unit's sandbox" serves_metrics
     try "systemctl status shows the verdict" says_how_it_does
     try "an upgrade with the tunnel up" upgrades_with_the_tunnel_up
     try "the dissector reads a capture of it" dissector_reads_it

@@ -18,6 +18,8 @@ mod examples;
 mod hub;
 #[path = "config/made.rs"]
 mod made;
+#[path = "config/metrics.rs"]
+mod metrics;
 #[path = "config/mistakes.rs"]
 mod mistakes;
 #[path = "config/values.rs"]

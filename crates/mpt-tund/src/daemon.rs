@@ -25,6 +25,7 @@ use crate::downlink::Another;
 use crate::files::Store;
 use crate::host::Host;
 use crate::logging::Logging;
+use crate::metrics::{self, Exporters};
 use crate::netlink::{Change, LinkWatch, Netlink};
 use crate::privileges;
 use crate::routing::Routing;
@@ -34,6 +35,8 @@ use crate::tunnel::{Ending, Found};
 
 /// Requests of `mpt-ctl` that may wait.
 const MAX_REQUESTS: usize = 16;
+/// Questions for metrics that may wait: each thread that listens has one at most.
+const MAX_QUESTIONS: usize = 64;
 /// Names that were looked up, and interfaces' MTUs, that may wait.
 const MAX_NEWS: usize = 16;
 /// How often names are looked at that may have to be looked up, and counters noted.
@@ -59,12 +62,14 @@ pub(crate) fn run(files: Store, logging: Logging, configs: Vec<Config>) -> anyho
         let (finds, found) = mpsc::channel(MAX_NEWS);
         let (mtus, interface_mtus) = mpsc::channel(MAX_NEWS);
         let (sockets, wanted_sockets) = mpsc::channel(MAX_NEWS);
+        let (measuring, questions) = mpsc::channel(MAX_QUESTIONS);
         let news = News {
             endings,
             requests,
             found,
             interface_mtus,
             wanted_sockets,
+            questions,
         };
         let mut daemon = Daemon {
             host: Host {
@@ -79,14 +84,17 @@ pub(crate) fn run(files: Store, logging: Logging, configs: Vec<Config>) -> anyho
                 mtus,
                 sockets,
                 asking,
+                measuring,
             },
             tunnels: Vec::new(),
+            exporters: Exporters::default(),
             routing_due: None,
             service: Service::from_environment(),
             logging,
         };
         let result = daemon.serve(configs, news).await;
         daemon.service.stopping();
+        daemon.exporters.stop();
         let mut hooks = Vec::new();
         for served in daemon.tunnels.drain(..) {
             hooks.extend(served.stop(&daemon.host).await);
@@ -106,6 +114,8 @@ struct Daemon {
     host: Host,
     outlets: Outlets,
     tunnels: Vec<Served>,
+    /// Where their metrics are to be had.
+    exporters: Exporters,
     /// When rules and routes that have changed are looked at.
     routing_due: Option<Instant>,
     service: Service,
@@ -119,6 +129,7 @@ struct News {
     found: mpsc::Receiver<Found>,
     interface_mtus: mpsc::Receiver<(String, u16)>,
     wanted_sockets: mpsc::Receiver<(String, PathId, Another)>,
+    questions: mpsc::Receiver<metrics::Asked>,
 }
 
 impl Daemon {
@@ -155,6 +166,7 @@ impl Daemon {
                     self.host.routing.note();
                 }
                 Some(asked) = news.requests.recv() => self.answer(asked).await?,
+                Some(asked) = news.questions.recv() => self.measure(asked).await,
                 _ = look.tick() => {}
                 _ = care.tick() => {
                     let mut lines = Vec::new();
@@ -162,6 +174,7 @@ impl Daemon {
                         served.look_up(&self.outlets).await;
                         lines.push(served.take_stock(&self.host, self.service.listens()).await);
                     }
+                    self.exporters.look();
                     self.service.status(&lines);
                     self.service.alive();
                 }
@@ -216,7 +229,32 @@ impl Daemon {
         for served in &mut self.tunnels {
             served.reconcile(&self.host, &self.outlets).await;
         }
+        // Afterwards: they may be at an address of a tunnel's interface.
+        let wanted = self.tunnels.iter().filter_map(|served| {
+            let metrics = served.metrics()?;
+            Some((metrics, served.name()))
+        });
+        self.exporters
+            .reconcile(wanted, &self.host.files, &self.outlets.measuring);
+        for served in &mut self.tunnels {
+            let lacking = served
+                .metrics()
+                .and_then(|metrics| self.exporters.lack(metrics));
+            served.note_metrics(lacking);
+        }
         Ok(())
+    }
+
+    /// Answers a question for metrics.
+    async fn measure(&mut self, asked: metrics::Asked) {
+        let mut samples = Vec::new();
+        for name in &asked.tunnels {
+            if let Some(served) = self.tunnels.iter().find(|served| served.name() == name) {
+                samples.push(served.measured(&self.host, &asked).await);
+            }
+        }
+        // Whoever asked may have gone.
+        let _ = asked.reply.send(samples);
     }
 
     /// At the start, somebody may wait to hear whether it works.
@@ -236,7 +274,8 @@ impl Daemon {
 
     fn give_up_privileges(&self, mut needed: CapabilitySet) {
         let gives = !self.host.files.gives_sockets();
-        if gives && self.tunnels.iter().any(Served::has_socket_to_give) {
+        let is_left = self.tunnels.iter().any(Served::has_socket_to_give);
+        if gives && (is_left || self.exporters.has_socket_to_give()) {
             needed |= CapabilitySet::CHOWN;
         }
         match privileges::keep(needed) {

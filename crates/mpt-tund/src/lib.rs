@@ -16,6 +16,7 @@ mod hub;
 mod journal;
 mod log;
 mod logging;
+mod metrics;
 mod netlink;
 mod privileges;
 mod requests;

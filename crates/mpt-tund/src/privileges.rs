@@ -17,7 +17,7 @@ use rustix::process::{self, DumpableBehavior, Resource, Rlimit, setrlimit};
 use rustix::process::{Gid, Uid};
 use rustix::thread::{self, CapabilitySet, CapabilitySets};
 
-use crate::config::Config;
+use crate::config::{Config, Listen};
 
 /// Ports below this are for CAP_NET_BIND_SERVICE.
 const FIRST_FREE_PORT: u16 = 1024;
@@ -73,6 +73,12 @@ pub(crate) fn become_user(user: u32, group: u32) -> io::Result<()> {
 /// What the control thread goes on needing for these tunnels.
 pub(crate) fn needed(configs: &[Config]) -> CapabilitySet {
     let mut needed = CapabilitySet::NET_ADMIN;
+    let metrics = configs.iter().flat_map(|config| &config.metrics);
+    if metrics.into_iter().any(|metrics| {
+        matches!(metrics.listen, Listen::Tcp(address) if address.port() < FIRST_FREE_PORT)
+    }) {
+        needed |= CapabilitySet::NET_BIND_SERVICE;
+    }
     for path in configs.iter().flat_map(|config| &config.paths) {
         if path.interface.is_some() {
             needed |= CapabilitySet::NET_RAW;

@@ -2,14 +2,14 @@
 //! tried again.
 
 use mpt_core::control::history::Past;
-use mpt_core::control::{Answer, Reply, Request, Status};
+use mpt_core::control::{Answer, Missing, Reply, Request, Status};
 use mpt_core::path::PathId;
 use mpt_core::time::Time;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::clock::Calendar;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::downlink::{Another, Sockets};
 use crate::hooks::{self, Hooks};
 use crate::host::Host;
@@ -17,7 +17,7 @@ use crate::log::Log;
 use crate::netlink::{Change, Links};
 use crate::tunnel::{Ended, Ending, Finds, Found, Mtus, Tunnel};
 use crate::wanted::retry::Retry;
-use crate::{clock, control, requests, service};
+use crate::{clock, control, metrics, requests, service};
 
 /// What `mpt-ctl` asks of the tunnel of that name.
 pub(crate) struct Asked {
@@ -49,6 +49,8 @@ pub(crate) struct Outlets {
     pub(crate) sockets: Sockets,
     /// Requests.
     pub(crate) asking: mpsc::Sender<Asked>,
+    /// Questions for metrics.
+    pub(crate) measuring: mpsc::Sender<metrics::Asked>,
 }
 
 /// A configured tunnel.
@@ -175,7 +177,9 @@ impl Served {
 
     /// Opens the control socket and begins to speak there.
     fn speak(&self, host: &Host, outlets: &Outlets) -> anyhow::Result<JoinHandle<()>> {
-        let door = host.files.bind(&self.config.control)?;
+        let control = &self.config.control;
+        let owner = control.owner.as_ref();
+        let door = host.files.bind(&control.socket, owner, control.mode)?;
         let (name, asking) = (self.name().to_owned(), outlets.asking.clone());
         Ok(tokio::task::spawn_local(async move {
             let answer = |request| ask(name.clone(), asking.clone(), request);
@@ -201,6 +205,34 @@ impl Served {
     /// Whether its control socket, which is to be given to somebody, is still to be opened.
     pub(crate) fn has_socket_to_give(&self) -> bool {
         self.config.control.owner.is_some() && self.speaking.granted().is_none()
+    }
+
+    /// Where its metrics are to be had.
+    pub(crate) fn metrics(&self) -> Option<&config::Metrics> {
+        in_force(&self.running, &self.config).metrics.as_ref()
+    }
+
+    /// Notes why they are not to be had there, if so.
+    pub(crate) fn note_metrics(&mut self, lacking: Option<Missing>) {
+        if let Some(tunnel) = self.running.granted_mut() {
+            tunnel.note_metrics(lacking);
+        }
+    }
+
+    /// What metrics are made of.
+    pub(crate) async fn measured(&self, host: &Host, asked: &metrics::Asked) -> metrics::Sample {
+        let name = self.name();
+        let measured = match &self.running {
+            Wish::Granted(tunnel) => {
+                let most = metrics::MAX_PEERS;
+                tunnel.measured(host, most, asked.with_order).await.ok()
+            }
+            Wish::New | Wish::Refused(..) => None,
+        };
+        match measured {
+            Some((status, order)) => metrics::Sample::new(status, order),
+            None => metrics::Sample::of_none(name),
+        }
     }
 
     /// Carries out what `mpt-ctl` asks.

@@ -23,6 +23,7 @@ use folder::PeerFolder;
 use interface::Interface;
 use lines::Lines;
 use mpt_core::control::drops::DropReason;
+use mpt_core::control::order::OrderStatus;
 use mpt_core::control::recent::History;
 use mpt_core::control::trace::Trace;
 use mpt_core::control::verdict::judge;
@@ -67,6 +68,8 @@ pub(crate) struct Tunnel {
     peers: Peers,
     /// And what is followed of their folder.
     folder: PeerFolder,
+    /// Where metrics are to be had, if they are not.
+    lacks_metrics: Option<Missing>,
 }
 
 /// Says which MTU a tunnel's interface is to have, in bytes.
@@ -126,6 +129,7 @@ impl Tunnel {
             threads,
             peers: Peers::default(),
             folder: PeerFolder::default(),
+            lacks_metrics: None,
             config,
         };
         if let Some(roster) = &this.config.peers {
@@ -191,7 +195,13 @@ impl Tunnel {
     pub(crate) fn missing(&self) -> Vec<Missing> {
         let interface = self.interface.missing().iter().cloned();
         let paths = self.paths.iter().filter_map(RunningPath::missing);
-        interface.chain(paths).collect()
+        let metrics = self.lacks_metrics.iter().cloned();
+        interface.chain(paths).chain(metrics).collect()
+    }
+
+    /// Notes where metrics are to be had and are not, if so.
+    pub(crate) fn note_metrics(&mut self, lacking: Option<Missing>) {
+        self.lacks_metrics = lacking;
     }
 
     /// Whether it has its interface.
@@ -214,6 +224,23 @@ impl Tunnel {
         status.recent = self.history.recent(clock::now(), &status);
         status.verdict = judge(&status);
         Ok(status)
+    }
+
+    /// What metrics are made of: the same, with so many peers at most, and order where it is asked for.
+    pub(crate) async fn measured(
+        &self,
+        host: &Host,
+        peers: usize,
+        with_order: bool,
+    ) -> anyhow::Result<(Status, Option<Box<OrderStatus>>)> {
+        let mut status = self.counted(&host.netlink).await?;
+        self.judge(&mut status, host).await;
+        status.peers = self.list_first_peers(peers).await?;
+        let order = match with_order && self.config.peers.is_none() {
+            true => Some(self.order().await?),
+            false => None,
+        };
+        Ok((status, order))
     }
 
     /// Keeps the counters of this moment, and returns them. Called once a second, it lets a status tell what is so
@@ -253,12 +280,15 @@ impl Tunnel {
     /// The reorder window, and how packets were ordered before it and behind it.
     pub(crate) async fn reorder(&self) -> anyhow::Result<ReorderStatus> {
         let mut reorder = self.report().await?.reorder;
-        let (reply, answer) = oneshot::channel();
-        self.downlink
-            .send(downlink::Command::ReportOrder(reply))
-            .await?;
-        reorder.order = Some(answer.await?);
+        reorder.order = Some(self.order().await?);
         Ok(reorder)
+    }
+
+    async fn order(&self) -> anyhow::Result<Box<OrderStatus>> {
+        let (reply, answer) = oneshot::channel();
+        let command = downlink::Command::ReportOrder(reply);
+        self.downlink.send(command).await?;
+        Ok(answer.await?)
     }
 
     /// What was decided about a path's rate, from decision number `from` on.

@@ -36,6 +36,8 @@ pub(crate) struct Changes {
     pub(crate) peers: PeerChange,
     /// Commands that are run when something happens.
     pub(crate) hooks: bool,
+    /// Where the metrics are.
+    pub(crate) metrics: bool,
     /// Paths that are new, in the order of the file.
     pub(crate) paths_added: Vec<Path>,
     /// Names of paths that are gone.
@@ -88,6 +90,7 @@ pub(crate) fn difference(old: &Config, new: &Config) -> Changes {
             (None, _) | (_, None) => PeerChange::default(),
         },
         hooks: old.hooks != new.hooks,
+        metrics: old.metrics != new.metrics,
         paths_added: new.paths.iter().filter(fresh).cloned().collect(),
         paths_removed: old
             .paths
@@ -214,6 +217,7 @@ impl fmt::Display for Changes {
         parts.extend(self.key.then(|| "GRE key changed".to_owned()));
         parts.extend((!self.peers.is_empty()).then(|| "peers changed".to_owned()));
         parts.extend(self.hooks.then(|| "hooks changed".to_owned()));
+        parts.extend(self.metrics.then(|| "metrics changed".to_owned()));
         parts.extend(
             self.scheduler
                 .map(|scheduler| format!("scheduler {}", scheduler.name())),
@@ -370,6 +374,13 @@ mod tests {
             ["the keys of [crypto]"]
         );
         assert_eq!(sealed("a").mtu(), 1442);
+    }
+
+    #[test]
+    fn other_metrics_need_no_restart() {
+        let changes = changes(&[("[tunnel]", "[metrics]\nlisten = \"[::1]:9754\"\n[tunnel]")]);
+        assert!(changes.metrics && changes.needs_restart.is_empty());
+        assert_eq!(changes.to_string(), "metrics changed");
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod document;
 mod entry;
 mod files;
 mod hooks;
+mod metrics;
 mod parse;
 mod peers;
 mod peers_dir;
@@ -48,6 +49,7 @@ pub(crate) use difference::{Changes, PathChange, PrefixChanges, difference};
 pub(crate) use document::Mistake;
 pub(crate) use files::{Files, Opened};
 pub(crate) use hooks::{Hook, Hooks};
+pub(crate) use metrics::{Listen, Metrics};
 pub(crate) use peers::{MAX_ALLOWED, MAX_PEERS, Origin, Peer};
 pub(crate) use peers_dir::PeersDir;
 pub(crate) use remote::Remote;
@@ -91,6 +93,8 @@ pub(crate) struct Config {
     pub(crate) control: Control,
     /// Commands that are run when something happens.
     pub(crate) hooks: Hooks,
+    /// Where the numbers can be had by others, if at all.
+    pub(crate) metrics: Option<Metrics>,
     /// The paths, in the order of the file: 1 to [`mpt_core::limits::MAX_PATHS`], names and local sockets distinct.
     pub(crate) paths: Vec<Path>,
 }
@@ -291,6 +295,17 @@ impl Config {
     /// own queues that slow the flows down, and what those drop has to reach the flows.
     pub(crate) fn recovers(&self) -> bool {
         self.recovery != Recovery::Off && self.tunnel.scheduler == Policy::Adaptive
+    }
+
+    /// The Unix sockets that it names: path, owner and mode of each.
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = (&FilePath, Option<&Owner>, u32)> {
+        let control = &self.control;
+        let metrics = self.metrics.iter().filter_map(|metrics| {
+            let socket = metrics.listen.socket()?;
+            Some((socket, metrics.owner.as_ref(), metrics.mode))
+        });
+        let control = (&*control.socket, control.owner.as_ref(), control.mode);
+        std::iter::once(control).chain(metrics)
     }
 
     /// The path of that name.

@@ -14,6 +14,7 @@ use super::document::{Mistake, Place, Source};
 use super::entry::Entry;
 use super::files::Files;
 use super::hooks::{Hooks, hooks};
+use super::metrics::metrics;
 use super::peers::{MAX_PEERS, peers};
 use super::peers_dir::PeersDir;
 use super::reorder::reorder;
@@ -37,7 +38,8 @@ const DEAD_AFTER_RANGE: RangeInclusive<Duration> =
 const FILE: Schema = Schema {
     title: "",
     keys: &[
-        "tunnel", "reorder", "recovery", "crypto", "control", "hooks", "paths", "peers", USER,
+        "tunnel", "reorder", "recovery", "crypto", "control", "hooks", "metrics", "paths", "peers",
+        USER,
     ],
 };
 const TUNNEL: Schema = Schema {
@@ -76,6 +78,10 @@ const HOOKS: Schema = Schema {
     title: "[hooks]",
     keys: &["on_up", "on_down", "on_path_change"],
 };
+const METRICS: Schema = Schema {
+    title: "[metrics]",
+    keys: &["listen", "owner", "mode"],
+};
 const PATHS: Schema = Schema {
     title: "[[paths]]",
     keys: &[
@@ -99,8 +105,8 @@ pub(super) const PEERS: Schema = Schema {
         "rate_limit",
     ],
 };
-pub(super) const ALL: [Schema; 9] = [
-    FILE, TUNNEL, REORDER, RECOVERY, CRYPTO, CONTROL, HOOKS, PATHS, PEERS,
+pub(super) const ALL: [Schema; 10] = [
+    FILE, TUNNEL, REORDER, RECOVERY, CRYPTO, CONTROL, HOOKS, METRICS, PATHS, PEERS,
 ];
 
 /// Reads and checks one file.
@@ -226,6 +232,10 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
         Some(section) => hooks(&Section::of(section, HOOKS, &ALL)?)?,
         None => Hooks::default(),
     };
+    let listened = root
+        .get("metrics")
+        .map(|section| Section::of(section, METRICS, &ALL))
+        .transpose()?;
     let sections = path_sections(&root)?;
     let port = (tunnel.port, head.get("port").is_some());
     let (paths, locals) = paths(&sections, port, crypto.is_some())?;
@@ -244,16 +254,19 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
         recovery,
         control,
         hooks,
+        metrics: listened.as_ref().map(metrics).transpose()?,
         paths,
     };
     validate::mtu(&config, &head)?;
     validate::one_use_of_the_key_field(&config, &head)?;
+    validate::metrics(&config, listened.as_ref())?;
     Ok((
         config,
         Places {
             user: user.map(|entry| entry.place()),
             name,
             socket,
+            metrics: listened.and_then(|section| Some(section.get("listen")?.place())),
             locals,
         },
     ))

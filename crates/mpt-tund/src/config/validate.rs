@@ -20,6 +20,8 @@ pub(super) struct Places {
     pub(super) name: Place,
     /// The control socket; the tunnel's name where it is not given.
     pub(super) socket: Place,
+    /// Where the metrics are.
+    pub(super) metrics: Option<Place>,
     /// The local end of each path: its `local`, or else its `interface`.
     pub(super) locals: Vec<Place>,
 }
@@ -49,6 +51,22 @@ pub(super) fn one_use_of_the_key_field(
         Some(entry) if config.crypto.is_some() => Err(entry.mistake(
             "`key` does not go with [crypto]: sealed packets use the key's field themselves",
             "remove `key`; what tells tunnels apart is [crypto] then",
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The metrics do not take the place of the control socket.
+pub(super) fn metrics(config: &Config, section: Option<&Section<'_>>) -> Result<(), Mistake> {
+    let socket = config.metrics.as_ref().and_then(|own| own.listen.socket());
+    match section {
+        Some(section) if socket == Some(&config.control.socket) => Err(section.mistake_at(
+            section.get("listen"),
+            format!(
+                "the metrics and the control socket are both at {}",
+                config.control.socket.display()
+            ),
+            "give the metrics another path, like \"/run/mpt/metrics.sock\"",
         )),
         Some(_) | None => Ok(()),
     }
@@ -259,6 +277,48 @@ pub(super) fn beside(
                     "leave `socket` out, for /run/mpt/{}.sock, or write another path",
                     config.tunnel.name
                 ),
+            ));
+        }
+        if let (Some(own), Some(place)) = (&config.metrics, places.metrics) {
+            let socket = own.listen.socket();
+            if socket == Some(&other.control.socket) {
+                return Err(mistake(
+                    place,
+                    format!(
+                        "{} is the control socket of {}",
+                        own.listen,
+                        told(theirs.socket)
+                    ),
+                    "give the metrics another path, like \"/run/mpt/metrics.sock\"".to_owned(),
+                ));
+            }
+            if let (Some(shared), Some(theirs)) = (&other.metrics, theirs.metrics)
+                && shared.listen == own.listen
+                && (&shared.owner, shared.mode) != (&own.owner, own.mode)
+            {
+                return Err(mistake(
+                    place,
+                    format!(
+                        "{} has another owner or mode in {}",
+                        own.listen,
+                        told(theirs)
+                    ),
+                    "write the same in both: tunnels of one daemon share a socket for metrics"
+                        .to_owned(),
+                ));
+            }
+        }
+        if let Some(metrics) = &other.metrics
+            && metrics.listen.socket() == Some(&config.control.socket)
+        {
+            return Err(mistake(
+                places.socket,
+                format!(
+                    "the control socket {} is taken by the metrics of {}",
+                    config.control.socket.display(),
+                    theirs.metrics.map_or(String::new(), told)
+                ),
+                "give one of them another path".to_owned(),
             ));
         }
         for (path, place) in config.paths.iter().zip(&places.locals) {

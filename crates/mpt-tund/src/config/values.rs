@@ -233,8 +233,14 @@ fn unusable(address: IpAddr, end: End) -> Option<&'static str> {
 
 /// The path name of the control socket.
 pub(super) fn socket_path(entry: Entry<'_>) -> Result<PathBuf, Mistake> {
+    socket_path_after(entry, "")
+}
+
+/// The path name of a Unix socket, before which `scheme` may stand.
+pub(super) fn socket_path_after(entry: Entry<'_>, scheme: &str) -> Result<PathBuf, Mistake> {
     let example = "/run/mpt/mpt0.sock";
     let text = entry.text(example)?;
+    let text = text.strip_prefix(scheme).unwrap_or(text);
     let remedy =
         format!("write an absolute path of at most {MAX_SOCKET_BYTES} bytes, like \"{example}\"");
     let path = Path::new(text);

@@ -1,4 +1,4 @@
-//! A control socket, whoever made it.
+//! A Unix socket that the daemon listens at, whoever made it.
 
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use super::Listener;
 use crate::files::KeptDoor;
 
-/// A bound control socket. Dropping it removes the file.
+/// A bound socket. Dropping it removes the file.
 #[derive(Debug)]
 pub(crate) enum Door {
     /// This process made it.
@@ -17,7 +17,7 @@ pub(crate) enum Door {
 
 impl Door {
     /// The socket itself, non-blocking.
-    pub(super) fn socket(&self) -> std::io::Result<UnixListener> {
+    pub(crate) fn socket(&self) -> std::io::Result<UnixListener> {
         match self {
             Door::Own(listener) => listener.socket(),
             Door::Kept(door) => door.socket(),
@@ -28,7 +28,7 @@ impl Door {
     ///
     /// # Errors
     /// When none can be made.
-    pub(super) fn restore(&mut self) -> anyhow::Result<bool> {
+    pub(crate) fn restore(&mut self) -> anyhow::Result<bool> {
         match self {
             Door::Own(listener) => match listener.restored() {
                 Some(restored) => {
@@ -42,7 +42,7 @@ impl Door {
     }
 
     /// Where it is.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         match self {
             Door::Own(listener) => listener.path(),
             Door::Kept(door) => door.path(),

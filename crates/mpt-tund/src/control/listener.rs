@@ -23,22 +23,22 @@ const BACKLOG: i32 = 16;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ControlError {
     /// The path does not fit a socket address.
-    #[error("control socket {}: longer than the 107 bytes that a socket's path may have", path.display())]
+    #[error("socket {}: longer than the 107 bytes that a socket's path may have", path.display())]
     TooLong { path: PathBuf },
     /// A daemon listens there.
-    #[error("another mpt-tund serves {}: stop it, or give this tunnel another `socket` in [control]", path.display())]
+    #[error("another mpt-tund serves {}: stop it, or give this tunnel another `socket` in [control], or `listen` in [metrics]", path.display())]
     InUse { path: PathBuf },
     /// Something that is no socket has the name.
-    #[error("{} exists and is not a socket: remove it, or give this tunnel another `socket` in [control]", path.display())]
+    #[error("{} exists and is not a socket: remove it, or give this tunnel another `socket` in [control], or `listen` in [metrics]", path.display())]
     NotASocket { path: PathBuf },
     /// The folder cannot be made.
-    #[error("cannot create the folder {} of the control socket", path.display())]
+    #[error("cannot create the folder {} of a socket", path.display())]
     Folder { path: PathBuf, source: io::Error },
     /// It cannot be given to whom the configuration says.
-    #[error("cannot give the control socket {} to its `owner` (a new owner takes a restart)", path.display())]
+    #[error("cannot give the socket {} to its `owner` (a new owner takes a restart)", path.display())]
     Owner { path: PathBuf, source: io::Error },
     /// Anything else.
-    #[error("cannot open the control socket {}", path.display())]
+    #[error("cannot open the socket {}", path.display())]
     Open { path: PathBuf, source: io::Error },
 }
 
@@ -190,10 +190,7 @@ impl Drop for Listener {
         if self.is_there()
             && let Err(error) = std::fs::remove_file(&self.path)
         {
-            warn!(
-                "cannot remove the control socket {}: {error}",
-                self.path.display()
-            );
+            warn!("cannot remove the socket {}: {error}", self.path.display());
         }
     }
 }

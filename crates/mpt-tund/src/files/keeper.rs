@@ -2,7 +2,7 @@
 //!
 //! It is the daemon's child, begun before there is a thread or a packet, and stays root where the daemon does
 //! not. It can do five things: open /dev/net/tun, where others than root may not; open the files that the configuration names, as they are named at that moment;
-//! watch the folders of peers that it names; replace a tunnel's file by one that differs in what `mpt-ctl` may change; make and remove the control sockets
+//! watch the folders of peers that it names; replace a tunnel's file by one that differs in what `mpt-ctl` may change; make and remove the control sockets, and those for metrics,
 //! of the configuration that it read last. Whoever takes over the daemon can ask for these and for nothing
 //! else: there is no name in a question that is used for more than to choose. It ends with the daemon.
 
@@ -140,10 +140,10 @@ impl Keeper {
 
     fn bind(&mut self, socket: &Path) -> Result<UnixListener, String> {
         self.listeners.retain(|listener| listener.path() != socket);
-        let mut controls = self.configs.iter().map(|config| &config.control);
-        let control = controls.find(|control| control.socket == socket);
-        let control = control.ok_or("the configuration has no such socket")?;
-        let listener = control::bind(socket, control.owner.as_ref(), control.mode);
+        let mut named = self.configs.iter().flat_map(Config::sockets);
+        let found = named.find(|(path, ..)| *path == socket);
+        let (_, owner, mode) = found.ok_or("the configuration has no such socket")?;
+        let listener = control::bind(socket, owner, mode);
         let listener = listener.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
         let opened = listener.socket().map_err(|error| error.to_string())?;
         self.listeners.push(listener);

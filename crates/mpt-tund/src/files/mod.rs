@@ -26,8 +26,8 @@ use mpt_core::crypto::PublicKey;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::warn;
 
-use crate::config::{self, Config, Control, Files, Loaded, Mistake, Opened, PeersDir, SaveError};
-use crate::control::{self, Door};
+use crate::config::{self, Config, Files, Loaded, Mistake, Opened, PeersDir, SaveError};
+use crate::control::{self, Door, Owner};
 use crate::{privileges, tun};
 pub(crate) use watch::{Seen, Watch};
 use wire::{Answer, Question};
@@ -186,18 +186,20 @@ impl Store {
         }
     }
 
-    /// Opens a control socket.
+    /// Opens a Unix socket of the configuration, a control socket or one for metrics.
     ///
     /// # Errors
     /// As [`control::bind`].
-    pub(crate) fn bind(&self, control: &Control) -> anyhow::Result<Door> {
+    pub(crate) fn bind(
+        &self,
+        socket: &Path,
+        owner: Option<&Owner>,
+        mode: u32,
+    ) -> anyhow::Result<Door> {
         match self {
-            Store::Own { .. } => {
-                let door = control::bind(&control.socket, control.owner.as_ref(), control.mode)?;
-                Ok(Door::Own(door))
-            }
+            Store::Own { .. } => Ok(Door::Own(control::bind(socket, owner, mode)?)),
             Store::Kept(link) => {
-                let path = control.socket.clone();
+                let path = socket.to_owned();
                 let socket = link.ask(&Question::Bind {
                     socket: path.clone(),
                 })?;

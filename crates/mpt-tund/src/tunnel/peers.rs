@@ -60,10 +60,16 @@ impl Tunnel {
 
     /// What is known of all peers, in the order of the configuration; none where the tunnel is no hub.
     pub(crate) async fn list_peers(&self) -> anyhow::Result<Vec<PeerStatus>> {
+        self.list_first_peers(usize::MAX).await
+    }
+
+    /// The same of so many at most.
+    pub(super) async fn list_first_peers(&self, most: usize) -> anyhow::Result<Vec<PeerStatus>> {
         let Some(wanted) = &self.config.peers else {
             return Ok(Vec::new());
         };
-        let list = self.fill_in(self.peers.list(wanted.iter())).await?;
+        let wanted = wanted.iter().take(most);
+        let list = self.fill_in(self.peers.list(wanted)).await?;
         Ok(list.into_iter().map(|one| one.peer).collect())
     }
 
