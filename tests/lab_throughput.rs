@@ -47,7 +47,7 @@ fn unequal_paths_10_ms_apart_add_up() {
 
 #[test]
 fn unequal_paths_50_ms_apart_add_up() {
-    unequal_reaches_the_sum(50, 13);
+    unequal_reaches_the_sum(50, 15);
 }
 
 #[test]
