@@ -5,7 +5,8 @@
 
 use std::thread;
 
-use mpt_sim::campaign::{Case, Family, Row, Tally};
+use mpt_core::send::scheduler::Policy;
+use mpt_sim::campaign::{Case, Family, Row, Tally, Weather, What};
 use mpt_sim::source::Sender;
 
 /// Runs the cases of seeds 1 to `count`, and returns the rows of all groups together, by phase.
@@ -49,4 +50,42 @@ fn few_random_pairs_are_worse_than_their_best_link() {
 fn few_random_sets_are_worse_than_their_best_link_before_one_changes() {
     let rows = rows(Family::Changing, 6);
     assert!(rows[0].below_95 <= 1.0 / 6.0, "{:?}", rows[0]);
+}
+
+/// A DSL line beside an address translator that lets a 5-tuple die, and beside a line that throttles one: the client
+/// goes over to another port.
+#[test]
+fn a_path_whose_port_is_throttled_or_dead_is_back_by_another() {
+    let runs = [Weather::Cgnat, Weather::Throttled].map(|weather| {
+        thread::spawn(move || {
+            let spoilt_at = |case: &Case| {
+                let mut spoilt = case.changes.iter();
+                let spoilt = spoilt.find(|change| matches!(change.what, What::Tuple(_)));
+                spoilt.map(|change| change.at.as_secs() as usize)
+            };
+            let mut cases = (0..).map(|seed| Case::draw(Family::Field, seed));
+            let is_wanted = |case: &Case| {
+                case.weathers.contains(&weather)
+                    && case.weathers.contains(&Weather::Dsl)
+                    && spoilt_at(case).is_some_and(|at| at < 44)
+            };
+            let case = cases.find(is_wanted).unwrap();
+            let at = spoilt_at(&case).unwrap();
+            (
+                at,
+                case.run_once(Sender::Cubic, Policy::Adaptive, true).bytes,
+            )
+        })
+    });
+    for run in runs {
+        let (at, bytes) = run.join().unwrap();
+        // The other path alone, and more than that.
+        let other = bytes[at + 5];
+        assert!(other * 10 < bytes[at - 2] * 7, "{at} s: {bytes:?}");
+        let back = (at + 6..60).find(|&second| bytes[second] * 10 > other * 11);
+        assert!(
+            back.is_some_and(|back| back - at <= 14),
+            "{at} s: {bytes:?}"
+        );
+    }
 }

@@ -322,6 +322,9 @@ fn worst(tally: &Tally, family: Family) -> String {
 fn describe(case: &Case) -> String {
     let paths = case.paths.iter().map(|path| link_in_words(&path.links[0]));
     let mut text = paths.collect::<Vec<_>>().join(" + ");
+    if let [one, other] = case.weathers[..] {
+        return format!("{one} + {other}: {text}");
+    }
     if !case.changes.is_empty() {
         let _ = write!(text, "; path {} {}", case.changes[0].path, case.group);
         if case.changes.len() <= 2 {
@@ -341,6 +344,7 @@ fn link_in_words(link: &LinkConfig) -> String {
         | Delay::Exponential { .. }
         | Delay::ExponentialCut { .. }
         | Delay::Switching(_) => (0, 0),
+        Delay::Gathered { least_ns, .. } => (least_ns, 0),
     };
     let mut text = format!("{rate:.0} Mbit/s {:.0} ms", mean_ns as f64 / 1e6);
     if sd_ns > 0 {

@@ -65,6 +65,16 @@ pub enum Delay {
     },
     /// The path holds one delay and replaces it by a new draw at exponentially spaced times.
     Switching(Switching),
+    /// A radio that gathers packets: what comes while it waits arrives at one moment, at the end of a wait drawn
+    /// evenly, and the least delay later.
+    Gathered {
+        /// Delay of a packet that waits for nothing.
+        least_ns: u64,
+        /// The shortest wait.
+        from_ns: u64,
+        /// The longest wait.
+        to_ns: u64,
+    },
 }
 
 /// A path whose delay switches: normal draws, held for exponentially distributed times.
@@ -100,6 +110,8 @@ impl Switching {
 pub struct DelaySource {
     rng: SimRng,
     held: Option<Held>,
+    /// When what a radio has gathered leaves.
+    leaves_ns: u64,
 }
 
 /// The delay that a switching path has now, and until when.
@@ -114,7 +126,11 @@ impl DelaySource {
     /// A source that draws from `rng`.
     #[must_use]
     pub fn new(rng: SimRng) -> Self {
-        DelaySource { rng, held: None }
+        DelaySource {
+            rng,
+            held: None,
+            leaves_ns: 0,
+        }
     }
 
     /// The delay, in nanoseconds, of a packet that enters the path at `now_ns`.
@@ -132,6 +148,18 @@ impl DelaySource {
             Delay::Exponential { least_ns, sd_ns } => least_ns + self.exponential(sd_ns),
             Delay::ExponentialCut { least_ns, sd_ns } => least_ns + self.cut_exponential(sd_ns),
             Delay::Switching(path) => self.switching(path, now_ns),
+            Delay::Gathered {
+                least_ns,
+                from_ns,
+                to_ns,
+            } => {
+                if now_ns >= self.leaves_ns {
+                    let unit: f64 = self.rng.random();
+                    let wait = from_ns as f64 + unit * to_ns.saturating_sub(from_ns) as f64;
+                    self.leaves_ns = now_ns.saturating_add(wait as u64);
+                }
+                least_ns + (self.leaves_ns - now_ns)
+            }
         }
     }
 
@@ -244,6 +272,28 @@ mod tests {
             sd_ns: 10 * MS,
         });
         assert_eq!(least, 0.0);
+    }
+
+    #[test]
+    fn what_a_radio_gathers_arrives_at_one_moment() {
+        let mut source = DelaySource::new(stream(5, 0));
+        let gathered = Delay::Gathered {
+            least_ns: 2 * MS,
+            from_ns: 5 * MS,
+            to_ns: 20 * MS,
+        };
+        let mut arrivals: Vec<u64> = (0..10_000)
+            .map(|n| n * MS / 10 + source.draw(&gathered, n * MS / 10))
+            .collect();
+        assert!(arrivals.is_sorted());
+        arrivals.dedup();
+        // A second of waits of 12.5 ms.
+        assert!((70..=90).contains(&arrivals.len()), "{}", arrivals.len());
+        let gaps = arrivals.windows(2).map(|w| w[1] - w[0]);
+        assert!(
+            gaps.clone()
+                .all(|gap| (5 * MS..=20 * MS + MS / 10).contains(&gap))
+        );
     }
 
     #[test]

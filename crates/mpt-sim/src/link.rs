@@ -42,6 +42,8 @@ pub struct LinkConfig {
     pub mtu: usize,
     /// A link that is down drops what is sent and what leaves its queue.
     pub up: bool,
+    /// Drops what comes faster, before the queue.
+    pub policer: Option<Policer>,
 }
 
 impl Default for LinkConfig {
@@ -56,8 +58,27 @@ impl Default for LinkConfig {
             duplicate: 0.0,
             mtu: 1500,
             up: true,
+            policer: None,
         }
     }
+}
+
+impl LinkConfig {
+    /// Bits a second that pass it all the time: the transmitter's, or the policer's.
+    #[must_use]
+    pub fn carries_bps(&self) -> u64 {
+        let policed = self.policer.map_or(u64::MAX, |policer| policer.rate_bps);
+        self.rate_bps.unwrap_or(0).min(policed)
+    }
+}
+
+/// A token bucket that lets pass what it has tokens for and drops the rest: it has no queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policer {
+    /// Bits a second.
+    pub rate_bps: u64,
+    /// Bytes that pass at once after a pause.
+    pub burst_bytes: usize,
 }
 
 /// The most that a drop-tail queue holds.
@@ -97,6 +118,8 @@ pub struct LinkCounters {
     pub dropped_too_big: u64,
     /// Dropped because the queue was full.
     pub dropped_queue_full: u64,
+    /// Dropped because they came faster than a policer lets pass.
+    pub dropped_policed: u64,
     /// Lost on the wire.
     pub dropped_lost: u64,
 }
@@ -114,6 +137,8 @@ pub struct Link<T> {
     under_way: BinaryHeap<Flying<T>>,
     last_arrival_ns: u64,
     launched: u64,
+    /// Bytes that the policer has let nobody have yet, and since when.
+    tokens: Option<(u64, f64)>,
     loss: LossSource,
     delay: DelaySource,
     copy_delay: DelaySource,
@@ -149,6 +174,7 @@ impl<T: Clone> Link<T> {
             under_way: BinaryHeap::new(),
             last_arrival_ns: 0,
             launched: 0,
+            tokens: None,
             loss: LossSource::new(rng::stream(seed, 1)),
             delay: DelaySource::new(rng::stream(seed, 2)),
             copy_delay: DelaySource::new(rng::stream(seed, 3)),
@@ -175,6 +201,8 @@ impl<T: Clone> Link<T> {
             self.counters.dropped_down += 1;
         } else if bytes > self.config.mtu {
             self.counters.dropped_too_big += 1;
+        } else if !self.is_let_pass(now_ns, bytes) {
+            self.counters.dropped_policed += 1;
         } else if self.is_full(bytes) {
             self.counters.dropped_queue_full += 1;
         } else {
@@ -210,6 +238,13 @@ impl<T: Clone> Link<T> {
         self.counters.delivered += 1;
         self.counters.delivered_bytes += flying.packet.bytes as u64;
         flying.packet.item
+    }
+
+    /// Drops what waits, the packet on the transmitter included.
+    pub fn drop_queue(&mut self) {
+        self.counters.dropped_down += self.queue.len() as u64;
+        self.queue.clear();
+        self.queued_bytes = 0;
     }
 
     /// What became of the packets so far.
@@ -287,6 +322,25 @@ impl<T: Clone> Link<T> {
             serial: self.launched,
             packet,
         });
+    }
+
+    /// Whether the policer, if there is one, has tokens for a packet, which it then takes.
+    fn is_let_pass(&mut self, now_ns: u64, bytes: usize) -> bool {
+        let Some(policer) = self.config.policer else {
+            return true;
+        };
+        let burst = policer.burst_bytes as f64;
+        let (since_ns, left) = self.tokens.unwrap_or((now_ns, burst));
+        let earned = now_ns.saturating_sub(since_ns) as f64 * policer.rate_bps as f64 / 8e9;
+        let tokens = (left + earned).min(burst);
+        let passes = tokens >= bytes as f64;
+        let left = if passes {
+            tokens - bytes as f64
+        } else {
+            tokens
+        };
+        self.tokens = Some((now_ns, left));
+        passes
     }
 
     fn is_full(&self, bytes: usize) -> bool {

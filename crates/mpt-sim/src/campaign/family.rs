@@ -8,6 +8,7 @@ use mpt_core::send::scheduler::law::Law;
 use rand::RngExt as _;
 
 use super::draw::{Links, log_uniform, uniform};
+use super::weather::Weather;
 use crate::delay::{Delay, MS};
 use crate::link::{LinkConfig, Order};
 use crate::pair::PathSpec;
@@ -29,17 +30,20 @@ pub enum Family {
     Crossed,
     /// Two links, four bulk flows and a sparse one, whose delay counts.
     Flows,
+    /// Two links as people have them ([`Weather`]), for a minute.
+    Field,
 }
 
 impl Family {
     /// All of them.
-    pub const ALL: [Family; 6] = [
+    pub const ALL: [Family; 7] = [
         Family::Pairs,
         Family::Changing,
         Family::Asymmetric,
         Family::Drifting,
         Family::Crossed,
         Family::Flows,
+        Family::Field,
     ];
 
     /// As the command line names it.
@@ -52,6 +56,7 @@ impl Family {
             Family::Drifting => "drifting",
             Family::Crossed => "crossed",
             Family::Flows => "flows",
+            Family::Field => "field",
         }
     }
 
@@ -64,8 +69,10 @@ impl Family {
             Phase::new("change", 8, 14),
             Phase::new("after", 15, 20),
         ];
+        const MINUTE: [Phase; 2] = [Phase::new("early", 0, 2), Phase::new("late", 6, 60)];
         match self {
             Family::Changing => &CHANGING,
+            Family::Field => &MINUTE,
             Family::Pairs
             | Family::Asymmetric
             | Family::Drifting
@@ -85,7 +92,7 @@ impl Family {
             jitter: (0.5, 0.5..=15.0, 0.3),
         };
         match self {
-            Family::Pairs | Family::Flows | Family::Crossed => any,
+            Family::Pairs | Family::Flows | Family::Crossed | Family::Field => any,
             Family::Asymmetric => Links {
                 back: (0.1..=0.1, 1.0),
                 ..any
@@ -160,6 +167,21 @@ pub enum What {
     Up(bool),
     /// It is as at first.
     Restore,
+    /// The client is seen at another port from now on, and what is sent to the former one is lost.
+    Rebind,
+    /// The 5-tuple gets this share of the rate, none at all with 0, until an end goes over to another port.
+    Tuple(f64),
+}
+
+/// What a path whose 5-tuple is dead is counted for, at the latest, from then on: everything.
+const RENEWED_WITHIN: Duration = Duration::from_secs(10);
+
+impl Change {
+    /// Whether it holds at a time, if nothing happens later.
+    pub(super) fn holds_at(&self, at: Duration) -> bool {
+        let ends = matches!(self.what, What::Tuple(_)) && at > self.at + RENEWED_WITHIN;
+        self.at <= at && !ends
+    }
 }
 
 /// What is sent.
@@ -189,6 +211,8 @@ pub struct Case {
     pub traffic: Traffic,
     /// To which group of its family it belongs.
     pub group: &'static str,
+    /// What its links are, where they are as people have them.
+    pub weathers: Vec<Weather>,
     /// The law of the tunnel's sender.
     pub law: &'static Law,
 }
@@ -198,6 +222,9 @@ impl Case {
     #[must_use]
     pub fn draw(family: Family, seed: u64) -> Case {
         let mut rng = stream(seed, 7_000 + family as u64);
+        if family == Family::Field {
+            return Case::of_weather(seed, &mut rng);
+        }
         let links = family.links();
         let count = match family {
             Family::Changing => rng.random_range(2..=4),
@@ -205,15 +232,18 @@ impl Case {
             | Family::Asymmetric
             | Family::Drifting
             | Family::Crossed
-            | Family::Flows => 2,
+            | Family::Flows
+            | Family::Field => 2,
         };
         let paths: Vec<PathSpec> = (0..count).map(|_| links.draw(&mut rng)).collect();
         let (changes, group) = match family {
             Family::Changing => one_change(&mut rng, &paths),
             Family::Drifting => drift(&mut rng),
-            Family::Pairs | Family::Asymmetric | Family::Crossed | Family::Flows => {
-                (Vec::new(), kind_of_jitter(&paths))
-            }
+            Family::Pairs
+            | Family::Asymmetric
+            | Family::Crossed
+            | Family::Flows
+            | Family::Field => (Vec::new(), kind_of_jitter(&paths)),
         };
         let traffic = Traffic {
             bulk: if family == Family::Flows { 4 } else { 1 },
@@ -224,7 +254,8 @@ impl Case {
                 | Family::Changing
                 | Family::Asymmetric
                 | Family::Drifting
-                | Family::Flows => 0,
+                | Family::Flows
+                | Family::Field => 0,
             },
         };
         Case {
@@ -234,6 +265,43 @@ impl Case {
             changes,
             traffic,
             group,
+            weathers: Vec::new(),
+            law: &Law::LAW,
+        }
+    }
+
+    /// The seeds go through all pairs of weathers, and each time round draw others of them.
+    fn of_weather(seed: u64, rng: &mut SimRng) -> Case {
+        let all = Weather::ALL.len();
+        let pairs: Vec<[Weather; 2]> = (0..all)
+            .flat_map(|one| (one..all).map(move |other| [Weather::ALL[one], Weather::ALL[other]]))
+            .collect();
+        let mut weathers = pairs[(seed % pairs.len() as u64) as usize];
+        if rng.random() {
+            weathers.reverse();
+        }
+        let forecasts = weathers.map(|weather| weather.draw(rng));
+        let mut changes: Vec<Change> = forecasts
+            .iter()
+            .enumerate()
+            .flat_map(|(path, forecast)| {
+                let change = move |&(at, what)| Change { at, path, what };
+                forecast.changes.iter().map(change)
+            })
+            .collect();
+        changes.sort_by_key(|change| change.at);
+        Case {
+            family: Family::Field,
+            seed,
+            paths: forecasts.map(|forecast| forecast.path).into(),
+            changes,
+            traffic: Traffic {
+                bulk: 1,
+                call: false,
+                cross_percent: 0,
+            },
+            group: weathers[0].name(),
+            weathers: weathers.into(),
             law: &Law::LAW,
         }
     }
@@ -347,11 +415,15 @@ impl What {
                     | Delay::NetemUniform { .. }
                     | Delay::Exponential { .. }
                     | Delay::ExponentialCut { .. }
-                    | Delay::Switching(_) => Delay::Constant { ns },
+                    | Delay::Switching(_)
+                    | Delay::Gathered { .. } => Delay::Constant { ns },
                 };
             }
             What::Up(up) => link.up = up,
             What::Restore => *link = first.clone(),
+            What::Rebind => {}
+            What::Tuple(share) if share > 0.0 => What::Rate(share).apply(link, first),
+            What::Tuple(_) => link.up = false,
         }
     }
 }

@@ -13,7 +13,9 @@ mod family;
 mod outcome;
 mod tally;
 mod watch;
+mod weather;
 
 pub use family::{Case, Change, Family, Phase, Traffic, What};
 pub use outcome::{Measured, Outcome, Run};
 pub use tally::{Row, Tally};
+pub use weather::{Forecast, Weather};

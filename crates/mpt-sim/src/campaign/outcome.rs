@@ -5,8 +5,9 @@ use std::time::Duration;
 use mpt_core::control::trace::Decision;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::time::Time;
+use mpt_core::tunnel::Event;
 
-use super::family::{Case, Change, Phase};
+use super::family::{Case, Change, Family, Phase, What};
 use super::watch::Watch;
 use crate::link::LinkConfig;
 use crate::packet::{Inner, id_of, source_port_of};
@@ -15,10 +16,16 @@ use crate::source::{Flow, Sender};
 
 /// The ends run for this long before the traffic begins: paths are up, and probes know their delays.
 const WARM_UP: Duration = Duration::from_secs(1);
+/// What a sealed tunnel carries over links of 1500 bytes.
+const SEALED_MTU: u16 = 1442;
+/// The first of the ports to which a client goes over, or is put.
+const OTHER_PORT: u16 = 40_000;
 /// Bytes of a bulk flow's packets.
 const BULK_BYTES: usize = 1400;
 /// Data in one, and what of it is on the wire: 28 bytes of IPv4 and UDP, 8 of GRE.
 const PAYLOAD: f64 = 1372.0 / 1436.0;
+/// The same where it is sealed: 22 bytes more.
+const SEALED_PAYLOAD: f64 = 1372.0 / 1458.0;
 /// Ports: bulk flows count up from the first.
 const FIRST_PORT: u16 = 4000;
 const CALL_PORT: u16 = 3999;
@@ -120,14 +127,7 @@ impl Case {
     /// Runs it once, over all links that it has.
     #[must_use]
     pub fn run_once(&self, sender: Sender, policy: Policy, recovery: bool) -> Run {
-        let config = PairConfig {
-            policy,
-            recovery,
-            seed: self.seed,
-            law: self.law,
-            ..PairConfig::new(self.paths.clone())
-        };
-        let mut pair = Pair::running(config, WARM_UP);
+        let mut pair = self.pair(policy, recovery);
         let mut world = World::new(self, sender, &pair);
         world.run(&mut pair);
         world.run
@@ -159,15 +159,25 @@ impl Case {
         decisions
     }
 
-    /// Both ends, over all links that it has.
+    /// Both ends, over all links that it has, as people run them.
     fn bonded(&self) -> Pair {
-        let config = PairConfig {
-            policy: Policy::Adaptive,
-            recovery: true,
+        self.pair(Policy::Adaptive, true)
+    }
+
+    fn pair(&self, policy: Policy, recovery: bool) -> Pair {
+        let mut config = PairConfig {
+            policy,
+            recovery,
             seed: self.seed,
             law: self.law,
             ..PairConfig::new(self.paths.clone())
         };
+        if self.family == Family::Field {
+            // The client is behind translators of addresses; whom it calls knows it by its key.
+            config.sealed = true;
+            config.mtu = SEALED_MTU;
+            config.waits_to_be_called = Some(Side::A);
+        }
         Pair::running(config, WARM_UP)
     }
 
@@ -182,7 +192,7 @@ impl Case {
                         self.link_at(path, at)
                     })
                     .map(|link| match link.up {
-                        true => link.rate_bps.unwrap_or(0) as f64 * (1.0 - link.loss.mean()),
+                        true => link.carries_bps() as f64 * (1.0 - link.loss.mean()),
                         false => 0.0,
                     })
                     .sum::<f64>()
@@ -191,16 +201,29 @@ impl Case {
                     0 => f64::from(self.traffic.cross_percent) / 200.0,
                     _ => 0.0,
                 };
-                mean * (1.0 - others) * PAYLOAD
+                mean * (1.0 - others) * self.payload()
             })
             .sum()
+    }
+
+    /// The share of what is on the wire that is data.
+    fn payload(&self) -> f64 {
+        match self.family {
+            Family::Field => SEALED_PAYLOAD,
+            Family::Pairs
+            | Family::Changing
+            | Family::Asymmetric
+            | Family::Drifting
+            | Family::Crossed
+            | Family::Flows => PAYLOAD,
+        }
     }
 
     /// The link there as it is at a time.
     fn link_at(&self, path: usize, at: Duration) -> LinkConfig {
         let first = &self.paths[path].links[0];
         let mut link = first.clone();
-        let done = |change: &&Change| change.path == path && change.at <= at;
+        let done = |change: &&Change| change.path == path && change.holds_at(at);
         for change in self.changes.iter().filter(done) {
             change.what.apply(&mut link, first);
         }
@@ -223,6 +246,14 @@ impl Run {
         delays.sort_by(f64::total_cmp);
         let at = (delays.len() * 99).div_ceil(100).checked_sub(1)?;
         delays.get(at).copied()
+    }
+}
+
+/// Does something to both directions of a path.
+fn change_links(case: &Case, pair: &mut Pair, path: usize, what: What) {
+    for side in Side::BOTH {
+        let first = &case.paths[path].links[side as usize];
+        what.apply(&mut pair.link(path, side).config, first);
     }
 }
 
@@ -256,6 +287,8 @@ struct World<'a> {
     began: Time,
     flows: Vec<Flow>,
     next_change: usize,
+    /// The port that is used next where one is given up.
+    next_port: u16,
     next_call: Option<Time>,
     call_sent: Vec<Time>,
     next_cross: Option<Time>,
@@ -278,6 +311,7 @@ impl World<'_> {
             began,
             flows: flows.collect(),
             next_change: 0,
+            next_port: OTHER_PORT,
             next_call: case.traffic.call.then_some(began),
             call_sent: Vec::new(),
             next_cross: (case.traffic.cross_percent > 0).then_some(began),
@@ -296,6 +330,9 @@ impl World<'_> {
                 let next = self.next().min(until);
                 pair.step(next);
                 self.take(pair);
+                if self.case.family == Family::Field {
+                    self.renew(pair);
+                }
                 if let Some(watch) = &mut self.watch {
                     watch.look(pair, self.case, self.began, &self.flows);
                 }
@@ -327,11 +364,9 @@ impl World<'_> {
             && self.began + change.at <= now
         {
             self.next_change += 1;
-            for side in Side::BOTH {
-                let first = &self.case.paths[change.path].links[side as usize];
-                change
-                    .what
-                    .apply(&mut pair.link(change.path, side).config, first);
+            change_links(self.case, pair, change.path, change.what);
+            if change.what == What::Rebind {
+                self.go_over(pair, change.path);
             }
         }
         if let Some(at) = self.next_call.filter(|&at| at <= now) {
@@ -353,6 +388,38 @@ impl World<'_> {
             flow.handle_timeout(now);
             flow.send(pair);
         }
+    }
+
+    /// The client, when it is not answered on a path, goes over to another port, as the daemon does: what was done to
+    /// the 5-tuple of before is over. The server's port is known to all, and stays.
+    fn renew(&mut self, pair: &mut Pair) {
+        pair.events(Side::A);
+        for (_, event) in pair.events(Side::B) {
+            let Event::NotAnswered { path } = event else {
+                continue;
+            };
+            self.go_over(pair, path.index());
+            let now = pair.end(Side::B).local(pair.now());
+            pair.end_mut(Side::B).inbound.open_path(now, path);
+            let mut past = self.case.changes[..self.next_change].iter();
+            let is_spoilt = |change: &Change| {
+                change.path == path.index() && matches!(change.what, What::Tuple(_))
+            };
+            if past.any(is_spoilt) {
+                change_links(self.case, pair, path.index(), What::Restore);
+                for side in Side::BOTH {
+                    pair.link(path.index(), side).drop_queue();
+                }
+            }
+        }
+    }
+
+    /// The client's packets come from another port from now on.
+    fn go_over(&mut self, pair: &mut Pair, path: usize) {
+        let mut address = pair.address(Side::B, path);
+        address.set_port(self.next_port);
+        self.next_port = self.next_port.wrapping_add(1).max(OTHER_PORT);
+        pair.move_to(Side::B, path, address);
     }
 
     /// Others send a packet over path 0.
@@ -415,6 +482,7 @@ mod tests {
             changes,
             traffic,
             group: "",
+            weathers: Vec::new(),
             law: &Law::LAW,
         }
     }

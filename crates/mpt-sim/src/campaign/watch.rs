@@ -55,7 +55,7 @@ impl Watch {
                 believed.tx_queue_us / 1000,
                 link.queued_bytes() as f64 * 8e3 / rate,
                 believed.tx_usual_loss,
-                counters.dropped_queue_full,
+                counters.dropped_queue_full + counters.dropped_policed,
                 counters.dropped_lost,
             );
         }

@@ -222,3 +222,42 @@ fn what_others_send_takes_room_and_time_and_never_arrives() {
     assert_eq!(link.deliver(2_000_000), Some('a'));
     assert_eq!(link.next(), None);
 }
+
+#[test]
+fn a_policer_lets_a_burst_pass_and_then_its_rate_and_delays_nothing() {
+    let config = LinkConfig {
+        rate_bps: Some(80_000_000),
+        policer: Some(Policer {
+            rate_bps: 8_000_000,
+            burst_bytes: 20_000,
+        }),
+        queue: QueueLimit::Packets(5),
+        ..LinkConfig::default()
+    };
+    assert_eq!(config.carries_bps(), 8_000_000);
+    // 1000 bytes each 0.2 ms are five times what it lets pass: in 100 ms 20 of the burst and 100 more.
+    let arrivals = stream_over(config, 1, 500, MS / 5);
+    assert!((118..=121).contains(&arrivals.len()), "{}", arrivals.len());
+    let first: Vec<u32> = arrivals.iter().take(20).map(|&(_, n)| n).collect();
+    assert_eq!(first, (0..20).collect::<Vec<_>>());
+    // What passed had an empty queue before it.
+    let late = arrivals.iter().map(|&(at, n)| at - u64::from(n) * MS / 5);
+    assert!(late.max() <= Some(MS / 10));
+}
+
+#[test]
+fn what_waited_is_dropped_and_what_comes_then_is_not_held_up() {
+    let config = LinkConfig {
+        rate_bps: Some(1_000),
+        ..LinkConfig::default()
+    };
+    let mut link = Link::new(config, 1);
+    link.send(0, 1000, 0);
+    link.send(0, 1000, 1);
+    link.drop_queue();
+    assert_eq!((link.queued_packets(), link.queued_bytes()), (0, 0));
+    assert_eq!(link.counters().dropped_down, 2);
+    link.config.rate_bps = Some(8_000_000);
+    link.send(MS, 1000, 2);
+    assert_eq!(drain(&mut link), [(2 * MS, 2)]);
+}
