@@ -276,7 +276,7 @@ fn mean_deviation(delays: &mut [i64], median: i64) -> f64 {
     let off = |delay: &i64| delay.abs_diff(median) as f64;
     let mut kept = &*delays;
     while let [others @ .., last] = kept
-        && kept.len() * 4 > delays.len() * 3
+        && others.len() * 4 >= delays.len() * 3
     {
         let mean = others.iter().map(off).sum::<f64>() / others.len().max(1) as f64;
         if off(last) <= OUTLIER * mean {
@@ -409,6 +409,17 @@ mod tests {
                 assert_eq!((idle.median(), idle.jitter()), (Some(20_000_000), 0));
             }
         }
+    }
+
+    #[test]
+    fn a_path_on_which_two_of_five_probes_are_late_jitters() {
+        let mut idle = IdleDelay::default();
+        for (index, late) in [0, 0, 0, 5, 20].into_iter().enumerate() {
+            let now = Time::ZERO + Duration::from_millis(200) * (index as u32 + 1);
+            idle.probed(now, 20_000_000 + late * 1_000_000, 0);
+        }
+        // 20 ms is held up; of the four others one is 5 ms late.
+        assert!(idle.jitter() >= 1_250_000, "{}", idle.jitter());
     }
 
     #[test]

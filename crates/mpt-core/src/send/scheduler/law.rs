@@ -214,7 +214,8 @@ law! {
     drain_rate: f64 = 0.75, "";
     /// A limited path that was offered less than this share of its rate was not busy all the time.
     backlogged: f64 = 0.5, "";
-    /// What is delivered tells of the path, and not of what was sent, when the two differ by more than this share.
+    /// What is delivered tells of the path, and not of what was sent, when the two differ by more than this share. A
+    /// queue for which the rate is lowered by no more than that is the law's own, and not of others.
     differs: f64 = 0.05, "";
     /// A path is first tried at so much more than its capacity.
     first_step: f64 = 0.05, "";

@@ -542,6 +542,10 @@ impl Pace {
         if !stays && !is_others {
             return false;
         }
+        // Where the capacity is taken for so little more than it is, the law itself holds such a queue.
+        if is_long && self.correction() > -self.law.differs {
+            return false;
+        }
         if is_long {
             self.company.compete(now);
             self.open(now, Why::Others);
