@@ -466,6 +466,7 @@ fn where_both_ways_lose_packets_reports_and_resends_hardly_any_is_given_up() {
         }
         path
     });
+    let (mut resent, mut lost) = (0, 0);
     for seed in 1..=4 {
         let mut pair = pair(paths.clone(), seed);
         let mut flow = Flow::new(Side::A, 1400);
@@ -476,10 +477,14 @@ fn where_both_ways_lose_packets_reports_and_resends_hardly_any_is_given_up() {
             assert!(given_up <= 2, "{seed} {side:?} {reorder:?}");
             assert!(reorder.gaps_recovered > 300, "{seed} {side:?} {reorder:?}");
             let recovery = pair.end(side).status().recovery;
-            // A path that took one packet, which was lost, may be taken for silent.
-            assert!(recovery.resent * 10 <= recovery.lost * 13, "{recovery:?}");
+            // A path that took one packet, which was lost, may be taken for silent: of all that is under way there
+            // much is sent again at once.
+            assert!(recovery.resent * 2 <= recovery.lost * 3, "{recovery:?}");
+            resent += recovery.resent;
+            lost += recovery.lost;
         }
     }
+    assert!(resent * 10 <= lost * 11, "{resent} of {lost}");
 }
 
 #[test]
