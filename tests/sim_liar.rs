@@ -208,12 +208,10 @@ type Overheard = Rc<RefCell<Vec<(Side, Wire)>>>;
 
 fn run(seed: u64) {
     let config = PairConfig {
-        sealed: true,
-        mtu: 1442,
         recovery: true,
         policy: mpt_core::send::scheduler::Policy::Adaptive,
         seed,
-        ..PairConfig::new([PathSpec::symmetric(20, 5), PathSpec::symmetric(20, 25)])
+        ..PairConfig::new([PathSpec::symmetric(20, 5), PathSpec::symmetric(20, 25)]).sealed()
     };
     let clock = config.clocks[0];
     let session = seed | 1;

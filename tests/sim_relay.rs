@@ -38,11 +38,9 @@ fn attack_seconds() -> u32 {
 
 fn config() -> PairConfig {
     PairConfig {
-        sealed: true,
-        mtu: 1442,
         policy: Policy::Adaptive,
         recovery: true,
-        ..PairConfig::new([PathSpec::symmetric(20, 5), PathSpec::symmetric(20, 25)])
+        ..PairConfig::new([PathSpec::symmetric(20, 5), PathSpec::symmetric(20, 25)]).sealed()
     }
 }
 

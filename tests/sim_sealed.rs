@@ -20,11 +20,7 @@ const HANDSHAKE: [u8; 4] = [0, 0, 0x88, 0xb5];
 const SEALED: [u8; 2] = [0x88, 0xb6];
 
 fn sealed() -> PairConfig {
-    PairConfig {
-        sealed: true,
-        mtu: 1442,
-        ..PairConfig::new([PathSpec::symmetric(100, 5), PathSpec::symmetric(50, 30)])
-    }
+    PairConfig::new([PathSpec::symmetric(100, 5), PathSpec::symmetric(50, 30)]).sealed()
 }
 
 /// One packet a millisecond each way.

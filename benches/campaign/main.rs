@@ -367,6 +367,9 @@ fn link_in_words(link: &LinkConfig) -> String {
 /// One case, second by second.
 fn one(case: Case, sender: Sender) -> String {
     let mut text = describe(&case) + "\n";
+    for weather in &case.weathers {
+        let _ = writeln!(text, "  {weather}: {}", weather.source());
+    }
     for change in case.changes.iter().take(20) {
         let _ = writeln!(
             text,

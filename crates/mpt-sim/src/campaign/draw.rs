@@ -100,7 +100,7 @@ impl Links {
     }
 }
 
-fn nanos(ms: f64) -> u64 {
+pub(super) fn nanos(ms: f64) -> u64 {
     (ms * MS as f64) as u64
 }
 

@@ -173,7 +173,8 @@ pub enum What {
     Tuple(f64),
 }
 
-/// What a path whose 5-tuple is dead is counted for, at the latest, from then on: everything.
+/// In what the links carry together, a 5-tuple that is throttled or dead counts as replaced after this time: how soon
+/// the tunnel is to be back by another port.
 const RENEWED_WITHIN: Duration = Duration::from_secs(10);
 
 impl Change {
@@ -226,36 +227,26 @@ impl Case {
             return Case::of_weather(seed, &mut rng);
         }
         let links = family.links();
-        let count = match family {
-            Family::Changing => rng.random_range(2..=4),
-            Family::Pairs
-            | Family::Asymmetric
-            | Family::Drifting
-            | Family::Crossed
-            | Family::Flows
-            | Family::Field => 2,
+        let count = if family == Family::Changing {
+            rng.random_range(2..=4)
+        } else {
+            2
         };
         let paths: Vec<PathSpec> = (0..count).map(|_| links.draw(&mut rng)).collect();
-        let (changes, group) = match family {
-            Family::Changing => one_change(&mut rng, &paths),
-            Family::Drifting => drift(&mut rng),
-            Family::Pairs
-            | Family::Asymmetric
-            | Family::Crossed
-            | Family::Flows
-            | Family::Field => (Vec::new(), kind_of_jitter(&paths)),
+        let (changes, group) = if family == Family::Changing {
+            one_change(&mut rng, &paths)
+        } else if family == Family::Drifting {
+            drift(&mut rng)
+        } else {
+            (Vec::new(), kind_of_jitter(&paths))
         };
         let traffic = Traffic {
             bulk: if family == Family::Flows { 4 } else { 1 },
             call: family == Family::Flows,
-            cross_percent: match family {
-                Family::Crossed => rng.random_range(30..=90),
-                Family::Pairs
-                | Family::Changing
-                | Family::Asymmetric
-                | Family::Drifting
-                | Family::Flows
-                | Family::Field => 0,
+            cross_percent: if family == Family::Crossed {
+                rng.random_range(30..=90)
+            } else {
+                0
             },
         };
         Case {

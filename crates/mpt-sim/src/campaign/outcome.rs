@@ -16,8 +16,6 @@ use crate::source::{Flow, Sender};
 
 /// The ends run for this long before the traffic begins: paths are up, and probes know their delays.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// What a sealed tunnel carries over links of 1500 bytes.
-const SEALED_MTU: u16 = 1442;
 /// The first of the ports to which a client goes over, or is put.
 const OTHER_PORT: u16 = 40_000;
 /// Bytes of a bulk flow's packets.
@@ -174,8 +172,7 @@ impl Case {
         };
         if self.family == Family::Field {
             // The client is behind translators of addresses; whom it calls knows it by its key.
-            config.sealed = true;
-            config.mtu = SEALED_MTU;
+            config = config.sealed();
             config.waits_to_be_called = Some(Side::A);
         }
         Pair::running(config, WARM_UP)
@@ -208,14 +205,10 @@ impl Case {
 
     /// The share of what is on the wire that is data.
     fn payload(&self) -> f64 {
-        match self.family {
-            Family::Field => SEALED_PAYLOAD,
-            Family::Pairs
-            | Family::Changing
-            | Family::Asymmetric
-            | Family::Drifting
-            | Family::Crossed
-            | Family::Flows => PAYLOAD,
+        if self.family == Family::Field {
+            SEALED_PAYLOAD
+        } else {
+            PAYLOAD
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rand::RngExt as _;
 
-use super::draw::{log_uniform, uniform};
+use super::draw::{log_uniform, nanos, uniform};
 use super::family::What;
 use crate::delay::{Delay, MS};
 use crate::link::{LinkConfig, Policer, QueueLimit};
@@ -72,10 +72,11 @@ const REDRAWN: Duration = Duration::from_secs(5);
 const LEAST_CELL_MS: f64 = 10.0;
 /// What a queue holds where no source says. Assumed.
 const QUEUE_MS: f64 = 150.0;
-/// UDP and IPv4 headers of 1500 bytes leave this: PPPoE takes 8 (RFC 2516 §7).
+/// Bytes: PPPoE takes 8 of Ethernet's 1500 (RFC 2516 §7).
 const PPPOE_MTU: usize = 1492;
-/// What is left of a throttled 5-tuple, in bits a second (glorytun issue 69).
-const THROTTLED_BPS: f64 = 1e3;
+/// What a throttled 5-tuple has before and after, in Mbit/s (glorytun issue 69).
+const UNTHROTTLED_MBPS: f64 = 30.0;
+const THROTTLED_MBPS: f64 = 0.001;
 
 impl Weather {
     /// All of them.
@@ -164,11 +165,11 @@ impl Weather {
             Weather::Cgnat => cgnat(rng),
             Weather::Policer => policer(rng),
             Weather::Throttled => {
-                let left = THROTTLED_BPS / 30e6;
+                let left = THROTTLED_MBPS / UNTHROTTLED_MBPS;
                 let at = uniform(rng, &(10.0..=40.0));
                 Forecast {
                     changes: vec![(seconds(at), What::Tuple(left))],
-                    ..still([30.0, 10.0], 20.0, QUEUE_MS)
+                    ..still([UNTHROTTLED_MBPS, 10.0], 20.0, QUEUE_MS)
                 }
             }
             Weather::Pppoe => {
@@ -345,10 +346,6 @@ fn wifi(rng: &mut SimRng) -> Forecast {
     forecast
 }
 
-fn nanos(ms: f64) -> u64 {
-    (ms * MS as f64) as u64
-}
-
 fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
@@ -359,7 +356,7 @@ mod tests {
     use crate::rng::stream;
 
     #[test]
-    fn every_weather_is_in_order_of_time_and_changes_nothing_by_chance() {
+    fn every_weather_is_in_order_of_time_and_follows_from_the_seed() {
         for weather in Weather::ALL {
             for seed in 0..50 {
                 let forecast = weather.draw(&mut stream(seed, 1));

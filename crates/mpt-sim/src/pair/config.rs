@@ -139,15 +139,14 @@ impl PairConfig {
     /// The daemon's defaults over these paths; the clocks are hours apart.
     #[must_use]
     pub fn new(paths: impl Into<Vec<PathSpec>>) -> PairConfig {
-        let sealed = is_sealed();
-        PairConfig {
+        let plain = PairConfig {
             paths: paths.into(),
             reorder: ReorderSettings::default(),
             policy: Policy::Weighted,
             recovery: false,
-            mtu: if sealed { 1442 } else { 1464 },
+            mtu: 1464,
             key: None,
-            sealed,
+            sealed: false,
             trains: false,
             receives_every: Duration::ZERO,
             waits_to_be_called: None,
@@ -158,6 +157,17 @@ impl PairConfig {
             clocks: [Duration::from_secs(3_600), Duration::from_secs(86_400)],
             law: &Law::LAW,
             seed: 1,
+        };
+        if is_sealed() { plain.sealed() } else { plain }
+    }
+
+    /// The same with keys, and with the MTU that this leaves over links of 1500 bytes.
+    #[must_use]
+    pub fn sealed(self) -> PairConfig {
+        PairConfig {
+            mtu: 1442,
+            sealed: true,
+            ..self
         }
     }
 
