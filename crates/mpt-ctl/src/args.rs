@@ -10,8 +10,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand};
 use mpt_core::control::setting::Setting;
 use mpt_core::control::{LatePolicy, LogLevel, Request};
 use mpt_core::limits::{HOLDS, MAX_WINDOW, WEIGHTS};
@@ -148,7 +149,8 @@ enum Command {
     /// The level is that of the daemon, of all its tunnels, until it ends; `mpt-tund --log` says what it begins with.
     Log {
         /// What is to be logged from now on
-        level: Option<Level>,
+        #[arg(value_parser = log_levels())]
+        level: Option<LogLevel>,
     },
     /// Take a path out of service, bring it back, or change its settings
     #[command(subcommand)]
@@ -171,31 +173,11 @@ enum Command {
     Measure(MeasureCommand),
 }
 
-/// Least importance of what is logged.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Level {
-    /// Only that a tunnel cannot go on
-    Error,
-    /// Also what an operator should act on
-    Warn,
-    /// Also changes of state
-    Info,
-    /// Also decisions and their reasons
-    Debug,
-    /// Also single packets; slow
-    Trace,
-}
-
-impl Level {
-    fn wanted(self) -> LogLevel {
-        match self {
-            Level::Error => LogLevel::Error,
-            Level::Warn => LogLevel::Warn,
-            Level::Info => LogLevel::Info,
-            Level::Debug => LogLevel::Debug,
-            Level::Trace => LogLevel::Trace,
-        }
-    }
+/// The levels by name, each with what it logs.
+fn log_levels() -> impl TypedValueParser<Value = LogLevel> {
+    let shown = |level: LogLevel| PossibleValue::new(level.name()).help(level.about());
+    let names = PossibleValuesParser::new(LogLevel::ALL.map(shown));
+    names.try_map(|name| LogLevel::named(&name).ok_or("no such level"))
 }
 
 /// What the command line wants done.
@@ -354,9 +336,7 @@ impl Command {
             Self::History(history) => return Ok(Task::History(history.clone())),
             #[cfg(feature = "top")]
             Self::Top => return Ok(Task::Top),
-            Self::Log { level } => Request::Log {
-                level: level.map(Level::wanted),
-            },
+            Self::Log { level } => Request::Log { level: *level },
             Self::Path(PathCommand::Up { name }) => Request::PathUp { name: name.clone() },
             Self::Path(PathCommand::Down { name }) => Request::PathDown { name: name.clone() },
             Self::Path(PathCommand::Set { name, settings }) => {

@@ -37,8 +37,9 @@ mod watch;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{CommandFactory as _, Parser, ValueEnum};
-use mpt_core::control::LogLevel as Level;
+use mpt_core::control::LogLevel;
 
 /// A multipath tunnel: one TUN interface over several UDP paths.
 ///
@@ -75,7 +76,7 @@ struct Arguments {
     check: Option<Check>,
 
     /// How much to log; `mpt-ctl log` shows and changes it later
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = log_levels())]
     log: LogLevel,
 }
 
@@ -89,31 +90,11 @@ enum Check {
     Reload,
 }
 
-/// Least importance of what is logged.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum LogLevel {
-    /// Only that a tunnel cannot go on
-    Error,
-    /// Also what an operator should act on
-    Warn,
-    /// Also changes of state
-    Info,
-    /// Also decisions and their reasons
-    Debug,
-    /// Also single packets; slow
-    Trace,
-}
-
-impl LogLevel {
-    fn level(self) -> Level {
-        match self {
-            LogLevel::Error => Level::Error,
-            LogLevel::Warn => Level::Warn,
-            LogLevel::Info => Level::Info,
-            LogLevel::Debug => Level::Debug,
-            LogLevel::Trace => Level::Trace,
-        }
-    }
+/// The levels by name, each with what it logs.
+fn log_levels() -> impl TypedValueParser<Value = LogLevel> {
+    let shown = |level: LogLevel| PossibleValue::new(level.name()).help(level.about());
+    let names = PossibleValuesParser::new(LogLevel::ALL.map(shown));
+    names.try_map(|name| LogLevel::named(&name).ok_or("no such level"))
 }
 
 const AFTER_HELP: &str = "\
@@ -197,7 +178,7 @@ pub fn run() -> ExitCode {
             false => ExitCode::FAILURE,
         };
     }
-    let logging = logging::Logging::start(arguments.log.level());
+    let logging = logging::Logging::start(arguments.log);
     if let Err(error) = privileges::hide_memory() {
         tracing::debug!("a core dump, were there one, would have all memory: {error}");
     }

@@ -39,6 +39,24 @@ impl LogLevel {
             LogLevel::Trace => "trace",
         }
     }
+
+    /// The level of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<LogLevel> {
+        LogLevel::ALL.into_iter().find(|level| level.name() == name)
+    }
+
+    /// What is logged, for the command lines' help.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            LogLevel::Error => "Only that a tunnel cannot go on",
+            LogLevel::Warn => "Also what an operator should act on",
+            LogLevel::Info => "Also changes of state",
+            LogLevel::Debug => "Also decisions and their reasons",
+            LogLevel::Trace => "Also single packets; slow",
+        }
+    }
 }
 
 /// What is logged now.
@@ -60,6 +78,7 @@ mod tests {
         for level in LogLevel::ALL {
             let json = serde_json::to_value(level).unwrap();
             assert_eq!(json, level.name());
+            assert_eq!(LogLevel::named(level.name()), Some(level));
         }
         assert!(LogLevel::Error < LogLevel::Trace);
     }

@@ -92,10 +92,70 @@ mod tests {
     use std::process::Command;
     use std::time::Instant;
 
+    use tempfile::TempDir;
+
     use super::*;
 
-    /// Set where the test below runs this one in a terminal.
+    /// Set where a test below runs another one in a terminal.
     const IN_A_TERMINAL: &str = "MPT_TEST_IN_A_TERMINAL";
+
+    /// How long something may take to be seen.
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    /// A server of tmux of the test's own, whose one terminal a test below runs in.
+    struct Tmux(TempDir);
+
+    impl Tmux {
+        /// None where there is no tmux.
+        fn new() -> Option<Tmux> {
+            if Command::new("tmux").arg("-V").output().is_err() {
+                println!("skipped: no tmux (tests/need net)");
+                return None;
+            }
+            Some(Tmux(tempfile::tempdir().unwrap()))
+        }
+
+        fn run(&self, words: &[&str]) -> String {
+            let mut command = Command::new("tmux");
+            command
+                .env_remove("TMUX")
+                .args(["-u", "-f", "/dev/null", "-S"]);
+            command.arg(self.0.path().join("tmux")).args(words);
+            String::from_utf8(command.output().unwrap().stdout).unwrap()
+        }
+
+        fn start(&self, shell_command: &str) {
+            self.run(&["new-session", "-d", "-x", "80", "-y", "40", shell_command]);
+        }
+
+        /// What the terminal says of itself: tmux's FORMATS.
+        fn says(&self, format: &str) -> String {
+            let said = self.run(&["display-message", "-p", format]);
+            said.trim().to_owned()
+        }
+    }
+
+    impl Drop for Tmux {
+        fn drop(&mut self) {
+            self.run(&["kill-server"]);
+        }
+    }
+
+    /// The command that runs a test of these.
+    fn command(test: &str) -> String {
+        let this = std::env::current_exe().unwrap();
+        let this = this.display();
+        format!("env {IN_A_TERMINAL}=1 {this} --exact top::terminal::tests::{test} --nocapture")
+    }
+
+    /// Whether it is so within [`PATIENCE`].
+    fn comes_true(is: impl Fn() -> bool) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        while !is() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(50));
+        }
+        is()
+    }
 
     /// Ends on the terminal of the test below, and does nothing elsewhere.
     #[test]
@@ -111,35 +171,13 @@ mod tests {
 
     #[test]
     fn a_panic_gives_the_terminal_back_before_it_is_told() {
-        if Command::new("tmux").arg("-V").output().is_err() {
-            return println!("skipped: no tmux (tests/need net)");
-        }
-        let dir = tempfile::tempdir().unwrap();
-        let tmux = |words: &[&str]| {
-            let mut command = Command::new("tmux");
-            command
-                .env_remove("TMUX")
-                .args(["-u", "-f", "/dev/null", "-S"]);
-            command.arg(dir.path().join("tmux")).args(words);
-            String::from_utf8(command.output().unwrap().stdout).unwrap()
-        };
-        let this = std::env::current_exe().unwrap();
-        let faulty = format!(
-            "{IN_A_TERMINAL}=1 {} --exact top::terminal::tests::a_fault --nocapture; echo ended: $?; stty -a; sleep 60",
-            this.display()
-        );
-        tmux(&["new-session", "-d", "-x", "80", "-y", "40", &faulty]);
-        let deadline = Instant::now() + Duration::from_secs(10);
-        let screen = loop {
-            let screen = tmux(&["capture-pane", "-p"]);
-            if screen.contains(" echo ") || Instant::now() > deadline {
-                break screen;
-            }
-            thread::sleep(Duration::from_millis(50));
-        };
-        let state = tmux(&["display-message", "-p", "#{alternate_on} #{cursor_flag}"]);
-        tmux(&["kill-server"]);
-        assert_eq!(state.trim(), "0 1", "{screen}");
+        let Some(tmux) = Tmux::new() else { return };
+        let fault = command("a_fault");
+        tmux.start(&format!("{fault}; echo ended: $?; stty -a; sleep 60"));
+        let screen = || tmux.run(&["capture-pane", "-p"]);
+        comes_true(|| screen().contains(" echo "));
+        let (screen, state) = (screen(), tmux.says("#{alternate_on} #{cursor_flag}"));
+        assert_eq!(state, "0 1", "{screen}");
         for seen in ["a fault of its own", "ended: 101", " icanon", " echo "] {
             assert!(screen.contains(seen), "{seen}: {screen}");
         }
@@ -160,35 +198,17 @@ mod tests {
 
     #[test]
     fn who_waits_for_keys_of_a_terminal_that_is_gone_ends() {
-        if Command::new("tmux").arg("-V").output().is_err() {
-            return println!("skipped: no tmux (tests/need net)");
+        let Some(tmux) = Tmux::new() else { return };
+        tmux.start(&format!("exec {}", command("a_wait")));
+        let waits = comes_true(|| tmux.says("#{alternate_on}") == "1");
+        let pid = tmux.says("#{pane_pid}");
+        let process = Path::new("/proc").join(&pid);
+        assert!(waits && !pid.is_empty() && process.exists(), "{pid}");
+        drop(tmux);
+        let ended = comes_true(|| !process.exists());
+        if !ended {
+            Command::new("kill").args(["-9", &pid]).status().unwrap();
         }
-        let dir = tempfile::tempdir().unwrap();
-        let socket = dir.path().join("tmux");
-        let tmux = |words: &[&str]| {
-            let mut command = Command::new("tmux");
-            command.env_remove("TMUX").args(["-f", "/dev/null", "-S"]);
-            let done = command.arg(&socket).args(words).output().unwrap();
-            String::from_utf8(done.stdout).unwrap()
-        };
-        let this = std::env::current_exe().unwrap();
-        let waiting = format!(
-            "exec env {IN_A_TERMINAL}=1 {} --exact top::terminal::tests::a_wait",
-            this.display()
-        );
-        tmux(&["new-session", "-d", &waiting]);
-        let deadline = Instant::now() + Duration::from_secs(10);
-        let waits_until = |is: &dyn Fn() -> bool| {
-            while !is() && Instant::now() < deadline {
-                thread::sleep(Duration::from_millis(50));
-            }
-            assert!(is());
-        };
-        waits_until(&|| tmux(&["display-message", "-p", "#{alternate_on}"]).trim() == "1");
-        let pid = tmux(&["display-message", "-p", "#{pane_pid}"]);
-        let process = Path::new("/proc").join(pid.trim());
-        assert!(process.exists(), "{pid}");
-        tmux(&["kill-server"]);
-        waits_until(&|| !process.exists());
+        assert!(ended);
     }
 }
