@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use net::settings::{Side, keys};
+use net::settings::{Side, keys, public_key};
 use net::{Daemon, Namespace, Process};
 
 /// What carries the traffic.
@@ -24,10 +24,12 @@ pub(crate) enum Kind {
     Fixed(usize),
     /// The same as [`Kind::Offload`] with keys: every packet is sealed.
     Sealed(usize),
+    /// The same with a hub at the second host, of which the first is the one peer.
+    Hub(usize),
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 10] = [
+    pub(crate) const ALL: [Kind; 11] = [
         Kind::Raw,
         Kind::RawGso,
         Kind::Vxlan,
@@ -38,13 +40,16 @@ impl Kind {
         Kind::Offload(4),
         Kind::Fixed(2),
         Kind::Sealed(2),
+        Kind::Hub(2),
     ];
 
     const fn links(self) -> usize {
         match self {
             Kind::Raw | Kind::RawGso | Kind::Vxlan | Kind::Relay => 1,
             Kind::Plain => 2,
-            Kind::Offload(paths) | Kind::Fixed(paths) | Kind::Sealed(paths) => paths,
+            Kind::Offload(paths) | Kind::Fixed(paths) | Kind::Sealed(paths) | Kind::Hub(paths) => {
+                paths
+            }
         }
     }
 }
@@ -61,6 +66,7 @@ impl fmt::Display for Kind {
             Kind::Offload(paths) => write!(f, "MPT, {paths} paths"),
             Kind::Fixed(paths) => write!(f, "MPT fixed, {paths} paths"),
             Kind::Sealed(paths) => write!(f, "MPT sealed, {paths} paths"),
+            Kind::Hub(paths) => write!(f, "MPT hub, {paths} paths"),
         }
     }
 }
@@ -123,7 +129,7 @@ impl System {
                 add_vxlan(&b, [2, 1]);
                 None
             }
-            Kind::Plain | Kind::Offload(_) | Kind::Fixed(_) | Kind::Sealed(_) => {
+            Kind::Plain | Kind::Offload(_) | Kind::Fixed(_) | Kind::Sealed(_) | Kind::Hub(_) => {
                 Some(start_daemons(kind, &a, &b))
             }
         };
@@ -147,7 +153,8 @@ impl System {
             | Kind::Plain
             | Kind::Offload(_)
             | Kind::Fixed(_)
-            | Kind::Sealed(_) => "10.99.0.2",
+            | Kind::Sealed(_)
+            | Kind::Hub(_) => "10.99.0.2",
         }
     }
 
@@ -157,6 +164,7 @@ impl System {
             Kind::RawGso => wire == Wire::PerPacket,
             Kind::Relay => wire == Wire::Whole,
             Kind::Fixed(_) => wire == Wire::Whole,
+            Kind::Hub(_) => wire == Wire::Whole,
             Kind::Raw | Kind::Vxlan | Kind::Plain | Kind::Offload(_) | Kind::Sealed(_) => true,
         }
     }
@@ -224,18 +232,32 @@ fn start_daemons(kind: Kind, a: &Namespace, b: &Namespace) -> (Daemon, Daemon) {
     } else {
         ("", "")
     };
-    let start = |host: &Namespace, side: Side, [own, peer]: [u8; 2]| {
+    let start = |host: &Namespace, side: Side, [own, peer_end]: [u8; 2]| {
         Daemon::start(host, "mpt0", |socket| {
             let mut text = format!(
                 "[tunnel]\nname = \"mpt0\"\naddresses = [\"10.99.0.{own}/30\"]\noffload = \"{offload}\"\n\
                  {more}[control]\nsocket = \"{socket}\"\n{recovery}"
             );
-            if matches!(kind, Kind::Sealed(_)) {
-                text.push_str(&keys(side, socket));
+            let is_hub = matches!((kind, side), (Kind::Hub(_), Side::B));
+            if matches!(kind, Kind::Sealed(_) | Kind::Hub(_)) {
+                let keys = keys(side, socket);
+                let of_ours = |line: &&str| !(is_hub && line.starts_with("peer_public_key"));
+                keys.lines()
+                    .filter(of_ours)
+                    .for_each(|line| text += &format!("{line}\n"));
             }
             for path in 0..kind.links() {
                 text.push_str(&format!(
-                    "[[paths]]\nname = \"path{path}\"\nlocal = \"10.1.{path}.{own}\"\nremote = \"10.1.{path}.{peer}\"\n"
+                    "[[paths]]\nname = \"path{path}\"\nlocal = \"10.1.{path}.{own}\"\n"
+                ));
+                if !is_hub {
+                    text.push_str(&format!("remote = \"10.1.{path}.{peer_end}\"\n"));
+                }
+            }
+            if is_hub {
+                text.push_str(&format!(
+                    "[[peers]]\nname = \"a\"\npublic_key = \"{}\"\nallowed_ips = [\"10.99.0.{peer_end}/32\"]\n",
+                    public_key(Side::A)
                 ));
             }
             text

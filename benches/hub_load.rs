@@ -1,0 +1,571 @@
+//! What a hub's clients get under load: TCP flows of N clients with two paths each, over real daemons on both sides.
+//! `benches/hub` sets the stage and runs it.
+//!
+//! The clients are the tunnels of one daemon in another namespace, each with an interface and threads of its own. All of
+//! them share the processors with the hub, so the sum of many clients is what the machine gives to all: the hub's own
+//! part is its processor's time a byte, which stands beside it.
+
+#![allow(clippy::unwrap_used, reason = "a bench ends by a panic")]
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use net::initiation::Initiations;
+use net::process::{Process, output, program};
+use net::{Daemon, Namespace, ping, wait_for};
+use socket2::{Domain, Protocol, Socket, Type};
+use tempfile::TempDir;
+
+/// The hub inside the tunnel, and where TCP and UDP are taken there.
+const HUB: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
+const TCP_PORT: u16 = 5201;
+const UDP_PORT: u16 = 5202;
+/// The hub is a host of its own: its two threads do not stand in line with forty of the clients. Without that it has a
+/// third of a processor beside 20 clients, and their sum is a third as large.
+const AHEAD: [&str; 3] = ["nice", "-n", "-15"];
+/// What a flow hands to the kernel at once, in bytes.
+const PIECE: usize = 128 << 10;
+/// Flows find their rate in this time, which is not counted.
+const SETTLING: Duration = Duration::from_secs(3);
+/// What was under way is gone after that.
+const PAUSE: Duration = Duration::from_secs(1);
+/// All clients are up within this.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// A daemon runs no more tunnels.
+const TUNNELS: usize = 64;
+/// Payload of a datagram of a flood, in bytes.
+const DATAGRAM: usize = 1350;
+/// Pings while something else goes on, one each so many milliseconds.
+const PING_STEP_MS: u32 = 10;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Way {
+    /// From the hub to the clients.
+    Down,
+    Up,
+}
+
+fn inner(client: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 100, (client / 250) as u8, (client % 250 + 1) as u8)
+}
+
+fn client_at(address: IpAddr) -> Option<usize> {
+    match address {
+        IpAddr::V4(address) => {
+            let [.., net, host] = address.octets();
+            Some(usize::from(net) * 250 + usize::from(host) - 1)
+        }
+        IpAddr::V6(_) => None,
+    }
+}
+
+/// A private and a public key.
+fn key_pair() -> (String, String) {
+    let mut both = std::process::Command::new("sh");
+    let ctl = program("mpt-ctl");
+    both.args([
+        "-c",
+        "key=$(\"$0\" genkey) && echo $key && echo $key | \"$0\" pubkey",
+    ]);
+    let said = String::from_utf8(output(both.arg(ctl)).stdout).unwrap();
+    let (private, public) = said.trim().split_once('\n').unwrap();
+    (private.to_owned(), public.to_owned())
+}
+
+fn write_key(file: &std::path::Path, key: &str) {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let mut options = std::fs::File::options();
+    let mut file = options
+        .write(true)
+        .create(true)
+        .mode(0o600)
+        .open(file)
+        .unwrap();
+    file.write_all(key.as_bytes()).unwrap();
+}
+
+/// Bytes that were received of each client's flows, in either direction.
+type Counts = Arc<Vec<AtomicU64>>;
+
+/// A hub, its clients, and who answers inside.
+struct Stage {
+    hub: Daemon,
+    hub_key: String,
+    clients: Vec<Process>,
+    far: Namespace,
+    _hub_host: Namespace,
+    _folder: TempDir,
+    counts: Counts,
+}
+
+impl Stage {
+    fn new(clients: usize) -> Stage {
+        let (hub_host, far) = (Namespace::new("hub"), Namespace::new("far"));
+        for path in 0..2 {
+            let there = far.name();
+            hub_host.run(&format!(
+                "ip link add path{path} type veth peer name path{path} netns {there}"
+            ));
+            for (host, number) in [(&hub_host, 1), (&far, 2)] {
+                host.run(&format!(
+                    "ip address add 10.1.{path}.{number}/30 dev path{path}"
+                ));
+                host.run(&format!("ip link set path{path} up"));
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let keys: Vec<_> = (0..=clients).map(|_| key_pair()).collect();
+        let (hub_private, hub_key) = keys[clients].clone();
+        let hub = Daemon::start_by(&hub_host, &AHEAD, "mpt0", |socket| {
+            let file = folder.path().join("hub.key");
+            write_key(&file, &hub_private);
+            let mut text = format!(
+                "[tunnel]\nname = \"mpt0\"\naddresses = [\"{HUB}/8\"]\n[control]\nsocket = \"{socket}\"\n\
+                 [crypto]\nprivate_key_file = \"{}\"\n",
+                file.display()
+            );
+            for path in 0..2 {
+                text +=
+                    &format!("[[paths]]\nname = \"isp{path}\"\nlocal = \"10.1.{path}.1:4754\"\n");
+            }
+            for (client, (_, public)) in keys[..clients].iter().enumerate() {
+                let inner = inner(client);
+                text += &format!(
+                    "[[peers]]\nname = \"p{client}\"\npublic_key = \"{public}\"\nallowed_ips = [\"{inner}/32\"]\n"
+                );
+            }
+            text
+        });
+        let files = folder.path().join("clients");
+        std::fs::create_dir(&files).unwrap();
+        for (client, (private, _)) in keys[..clients].iter().enumerate() {
+            let place = files.display();
+            write_key(&files.join(format!("c{client}.key")), private);
+            let mut text = format!(
+                "[tunnel]\nname = \"c{client}\"\naddresses = [\"{}/8\"]\n[control]\nsocket = \"{place}/c{client}.sock\"\n\
+                 [crypto]\nprivate_key_file = \"c{client}.key\"\npeer_public_key = \"{hub_key}\"\n",
+                inner(client),
+            );
+            for path in 0..2 {
+                text += &format!(
+                    "[[paths]]\nname = \"p{path}\"\nlocal = \"10.1.{path}.2:{}\"\nremote = \"10.1.{path}.1:4754\"\n",
+                    20_000 + client
+                );
+            }
+            std::fs::write(files.join(format!("c{client}.toml")), text).unwrap();
+        }
+        let daemons = (0..clients).step_by(TUNNELS).map(|first| {
+            // Each tunnel has some twenty descriptors.
+            let mut command = far.command("prlimit");
+            command.arg("--nofile=8192").arg(program("mpt-tund"));
+            command.args(["--log", "warn"]);
+            for client in first..clients.min(first + TUNNELS) {
+                let file = files.join(format!("c{client}.toml"));
+                command.arg("--config").arg(file);
+            }
+            Process::start("clients", &command)
+        });
+        let daemons = daemons.collect();
+        let counts: Counts = Arc::new((0..clients).map(|_| AtomicU64::new(0)).collect());
+        let (listener, flood) = hub_host.inside(|| {
+            let listener = TcpListener::bind((HUB, TCP_PORT)).unwrap();
+            (listener, UdpSocket::bind((HUB, UDP_PORT)).unwrap())
+        });
+        serve(listener, counts.clone());
+        // Nobody reads it: its buffer is full, and the kernel drops the rest.
+        std::mem::forget(flood);
+        let stage = Stage {
+            hub,
+            hub_key,
+            clients: daemons,
+            far,
+            _hub_host: hub_host,
+            _folder: folder,
+            counts,
+        };
+        (0..clients).for_each(|client| {
+            wait_for("a client to be up", PATIENCE, || {
+                stage.connect(client, Way::Up).ok()
+            });
+        });
+        stage
+    }
+
+    /// A connection of a client to the hub.
+    fn connect(&self, client: usize, way: Way) -> std::io::Result<TcpStream> {
+        self.far.inside(|| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+            socket.bind_device(Some(format!("c{client}").as_bytes()))?;
+            let to = SocketAddr::from((HUB, TCP_PORT));
+            socket.connect_timeout(&to.into(), Duration::from_secs(2))?;
+            let mut stream = TcpStream::from(socket);
+            stream.write_all(&[(way == Way::Down).into()])?;
+            Ok(stream)
+        })
+    }
+
+    /// Flows to each of these clients, so many, until they are dropped.
+    fn flows(&self, wanted: &[(usize, usize)], way: Way) -> Flows {
+        let mut flows = Flows(Vec::new());
+        for &(client, count) in wanted {
+            for _ in 0..count {
+                let stream = self.connect(client, way).unwrap();
+                let (copy, counts) = (stream.try_clone().unwrap(), self.counts.clone());
+                thread::spawn(move || match way {
+                    Way::Up => send(stream),
+                    Way::Down => take(stream, &counts[client]),
+                });
+                flows.0.push(copy);
+            }
+        }
+        flows
+    }
+
+    fn now(&self) -> Moment {
+        Moment {
+            at: Instant::now(),
+            bytes: self
+                .counts
+                .iter()
+                .map(|count| count.load(Ordering::Relaxed))
+                .collect(),
+            hub_time: thread_time(self.hub.id()),
+            client_time: self.clients.iter().map(Process::processor_time).sum(),
+            drops: self.hub.status().tunnel.drops,
+        }
+    }
+
+    /// What goes on for this long, after it has settled.
+    fn measure(&self, seconds: u64) -> Outcome {
+        thread::sleep(SETTLING);
+        let before = self.now();
+        thread::sleep(Duration::from_secs(seconds));
+        before.until(&self.now())
+    }
+
+    fn load(&self, wanted: &[(usize, usize)], way: Way, seconds: u64) -> Outcome {
+        let flows = self.flows(wanted, way);
+        let outcome = self.measure(seconds);
+        drop(flows);
+        thread::sleep(PAUSE);
+        outcome
+    }
+
+    /// Round trips of a client's pings for this long: median and 99th percentile, in milliseconds.
+    fn ping(&self, client: usize, seconds: u64) -> (f64, f64) {
+        let count = (seconds * 1000) as u32 / PING_STEP_MS;
+        let target = format!("-I c{client} {HUB}");
+        let mut times = ping::round_trips_ms(&self.far, &target, count, PING_STEP_MS);
+        // One that is not answered took longest.
+        times.resize(count as usize, f64::INFINITY);
+        times.sort_by(f64::total_cmp);
+        (times[times.len() / 2], times[times.len() * 99 / 100])
+    }
+}
+
+/// Takes connections: their first byte says who sends.
+fn serve(listener: TcpListener, counts: Counts) {
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let counts = counts.clone();
+            thread::spawn(move || {
+                let mut way = [0];
+                let client = stream
+                    .peer_addr()
+                    .ok()
+                    .and_then(|from| client_at(from.ip()));
+                match (stream.read_exact(&mut way), client) {
+                    (Ok(()), Some(client)) if way == [0] => take(stream, &counts[client]),
+                    (Ok(()), Some(_)) => send(stream),
+                    _ => {}
+                }
+            });
+        }
+    });
+}
+
+fn send(mut stream: TcpStream) {
+    let piece = vec![0; PIECE];
+    while stream.write_all(&piece).is_ok() {}
+}
+
+fn take(mut stream: TcpStream, count: &AtomicU64) {
+    let mut piece = vec![0; PIECE];
+    while let Ok(len @ 1..) = stream.read(&mut piece) {
+        count.fetch_add(len as u64, Ordering::Relaxed);
+    }
+}
+
+struct Flows(Vec<TcpStream>);
+
+impl Drop for Flows {
+    fn drop(&mut self) {
+        for stream in &self.0 {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// Processor time of a hub's two lines so far, in seconds: out and in.
+fn thread_time(pid: u32) -> [f64; 2] {
+    let mut times = [0.0; 2];
+    for task in std::fs::read_dir(format!("/proc/{pid}/task"))
+        .unwrap()
+        .flatten()
+    {
+        let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+        let time = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+        let ns: f64 = time
+            .split(' ')
+            .next()
+            .and_then(|ns| ns.parse().ok())
+            .unwrap_or(0.0);
+        match name.trim() {
+            "mpt0-out" => times[0] += ns / 1e9,
+            "mpt0-in" => times[1] += ns / 1e9,
+            _ => {}
+        }
+    }
+    times
+}
+
+struct Moment {
+    at: Instant,
+    bytes: Vec<u64>,
+    hub_time: [f64; 2],
+    client_time: Duration,
+    drops: BTreeMap<String, u64>,
+}
+
+struct Outcome {
+    /// Of each client, in Mbit/s.
+    rates: Vec<f64>,
+    /// Of each line of the hub, in processors.
+    hub: [f64; 2],
+    /// Of all clients.
+    clients: f64,
+    drops: BTreeMap<String, u64>,
+}
+
+impl Moment {
+    fn until(&self, later: &Moment) -> Outcome {
+        let took = (later.at - self.at).as_secs_f64();
+        let bytes = later.bytes.iter().zip(&self.bytes);
+        let drops = later.drops.iter().map(|(why, count)| {
+            (
+                why.clone(),
+                count - self.drops.get(why).copied().unwrap_or(0),
+            )
+        });
+        Outcome {
+            rates: bytes
+                .map(|(now, then)| (now - then) as f64 * 8e-6 / took)
+                .collect(),
+            hub: [0, 1].map(|line| (later.hub_time[line] - self.hub_time[line]) / took),
+            clients: (later.client_time - self.client_time).as_secs_f64() / took,
+            drops: drops.filter(|(_, count)| *count > 0).collect(),
+        }
+    }
+}
+
+impl Outcome {
+    fn sum(&self) -> f64 {
+        self.rates.iter().sum()
+    }
+
+    /// Nanoseconds of the hub's processor for a byte.
+    fn hub_ns(&self) -> f64 {
+        (self.hub[0] + self.hub[1]) * 8e3 / self.sum()
+    }
+
+    fn tell(&self, what: &str) {
+        let least = self.rates.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = self.rates.iter().copied().fold(0.0, f64::max);
+        println!(
+            "  {what}: {:.0} Mbit/s (least {least:.1}, most {most:.1}); hub's lines {:.2} out, {:.2} in, {:.2} ns a byte; \
+             clients {:.2} processors; hub's drops {:?}",
+            self.sum(),
+            self.hub[0],
+            self.hub[1],
+            self.hub_ns(),
+            self.clients,
+            self.drops
+        );
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// N clients together against one alone.
+fn shares(stage: &Stage, clients: usize, runs: u32, seconds: u64) {
+    let all: Vec<_> = (0..clients).map(|client| (client, 1)).collect();
+    for way in [Way::Down, Way::Up] {
+        let [mut sums, mut least, mut costs] = [const { Vec::new() }; 3];
+        for _ in 0..runs {
+            let alone = stage.load(&[(0, 1)], way, seconds);
+            alone.tell(&format!("{way:?}, one alone"));
+            let together = stage.load(&all, way, seconds);
+            together.tell(&format!("{way:?}, all {clients}"));
+            sums.push(together.sum() / alone.sum());
+            let fewest = together.rates.iter().copied().fold(f64::INFINITY, f64::min);
+            least.push(fewest * clients as f64 / together.sum());
+            costs.push(together.hub_ns() / alone.hub_ns());
+        }
+        println!(
+            "{way:?}: {clients} together {:.2} of one alone, the least {:.2} of the mean, the hub's time a byte {:.2} of that for one (medians of {runs})",
+            median(sums),
+            median(least),
+            median(costs)
+        );
+    }
+}
+
+/// One with eight flows beside N - 1 with one.
+fn eight_flows(stage: &Stage, clients: usize, runs: u32, seconds: u64) {
+    let all: Vec<_> = (0..clients)
+        .map(|client| (client, if client == 0 { 8 } else { 1 }))
+        .collect();
+    for way in [Way::Down, Way::Up] {
+        let shares = (0..runs).map(|_| {
+            let together = stage.load(&all, way, seconds);
+            together.tell(&format!("{way:?}, all {clients}"));
+            together.rates[0] * clients as f64 / together.sum()
+        });
+        let share = median(shares.collect());
+        println!(
+            "{way:?}: the one with 8 flows of {clients} has {share:.2} of the mean (median of {runs})"
+        );
+    }
+}
+
+/// Sends what `next` makes, about so many a second, until it is dropped.
+struct Flood(Arc<AtomicBool>);
+
+impl Flood {
+    fn start(a_second: f64, mut send: impl FnMut() + Send + 'static) -> Flood {
+        let stop = Arc::new(AtomicBool::new(false));
+        let flood = Flood(stop.clone());
+        thread::spawn(move || {
+            let (began, mut sent) = (Instant::now(), 0);
+            while !stop.load(Ordering::Relaxed) {
+                // What it is late by for more than 10 ms is not made up for.
+                let due = (began.elapsed().as_secs_f64() * a_second) as u64;
+                let late = due.saturating_sub(sent);
+                (0..late.min((a_second / 100.0) as u64)).for_each(|_| send());
+                sent = due;
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        flood
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What one client's TCP and another's pings have of it that a third sends ten times its share, or that a stranger
+/// calls 100,000 times a second.
+fn greedy(stage: &Stage, clients: usize, runs: u32, seconds: u64) {
+    const VICTIM: usize = 1;
+    const PINGS: usize = 2;
+    let others: Vec<_> = (0..clients)
+        .filter(|client| *client != PINGS)
+        .map(|client| (client, 1))
+        .collect();
+    let without: Vec<_> = others[1..].to_vec();
+    let at = |flows: &[(usize, usize)], what: &str| {
+        let flows = stage.flows(flows, Way::Up);
+        let (outcome, ping) = thread::scope(|scope| {
+            let ping = scope.spawn(|| {
+                thread::sleep(SETTLING);
+                stage.ping(PINGS, seconds)
+            });
+            (stage.measure(seconds), ping.join().unwrap())
+        });
+        drop(flows);
+        thread::sleep(PAUSE);
+        outcome.tell(what);
+        println!(
+            "    client {VICTIM} has {:.1} Mbit/s; pings of client {PINGS}: {:.1} ms, p99 {:.1} ms",
+            outcome.rates[VICTIM], ping.0, ping.1
+        );
+        (outcome, ping.1)
+    };
+    let mut kept: BTreeMap<&str, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    for _ in 0..runs {
+        let (calm, calm_ping) = at(&others, "nobody is greedy");
+        let share = calm.sum() / others.len() as f64;
+        let mut note = |what, outcome: &Outcome, ping: f64| {
+            let (tcp, pings) = kept.entry(what).or_default();
+            tcp.push(outcome.rates[VICTIM] / calm.rates[VICTIM]);
+            pings.push(ping - calm_ping);
+        };
+        let socket = stage.far.inside(|| {
+            let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
+            socket.bind_device(Some(b"c0")).unwrap();
+            socket
+                .connect(&SocketAddr::from((HUB, UDP_PORT)).into())
+                .unwrap();
+            UdpSocket::from(socket)
+        });
+        let a_second = 10.0 * share * 1e6 / 8.0 / DATAGRAM as f64;
+        let flood = Flood::start(a_second, move || drop(socket.send(&[0; DATAGRAM])));
+        let (outcome, ping) = at(&without, "client 0 sends ten times its share");
+        drop(flood);
+        note("ten times its share", &outcome, ping);
+        let socket = stage.far.inside(|| UdpSocket::bind("10.1.0.2:0").unwrap());
+        socket.connect("10.1.0.1:4754").unwrap();
+        let mut initiations = Initiations::to(&stage.hub_key);
+        let flood = Flood::start(100_000.0, move || {
+            drop(socket.send(&initiations.next(None)))
+        });
+        let (outcome, ping) = at(&others, "100,000 calls a second");
+        drop(flood);
+        note("100,000 calls a second", &outcome, ping);
+    }
+    for (what, (tcp, pings)) in kept {
+        println!(
+            "{what}: another's TCP keeps {:.2}, a third's ping p99 rises by {:.1} ms (medians of {runs})",
+            median(tcp),
+            median(pings)
+        );
+    }
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let [
+        what @ ("shares" | "flows" | "greedy"),
+        clients,
+        runs,
+        seconds,
+    ] = *words
+    else {
+        // `cargo bench` without words only sees that it builds.
+        return println!("benches/hub runs it");
+    };
+    let (clients, runs, seconds) = (
+        clients.parse().unwrap(),
+        runs.parse().unwrap(),
+        seconds.parse().unwrap(),
+    );
+    let stage = Stage::new(clients);
+    println!("{clients} clients of two paths are up");
+    match what {
+        "shares" => shares(&stage, clients, runs, seconds),
+        "flows" => eight_flows(&stage, clients, runs, seconds),
+        _ => greedy(&stage, clients, runs, seconds),
+    }
+}
