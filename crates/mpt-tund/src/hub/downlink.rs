@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mpt_core::control::{PathState, PathStatus, PeerState, Protection, TunnelStatus};
+use mpt_core::control::{PathState, PathStatus, Protection, TunnelStatus};
 use mpt_core::hub::{Came, HubConfig, HubInbound, HubNews, HubSlot};
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
 use mpt_core::send::scheduler::Policy;
@@ -379,13 +379,7 @@ impl HubDownlink {
         let Some(inbound) = self.hub.peer(one.slot) else {
             return;
         };
-        peer.state = match inbound.is_up() {
-            true => PeerState::Up,
-            false => PeerState::Down,
-        };
-        let mut tunnel = TunnelStatus::default();
-        inbound.report(&mut tunnel);
-        (peer.mtu, peer.protection) = (tunnel.mtu, tunnel.protection);
+        inbound.report_peer(peer);
         one.ids = inbound.paths().collect();
         for id in &one.ids {
             let mut status = PathStatus::default();

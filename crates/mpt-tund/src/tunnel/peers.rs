@@ -11,6 +11,9 @@ use crate::config::{Config, Peer, PeerChange};
 use crate::hub::{Listed, Shown};
 use crate::{downlink, uplink};
 
+/// Peers that the lines are asked about at once; packets go on between.
+const ASKED_AT_ONCE: usize = 32;
+
 impl Tunnel {
     /// Tells both lines of peers that come, go and change. The line in goes first: what it has under way to a peer that is
     /// gone comes to nothing at the line out.
@@ -69,8 +72,14 @@ impl Tunnel {
             return Ok(Vec::new());
         };
         let wanted = wanted.iter().take(most);
-        let list = self.fill_in(self.peers.list(wanted)).await?;
-        Ok(list.into_iter().map(|one| one.peer).collect())
+        let mut left = self.peers.list(wanted).into_iter();
+        let mut told = Vec::with_capacity(left.len());
+        while left.len() > 0 {
+            let some = left.by_ref().take(ASKED_AT_ONCE).collect();
+            let some = self.fill_in(some).await?.into_iter();
+            told.extend(some.map(|one| one.peer));
+        }
+        Ok(told)
     }
 
     async fn fill_in(&self, list: Vec<Listed>) -> anyhow::Result<Vec<Listed>> {

@@ -7,7 +7,10 @@ use hdrhistogram::Histogram;
 use super::Inbound;
 use crate::control::order::{OrderStatus, Spread};
 use crate::control::setting::Setting;
-use crate::control::{HoldTimes, PathStatus, Protection, ReorderMode, ReorderStatus, TunnelStatus};
+use crate::control::{
+    HoldTimes, PathStatus, PeerState, PeerStatus, Protection, ReorderMode, ReorderStatus,
+    TunnelStatus,
+};
 use crate::path::PathId;
 use crate::time::Time;
 use crate::tunnel::sealing::Opening;
@@ -22,16 +25,29 @@ impl Inbound {
     pub fn report(&self, status: &mut TunnelStatus) {
         status.mtu = u32::from(self.shared.mtu());
         status.idle = self.activity.is_idle();
-        status.protection = self
-            .opening
-            .as_ref()
-            .map_or(Protection::None, Opening::protection);
+        status.protection = self.sealed_by();
         status.handshake = self.handshake();
         status.session = format!("{:016x}", self.session);
         status.peer_session = self.peer.session().map(|session| format!("{session:016x}"));
         (status.rx_packets, status.rx_bytes) = (self.rx_packets, self.rx_bytes);
         status.recovery.report_bytes = self.reporting.sent_bytes();
         self.drops().add_to(&mut status.drops);
+    }
+
+    /// Fills in what a hub lists of a peer that is there, beside its counts and its paths. That is little, since packets
+    /// wait while it lists a thousand.
+    pub fn report_peer(&self, status: &mut PeerStatus) {
+        status.state = match self.is_up() {
+            true => PeerState::Up,
+            false => PeerState::Down,
+        };
+        status.mtu = u32::from(self.shared.mtu());
+        status.protection = self.sealed_by();
+    }
+
+    fn sealed_by(&self) -> Protection {
+        let opening = self.opening.as_ref();
+        opening.map_or(Protection::None, Opening::protection)
     }
 
     /// Fills in what this half knows of a path.
