@@ -42,10 +42,11 @@ fn order_is_measured_before_and_behind_the_window() {
         Shape::mbps(25.0).delay_ms(15),
     ])
     .tunnel(&Settings::new().weights(&[50, 25]).reorder(1024, 300));
-    let mut flow = Iperf::udp(Side::B.inner_v4(), 25, 50.0, 1200)
+    let mut flow = Iperf::udp(Side::B.inner_v4(), 14, 50.0, 1200)
         .words("-w 400K")
         .start(&tunnel.hosts.a, &tunnel.hosts.b);
-    std::thread::sleep(Duration::from_secs(22));
+    // An interval of ten seconds has ended.
+    std::thread::sleep(Duration::from_secs(12));
     println!("{}", tunnel.b.ctl_text(&["reorder"]));
     let json = tunnel.b.ctl(&["reorder"]);
     assert!(flow.is_running());

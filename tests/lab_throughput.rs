@@ -24,30 +24,15 @@ fn flow(what: &str, tunnel: &Tunnel, inner: Family, seconds: u32) -> (f64, f64, 
     (steady, limit, report)
 }
 
-/// The tunnel of Al-Imareen and Lencse's measurements: 100 + 50 Mbit/s, the second path delayed.
-fn unequal(delay_ms: u64) -> Tunnel {
-    let second = Shape::mbps(50.0).delay_ms(delay_ms);
-    Hosts::new(&[Shape::mbps(100.0), second])
-        .tunnel(&Settings::new().weights(&[100, 50]).reorder(1024, 300))
-}
-
-/// 99 % of 139.9 Mbit/s; sealed, of 137.7.
-fn unequal_reaches_the_sum(delay_ms: u64, seconds: u32) {
-    let Some(_turn) = net::turn() else { return };
-    let tunnel = unequal(delay_ms);
-    let what = format!("100 + 50 Mbit/s, {delay_ms} ms");
-    let (steady, limit, _) = flow(&what, &tunnel, Family::V4, seconds);
-    assert!(steady >= 0.991 * limit, "{:#?}", tunnel.b.status());
-}
-
-#[test]
-fn unequal_paths_10_ms_apart_add_up() {
-    unequal_reaches_the_sum(10, 9);
-}
-
+/// The tunnel of Al-Imareen and Lencse's measurements: 99 % of 139.9 Mbit/s; sealed, of 137.7.
 #[test]
 fn unequal_paths_50_ms_apart_add_up() {
-    unequal_reaches_the_sum(50, 15);
+    let Some(_turn) = net::turn() else { return };
+    let second = Shape::mbps(50.0).delay_ms(50);
+    let tunnel = Hosts::new(&[Shape::mbps(100.0), second])
+        .tunnel(&Settings::new().weights(&[100, 50]).reorder(1024, 300));
+    let (steady, limit, _) = flow("100 + 50 Mbit/s, 50 ms", &tunnel, Family::V4, 15);
+    assert!(steady >= 0.991 * limit, "{:#?}", tunnel.b.status());
 }
 
 #[test]
@@ -118,23 +103,15 @@ fn both_families_inside_at_once() {
     assert!(first + second >= 0.95 * limit, "{:#?}", tunnel.b.status());
 }
 
-/// Without a reorder window the flow collapses, as Fig. 5 of the paper shows: 100 + 10 Mbit/s lose
-/// 70.6 Mbit/s with 10 ms between the paths, and 75.1 with 50 ms. Today's TCP stands reordering of a
-/// packet in eleven better than that of 2019, but gets less than the fast path alone would give; of a
-/// packet in three it stands nothing. Ours is reported beside the paper's.
+/// Without a reorder window the flow collapses, as Fig. 5 of the paper shows. Today's TCP stands reordering of a packet
+/// in eleven better than that of 2019; of a packet in three it stands nothing.
 #[test]
 fn without_a_window_the_sum_collapses() {
     let Some(_turn) = net::turn() else { return };
-    for (rate, delay_ms, paper_loss_mbps, most) in
-        [(10, 10, "70.6", 93.3), (50, 50, "not given", 35.0)]
-    {
-        let second = Shape::mbps(f64::from(rate)).delay_ms(delay_ms);
-        let tunnel = Hosts::new(&[Shape::mbps(100.0), second])
-            .tunnel(&Settings::new().weights(&[100, rate]).reorder(0, 300));
-        let what = format!("window 0, 100 + {rate} Mbit/s, {delay_ms} ms");
-        let (steady, limit, _) = flow(&what, &tunnel, Family::V4, 6);
-        let loss = limit - steady;
-        println!("  short of the limit by {loss:.1} Mbit/s (the paper: {paper_loss_mbps})");
-        assert!(steady < most, "no collapse: {steady:.1} of {limit:.1}");
-    }
+    let second = Shape::mbps(50.0).delay_ms(50);
+    let tunnel = Hosts::new(&[Shape::mbps(100.0), second])
+        .tunnel(&Settings::new().weights(&[100, 50]).reorder(0, 300));
+    let what = "window 0, 100 + 50 Mbit/s, 50 ms";
+    let (steady, limit, _) = flow(what, &tunnel, Family::V4, 6);
+    assert!(steady < 35.0, "no collapse: {steady:.1} of {limit:.1}");
 }

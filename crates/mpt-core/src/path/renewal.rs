@@ -19,8 +19,10 @@ use crate::time::Time;
 
 /// Without an answer for this long, another port is tried, or a path that was never up rests.
 const LONG: Duration = Duration::from_secs(30);
-/// The same for a path that was up, while another one is.
-const LONG_BESIDE_OTHERS: Duration = Duration::from_secs(10);
+/// The same for a path that was up, while another one is: with the second or two that a handshake over the new port
+/// takes, it is back within ten. Silence itself is noticed within a second or two, and most outages of radio links
+/// last less.
+const LONG_BESIDE_OTHERS: Duration = Duration::from_secs(5);
 /// How long an answer is waited for at the other port.
 const AWAY: Duration = Duration::from_secs(10);
 /// The longest time between two attempts at another port.
@@ -37,6 +39,8 @@ pub(crate) struct Renewal {
     tries: u32,
     last: Time,
     was_up: bool,
+    /// An answer came since the last.
+    answers: bool,
 }
 
 impl Renewal {
@@ -44,13 +48,17 @@ impl Renewal {
     pub(crate) fn answered(&mut self) {
         self.tries %= 2;
         self.was_up = true;
+        self.answers = true;
     }
 
     /// Whether another port is to be tried, where nothing was answered since `since`. `beside_others`:
     /// another path is up.
     pub(crate) fn is_due(&self, now: Time, since: Time, beside_others: bool) -> bool {
         let after = match self.tries {
-            0 if self.was_up && beside_others => LONG_BESIDE_OTHERS,
+            _ if self.answers && beside_others => {
+                let apart = self.tries == 0 || now.since(self.last) >= AWAY;
+                return apart && now.since(since) >= LONG_BESIDE_OTHERS;
+            }
             tries if tries % 2 == 1 => AWAY,
             tries => (LONG * (1 << (tries / 2).min(4))).min(LONGEST),
         };
@@ -66,6 +74,7 @@ impl Renewal {
     pub(crate) fn tried(&mut self, now: Time) {
         self.tries = self.tries.saturating_add(1);
         self.last = now;
+        self.answers = false;
     }
 
     /// Until when a path rests that has heard nothing since `since`; `None` while it is asked. One that was up
@@ -109,12 +118,16 @@ mod tests {
         assert_eq!(attempts(new, true, 800), expected);
         let mut up = new;
         up.answered();
-        assert_eq!(attempts(up, true, 90), [10, 20, 80]);
+        assert_eq!(attempts(up, true, 90), [5, 15, 75]);
         assert_eq!(attempts(up, false, 90), [30, 40]);
-        // It was answered at the other port: the way back comes first.
+        // It was answered at the other port, which then leads nowhere as well: the way back comes as soon, and no two
+        // attempts are closer than ten seconds.
         up.tried(at(0));
         up.answered();
         assert_eq!(attempts(up, true, 60), [10]);
+        let mut later = up;
+        later.last = Time::ZERO;
+        assert!(later.is_due(at(20), at(15), true) && !later.is_due(at(20), at(16), true));
     }
 
     #[test]
