@@ -130,3 +130,87 @@ fn the_size_follows_the_tunnel_and_one_too_big_names_one_that_fits() {
     let wanted = format!("try --size {whole}");
     assert!(sender.stderr().contains(&wanted), "{}", sender.log());
 }
+
+/// Another implementation of STAMP, in `host`: Debian's package of it belongs to Debian's python3.
+fn scapy(host: &Namespace, words: &str) -> Process {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/measure/stamp.py");
+    host.start(&format!("/usr/bin/python3 {script} {words}"))
+}
+
+fn is_ready(process: &Process, what: &str) {
+    wait_for(what, Duration::from_secs(20), || {
+        process.stderr().contains("listening").then_some(())
+    });
+}
+
+/// A reflector of another make tells both directions apart: one packet is lost on the way there, and one answer.
+#[test]
+fn stamp_is_measured_with_a_reflector_of_another_make() {
+    let Some(_turn) = net::turn() else { return };
+    let hosts = Hosts::near(&[Shape::mbps(100.0)]);
+    let (a, b) = (&hosts.a, &hosts.b);
+    let reflector = scapy(b, "reflect 8620");
+    is_ready(&reflector, "scapy");
+    let words = "stamp send 10.1.0.2:8620 --count 20 --rate 50 --size 200";
+    let sent = report(&mut ctl(a, words));
+    let of = |direction: usize| &sent["streams"][direction];
+    assert_eq!(of(0)["plan"]["frame_bytes"], 200);
+    assert_eq!(
+        (&of(0)["lost"], &of(1)["lost"]),
+        (&1.into(), &1.into()),
+        "{sent:#}"
+    );
+    assert_eq!(of(1)["received"], 18);
+    for direction in [0, 1] {
+        assert_eq!(
+            of(direction)["order"]["reordering"]["reordered"],
+            0,
+            "{sent:#}"
+        );
+    }
+    // Its clock is an hour ahead, which is in no delay's variation and in no round trip.
+    let round_trip = sent["round_trip"]["p50_ns"].as_u64().unwrap();
+    assert!(round_trip < 1_000_000_000, "{sent:#}");
+    let varied = of(0)["delay"]["pdv_ns"]["max"].as_u64().unwrap();
+    assert!(varied < 1_000_000_000, "{sent:#}");
+}
+
+#[test]
+fn stamp_is_reflected_to_a_sender_of_another_make() {
+    let Some(_turn) = net::turn() else { return };
+    let hosts = Hosts::near(&[Shape::mbps(100.0)]);
+    let (a, b) = (&hosts.a, &hosts.b);
+    let mut reflector = ctl(b, "stamp reflect --port 8620 --idle 20s");
+    wait_for("a reflector", Duration::from_secs(5), || {
+        let tables = ["udp", "udp6"].map(|table| reflector.proc_file(&format!("net/{table}")));
+        // 8620.
+        tables.concat().contains(":21AC ").then_some(())
+    });
+    let answers = report(&mut scapy(a, "send 10.1.0.2 8620"));
+    for (number, answer) in (0u64..).zip(answers.as_array().unwrap()) {
+        assert_eq!(answer["number"], number, "{answers:#}");
+        assert_eq!(answer["test_number"], number + 10);
+        assert_eq!(answer["session"], 0xbeef);
+        assert_eq!(
+            (&answer["same_time"], &answer["same_length"]),
+            (&true.into(), &true.into())
+        );
+        assert!(
+            answer["seconds_away"].as_f64().unwrap() < 5.0,
+            "{answers:#}"
+        );
+        assert!(
+            (0.0..1.0).contains(&answer["took_s"].as_f64().unwrap()),
+            "{answers:#}"
+        );
+        let known = serde_json::json!([[0, 1, "0000000000000000"], [0x80, 200, "6869"]]);
+        assert_eq!(answer["tlvs"], known, "{answers:#}");
+    }
+    assert_eq!(answers.as_array().unwrap().len(), 3);
+    reflector.signal("INT");
+    let reflected = report(&mut reflector);
+    assert_eq!(
+        (&reflected["packets"], &reflected["sessions"]),
+        (&3.into(), &1.into())
+    );
+}

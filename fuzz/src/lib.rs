@@ -21,6 +21,9 @@ mod measure {
     mod session;
     mod stamp;
     mod stream;
+    mod two_way {
+        pub(crate) mod packet;
+    }
 }
 
 /// The parts of the daemon that take in bytes.
@@ -59,7 +62,7 @@ pub fn measure_capture(bytes: &[u8]) {
     measure::hostile::capture(bytes);
 }
 
-/// `mpt-ctl measure receive` on any packets.
+/// `mpt-ctl measure receive` on any packets, and a STAMP reflector's answer to them.
 pub fn measure_receiver(bytes: &[u8]) {
     measure::hostile::receiver(bytes);
 }

@@ -9,6 +9,7 @@ use mpt_core::metrics::Form;
 
 use super::stamp;
 use super::stream::Metrics;
+use super::two_way;
 
 /// UDP port of measurements: the number of the RFC whose metrics they give.
 pub(crate) const PORT: u16 = 5236;
@@ -28,6 +29,10 @@ Two paths at once, as GRE's numbers in a capture show them:
 To a host that runs nothing, there and back:
   mpt-ctl measure send --icmp --replies 192.0.2.1
 
+With a host that reflects STAMP, or is to:
+  mpt-ctl measure stamp reflect --port 8620
+  mpt-ctl measure stamp send 10.99.0.2:8620
+
 docs/measuring.md explains the method, docs/reordering.md the metrics.";
 
 /// What `measure` does.
@@ -37,8 +42,64 @@ pub enum MeasureCommand {
     Send(SendArgs),
     /// Receive what `send` sends, and report on its order
     Receive(ReceiveArgs),
+    /// Measure with other hosts' tools: STAMP (RFC 8762, RFC 8972)
+    #[command(subcommand)]
+    Stamp(StampCommand),
     /// Report on the order of packets in a capture file: MPT's and other GRE-in-UDP, and `send`'s
     Read(ReadArgs),
+}
+
+/// `measure stamp`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum StampCommand {
+    /// Send test packets to a reflector, and report on both directions
+    Send(StampSendArgs),
+    /// Answer test packets, until Ctrl-C
+    Reflect(ReflectArgs),
+}
+
+/// `measure stamp send`.
+#[derive(Debug, Clone, Args)]
+pub struct StampSendArgs {
+    /// Where a reflector is: an address or name, with a port after a colon if it is not 862
+    #[arg(value_name = "HOST[:PORT]", value_parser = reflector)]
+    pub(crate) target: SocketAddr,
+
+    /// Packets to send
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) count: u32,
+
+    /// Packets a second
+    #[arg(long, value_name = "PPS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) rate: u32,
+
+    /// Size of the Ethernet frame, check sequence included [default: that of a packet without padding, 90 for
+    /// IPv4, 110 for IPv6]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) size: Option<u16>,
+
+    /// Address to send from [default: the route's]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) from: Option<IpAddr>,
+
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// `measure stamp reflect`.
+#[derive(Debug, Clone, Args)]
+pub struct ReflectArgs {
+    /// Address to listen on [default: all]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) on: Option<IpAddr>,
+
+    /// UDP port to listen on; below 1024 that needs CAP_NET_BIND_SERVICE
+    #[arg(long, value_name = "PORT", default_value_t = two_way::PORT)]
+    pub(crate) port: u16,
+
+    /// End when nothing has come for this long [default: go on]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) idle: Option<Duration>,
 }
 
 /// `measure send`. Without `--replies` there is nothing to report here.
@@ -172,11 +233,13 @@ impl OutputArgs {
 
 impl MeasureCommand {
     /// How the report is wanted.
-    pub(crate) fn output(&self) -> &OutputArgs {
+    pub(crate) fn output(&self) -> Option<&OutputArgs> {
         match self {
-            MeasureCommand::Send(send) => &send.output,
-            MeasureCommand::Receive(receive) => &receive.output,
-            MeasureCommand::Read(read) => &read.output,
+            MeasureCommand::Send(send) => Some(&send.output),
+            MeasureCommand::Receive(receive) => Some(&receive.output),
+            MeasureCommand::Stamp(StampCommand::Send(send)) => Some(&send.output),
+            MeasureCommand::Stamp(StampCommand::Reflect(_)) => None,
+            MeasureCommand::Read(read) => Some(&read.output),
         }
     }
 
@@ -196,32 +259,62 @@ impl MeasureCommand {
                         stamp::least_frame(ipv6)
                     ));
                 }
-                match send.from {
-                    Some(from) if from.is_ipv6() != ipv6 => Err(format!(
-                        "--from {from} and {} are of different families",
-                        send.target.ip()
-                    )),
-                    Some(_) | None => Ok(()),
-                }
+                same_family(send.from, send.target)
             }
-            MeasureCommand::Receive(_) | MeasureCommand::Read(_) => Ok(()),
+            MeasureCommand::Stamp(StampCommand::Send(send)) => {
+                let headers = stamp::headers_bytes(send.target.is_ipv6());
+                let may_be = |size: u16| {
+                    let bytes = usize::from(size).checked_sub(headers);
+                    bytes.is_some_and(two_way::may_have)
+                };
+                if let Some(size) = send.size.filter(|&size| !may_be(size)) {
+                    let least = headers + two_way::LEAST_BYTES;
+                    return Err(format!(
+                        "--size {size}: a frame is {least} bytes here, or at least {} with padding",
+                        least + 4
+                    ));
+                }
+                same_family(send.from, send.target)
+            }
+            MeasureCommand::Stamp(StampCommand::Reflect(_))
+            | MeasureCommand::Receive(_)
+            | MeasureCommand::Read(_) => Ok(()),
         }
     }
 }
 
-/// An address or name, with or without a port; an IPv6 address with one stands in brackets.
+fn same_family(from: Option<IpAddr>, target: SocketAddr) -> Result<(), String> {
+    match from {
+        Some(from) if from.is_ipv6() != target.is_ipv6() => Err(format!(
+            "--from {from} and {} are of different families",
+            target.ip()
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
 fn target(text: &str) -> Result<SocketAddr, String> {
+    with_port(text, PORT)
+}
+
+fn reflector(text: &str) -> Result<SocketAddr, String> {
+    with_port(text, two_way::PORT)
+}
+
+/// An address or name, with or without a port; an IPv6 address with one stands in brackets.
+fn with_port(text: &str, port: u16) -> Result<SocketAddr, String> {
     let plain = text.trim_start_matches('[').trim_end_matches(']');
     if let Ok(address) = plain.parse::<IpAddr>() {
-        return Ok(SocketAddr::new(address, PORT));
+        return Ok(SocketAddr::new(address, port));
     }
     let resolved = if text.contains(':') {
         text.to_socket_addrs()
     } else {
-        (text, PORT).to_socket_addrs()
+        (text, port).to_socket_addrs()
     };
-    let wanted =
-        "give an address or name, with a port such as 192.0.2.1:5236 or [2001:db8::1]:5236";
+    let wanted = format!(
+        "give an address or name, with a port such as 192.0.2.1:{port} or [2001:db8::1]:{port}"
+    );
     let mut addresses = resolved.map_err(|error| format!("{error}; {wanted}"))?;
     addresses
         .next()

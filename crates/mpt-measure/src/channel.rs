@@ -149,6 +149,15 @@ impl Channel {
         self.socket.send(packet).map(|_| ())
     }
 
+    /// Sends `packet` back to where one came from.
+    pub(crate) fn answer(&self, packet: &[u8], to: SocketAddr) -> io::Result<()> {
+        let to = match to.ip() {
+            IpAddr::V4(ip) if self.ipv6 => SocketAddr::new(ip.to_ipv6_mapped().into(), to.port()),
+            IpAddr::V4(_) | IpAddr::V6(_) => to,
+        };
+        self.socket.send_to(packet, to).map(|_| ())
+    }
+
     /// Waits for a packet, for a tenth of a second at most; `None` when nothing came that could be
     /// one of a measurement.
     pub(crate) fn receive<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Option<Received<'a>>> {

@@ -15,6 +15,7 @@ use super::read::{self, Wanted};
 use super::report::Report;
 use super::session::{Ending, Patience, Received, Session};
 use super::stream::Metrics;
+use super::two_way::packet;
 
 const METRICS: Metrics = Metrics {
     displacement_threshold: 20,
@@ -46,8 +47,13 @@ pub(crate) fn capture(bytes: &[u8]) {
 
 /// Any packets, at any times, are a report that makes sense. Of `bytes` each packet takes a header:
 /// its length, the time since the last one as a power of two of nanoseconds, sender, and number in
-/// ICMP's header.
+/// ICMP's header. As a test packet of STAMP they are answered with as many.
 pub(crate) fn receiver(bytes: &[u8]) {
+    let mut answer = bytes.to_vec();
+    let known = (packet::session_of(bytes), packet::reply(bytes));
+    assert_eq!(known.0.is_some(), known.1.is_some());
+    packet::reflect(&mut answer, 0, 0, 0);
+    assert_eq!(answer.len(), bytes.len());
     for numbering in [Numbering::Udp, Numbering::IcmpRequest] {
         let patience = Patience {
             idle: Duration::from_secs(10),
@@ -64,7 +70,11 @@ pub(crate) fn receiver(bytes: &[u8]) {
             now_ns = now_ns.saturating_add(1 << (pause & 63));
             let echo_number = match numbering {
                 Numbering::IcmpRequest => Some(u16::from_be_bytes([high, low])),
-                Numbering::Udp | Numbering::IcmpReply | Numbering::Gre => None,
+                Numbering::Udp
+                | Numbering::IcmpReply
+                | Numbering::StampThere
+                | Numbering::StampBack
+                | Numbering::Gre => None,
             };
             let received = Received {
                 from: SocketAddr::from(([10, 0, 0, sender], 4000)),

@@ -2,10 +2,11 @@
 //!
 //! The method is that of the Reorder Density paper (Torres-Jr and Ribeiro, 2020): packets of one
 //! size, numbered, sent at one rate, and at the far end the metrics of RFC 4737 and RFC 5236. It
-//! needs no tunnel and no daemon. Three parts:
+//! needs no tunnel and no daemon. Four parts:
 //!
 //! - `send` sends what `stamp` makes, when `pace` says, through a `channel`.
 //! - `receive` gives what comes to a `session`, which measures one `stream`.
+//! - `two_way` sends and reflects STAMP's packets (RFC 8762), to measure with what others have.
 //! - `read` takes packets from a `capture`, finds in each `frame` what may be measured, and
 //!   believes GRE's numbers as far as `follow` does.
 //!
@@ -34,6 +35,7 @@ mod stamp;
 mod stream;
 pub mod table;
 mod text;
+mod two_way;
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -48,7 +50,10 @@ use signal_hook::flag;
 
 use crate::table::Look;
 use args::OutputArgs;
-pub use args::{AFTER_HELP, MeasureCommand, ReadArgs, ReceiveArgs, SendArgs};
+pub use args::{
+    AFTER_HELP, MeasureCommand, ReadArgs, ReceiveArgs, ReflectArgs, SendArgs, StampCommand,
+    StampSendArgs,
+};
 use capture::CaptureError;
 use channel::{Carrier, Channel, ChannelError};
 use read::Wanted;
@@ -71,6 +76,8 @@ enum Failure {
     Channel(#[from] ChannelError),
     #[error(transparent)]
     Send(#[from] SendError),
+    #[error("cannot send: {0}")]
+    Stamp(#[source] io::Error),
     #[error("cannot receive: {0}")]
     Receive(#[source] io::Error),
     #[error("{}: {source}", path.display())]
@@ -101,6 +108,8 @@ pub fn run(command: &MeasureCommand, json: bool, look: Look) -> Result<Outcome, 
             Sendings::Done(text) => return Ok(Outcome { text, found: true }),
         },
         MeasureCommand::Receive(args) => receive(args)?,
+        MeasureCommand::Stamp(StampCommand::Send(args)) => send_stamp(args)?,
+        MeasureCommand::Stamp(StampCommand::Reflect(args)) => return reflect(args, json),
         MeasureCommand::Read(args) => read(args)?,
     };
     files.write(&report)?;
@@ -162,21 +171,62 @@ fn send(args: &SendArgs, json: bool) -> Result<Sendings, Failure> {
 fn receive(args: &ReceiveArgs) -> Result<Report, Failure> {
     let stop = stop_flag()?;
     let carrier = carrier(args.icmp);
-    let channel = match (args.on, carrier) {
-        (Some(address), _) => Channel::listen(SocketAddr::new(address, args.port), carrier)?,
-        (None, Carrier::Icmp) => {
-            Channel::listen((Ipv4Addr::UNSPECIFIED, args.port).into(), carrier)?
-        }
-        // Where IPv6 is off, IPv4 alone.
-        (None, Carrier::Udp) => Channel::listen((Ipv6Addr::UNSPECIFIED, args.port).into(), carrier)
-            .or_else(|_| Channel::listen((Ipv4Addr::UNSPECIFIED, args.port).into(), carrier))?,
-    };
+    let channel = listen(args.on, args.port, carrier)?;
     let patience = Patience {
         idle: args.idle,
         first: args.wait,
     };
     let metrics = args.output.metrics();
     receive::receive(&channel, carrier, metrics, patience, &stop).map_err(Failure::Receive)
+}
+
+fn listen(on: Option<IpAddr>, port: u16, carrier: Carrier) -> Result<Channel, ChannelError> {
+    match (on, carrier) {
+        (Some(address), _) => Channel::listen(SocketAddr::new(address, port), carrier),
+        (None, Carrier::Icmp) => Channel::listen((Ipv4Addr::UNSPECIFIED, port).into(), carrier),
+        // Where IPv6 is off, IPv4 alone.
+        (None, Carrier::Udp) => Channel::listen((Ipv6Addr::UNSPECIFIED, port).into(), carrier)
+            .or_else(|_| Channel::listen((Ipv4Addr::UNSPECIFIED, port).into(), carrier)),
+    }
+}
+
+fn send_stamp(args: &StampSendArgs) -> Result<Report, Failure> {
+    let stop = stop_flag()?;
+    let channel = Channel::to(args.target, Carrier::Udp, args.from)?;
+    let headers = stamp::headers_bytes(args.target.is_ipv6());
+    let payload_bytes = match args.size {
+        Some(size) => usize::from(size) - headers,
+        None => two_way::LEAST_BYTES,
+    };
+    let session = two_way::sender::Session {
+        target: args.target,
+        plan: Plan {
+            count: args.count,
+            frame_bytes: u16::try_from(payload_bytes + headers).unwrap_or(u16::MAX),
+            rate_pps: args.rate,
+        },
+        payload_bytes,
+        id: (random()? as u16).max(1),
+    };
+    let metrics = args.output.metrics();
+    session
+        .run(&channel, metrics, &stop)
+        .map_err(Failure::Stamp)
+}
+
+fn reflect(args: &ReflectArgs, json: bool) -> Result<Outcome, MeasureError> {
+    let stop = stop_flag()?;
+    let channel = listen(args.on, args.port, Carrier::Udp).map_err(Failure::from)?;
+    let reflected =
+        two_way::reflector::reflect(&channel, args.idle, &stop).map_err(Failure::Receive)?;
+    Ok(Outcome {
+        text: if json {
+            serde_json::to_string_pretty(&reflected).unwrap_or_default() + "\n"
+        } else {
+            reflected.text()
+        },
+        found: reflected.packets > 0,
+    })
 }
 
 fn read(args: &ReadArgs) -> Result<Report, Failure> {
@@ -204,7 +254,7 @@ struct Files<'a> {
 }
 
 impl<'a> Files<'a> {
-    fn create(output: &'a OutputArgs) -> Result<Self, Failure> {
+    fn create(output: Option<&'a OutputArgs>) -> Result<Self, Failure> {
         let create = |path: &'a Option<PathBuf>| {
             let made = path.as_deref().map(|path| match File::create(path) {
                 Ok(file) => Ok((path, file)),
@@ -213,8 +263,14 @@ impl<'a> Files<'a> {
             made.transpose()
         };
         Ok(Files {
-            csv: create(&output.csv)?,
-            plot: create(&output.plot)?,
+            csv: output
+                .map(|output| create(&output.csv))
+                .transpose()?
+                .flatten(),
+            plot: output
+                .map(|output| create(&output.plot))
+                .transpose()?
+                .flatten(),
         })
     }
 

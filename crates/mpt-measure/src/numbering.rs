@@ -13,6 +13,10 @@ pub(crate) enum Numbering {
     IcmpRequest,
     /// The replies to them.
     IcmpReply,
+    /// STAMP's test packets: 32 bits, from 0.
+    StampThere,
+    /// The answers to them.
+    StampBack,
     /// The sequence number of GRE: 32 bits, from anywhere.
     Gre,
 }
@@ -24,13 +28,17 @@ impl Numbering {
             Numbering::Udp => "UDP, 32-bit numbers",
             Numbering::IcmpRequest => "ICMP echo requests, 16-bit numbers",
             Numbering::IcmpReply => "ICMP echo replies, 16-bit numbers",
+            Numbering::StampThere => "STAMP test packets, 32-bit numbers",
+            Numbering::StampBack => "STAMP answers, the reflector's 32-bit numbers",
             Numbering::Gre => "GRE-in-UDP, GRE's 32-bit numbers",
         }
     }
 
     pub(super) fn bits(self) -> SequenceBits {
         match self {
-            Numbering::Udp | Numbering::Gre => SequenceBits::ThirtyTwo,
+            Numbering::Udp | Numbering::StampThere | Numbering::StampBack | Numbering::Gre => {
+                SequenceBits::ThirtyTwo
+            }
             Numbering::IcmpRequest | Numbering::IcmpReply => SequenceBits::Sixteen,
         }
     }

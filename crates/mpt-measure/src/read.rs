@@ -365,6 +365,7 @@ impl Reading {
             ended,
             notes,
             streams: streams.collect(),
+            round_trip: None,
             ignored: Ignored {
                 strangers: self.strangers,
                 malformed: self.malformed,

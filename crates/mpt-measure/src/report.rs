@@ -19,8 +19,42 @@ pub(crate) struct Report {
     pub(crate) notes: Vec<String>,
     /// Each stream.
     pub(crate) streams: Vec<StreamReport>,
+    /// There and back, where packets come back with their times.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) round_trip: Option<RoundTrip>,
     /// What came and was not measured.
     pub(crate) ignored: Ignored,
+}
+
+/// Round-trip times, without what the far end took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct RoundTrip {
+    pub(crate) min_ns: u64,
+    pub(crate) mean_ns: u64,
+    pub(crate) p50_ns: u64,
+    pub(crate) p99_ns: u64,
+    pub(crate) max_ns: u64,
+}
+
+impl RoundTrip {
+    /// Sums them up, if there are any.
+    pub(crate) fn of(mut times_ns: Vec<u64>) -> Option<RoundTrip> {
+        times_ns.sort_unstable();
+        let count = times_ns.len();
+        // The least that so many of a hundred do not exceed.
+        let percentile = |percent: usize| {
+            let rank = (count * percent).div_ceil(100).max(1);
+            times_ns.get(rank - 1).copied()
+        };
+        let sum: u128 = times_ns.iter().map(|&ns| u128::from(ns)).sum();
+        Some(RoundTrip {
+            min_ns: *times_ns.first()?,
+            mean_ns: u64::try_from(sum / count as u128).unwrap_or(u64::MAX),
+            p50_ns: percentile(50)?,
+            p99_ns: percentile(99)?,
+            max_ns: *times_ns.last()?,
+        })
+    }
 }
 
 /// One stream.

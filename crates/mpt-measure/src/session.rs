@@ -210,6 +210,7 @@ impl Session {
             ended: self.sentence(ending, received),
             notes: Vec::new(),
             streams,
+            round_trip: None,
             ignored: self.ignored,
         };
         report.notes = notes(&report, ending);

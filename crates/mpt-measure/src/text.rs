@@ -13,6 +13,18 @@ pub(crate) fn text(report: &Report, look: Look) -> String {
         text += &stream_text(stream, look);
         text.push('\n');
     }
+    if let Some(round_trip) = &report.round_trip {
+        let us = |ns: u64| units::time_us(ns / 1000);
+        let value = format!(
+            "least {}, mean {}, median {}, 99 % {}, max {}",
+            us(round_trip.min_ns),
+            us(round_trip.mean_ns),
+            us(round_trip.p50_ns),
+            us(round_trip.p99_ns),
+            us(round_trip.max_ns)
+        );
+        text += &(order::row("round trip", &value) + "\n");
+    }
     text += &look.sentence(
         Tone::Plain,
         "",

@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(attempts(new, true, 800), expected);
         let mut up = new;
         up.answered();
-        assert_eq!(attempts(up, true, 90), [5, 15, 75]);
+        assert_eq!(attempts(up, true, 90), [5, 15, 75, 85]);
         assert_eq!(attempts(up, false, 90), [30, 40]);
         // It was answered at the other port, which then leads nowhere as well: the way back comes as soon, and no two
         // attempts are closer than ten seconds.
