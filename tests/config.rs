@@ -10,6 +10,8 @@ use tempfile::TempDir;
 
 #[path = "config/addresses.rs"]
 mod addresses;
+#[path = "config/classes.rs"]
+mod classes;
 #[path = "config/crypto.rs"]
 mod crypto;
 #[path = "config/examples.rs"]

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use allocation_counter::measure;
 use mpt_core::control::{LatePolicy, TunnelStatus};
-use mpt_core::path::{PathConfig, PathId};
+use mpt_core::path::{PathConfig, PathId, PathSet};
 use mpt_core::receive::block_sort::{BLOCKS, DEFAULT_BLOCK};
 use mpt_core::receive::buffer::Buffer;
 use mpt_core::receive::coalesce::Accepts;
+use mpt_core::send::classes::{ClassConfig, Match, Priority};
 use mpt_core::send::scheduler::Policy;
 use mpt_core::send::scheduler::law::Law;
 use mpt_core::time::Time;
@@ -387,7 +388,30 @@ impl Bonded {
 
 #[test]
 fn no_allocation_while_packets_wait_and_are_sent_again() {
+    packets_wait_and_are_sent_again(&[]);
+}
+
+#[test]
+fn no_allocation_while_packets_of_a_class_wait_and_are_sent_again() {
+    let matches = Match {
+        ports: vec![1..=1, 1000..=u16::MAX],
+        ..Match::default()
+    };
+    let class = ClassConfig {
+        name: "all".to_owned(),
+        matches,
+        paths: PathSet::from_bits(u16::MAX),
+        priority: Priority::Low,
+        ..ClassConfig::default()
+    };
+    let bonded = packets_wait_and_are_sent_again(&[class]);
+    let classes = bonded.ends[0].0.report_classes();
+    assert!(classes[0].packets > 10_000, "{classes:?}");
+}
+
+fn packets_wait_and_are_sent_again(classes: &[ClassConfig]) -> Bonded {
     let mut bonded = Bonded::new();
+    bonded.ends[0].0.set_classes(Time::ZERO, classes);
     let mut flow = Flow::new(Kind::Tcp, Version::V4, 1);
     let size = NonZeroU16::new(1400).unwrap();
     let status = |bonded: &Bonded| {
@@ -419,4 +443,5 @@ fn no_allocation_while_packets_wait_and_are_sent_again() {
     assert!(received > 5_000_000, "only {received} bytes came through");
     // A ring may have to grow once more: packets by the thousand take nothing.
     assert!(counted <= 16, "{counted} allocations");
+    bonded
 }

@@ -66,7 +66,7 @@ fn an_unknown_section() {
 fn a_section_like_no_other() {
     insta::assert_snapshot!(complaint(&edited(&[("[reorder]", "[firewall]")])), @r#"
     mpt0.toml:5:2: unknown section or key `firewall`
-      help: the sections here are tunnel, reorder, recovery, crypto, control, hooks, metrics, paths, peers
+      help: the sections here are tunnel, reorder, recovery, crypto, control, hooks, metrics, paths, classes, peers
     "#);
 }
 

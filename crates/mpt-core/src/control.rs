@@ -7,6 +7,7 @@
 //! Numbers carry their unit in the field's name: `_us` microseconds, `_s` seconds, `_bps` bits a
 //! second, `_bytes` bytes; `loss` is a fraction from 0 to 1. Fields may be added, never removed.
 
+pub mod classes;
 pub mod drops;
 mod handshake;
 pub mod history;
@@ -23,6 +24,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use classes::ClassStatus;
 pub use handshake::{Handshake, HandshakeState};
 use history::History;
 pub use log_level::{LogLevel, LogStatus};
@@ -198,6 +200,9 @@ pub struct Status {
     pub tunnel: TunnelStatus,
     /// Its paths, in the order of the configuration.
     pub paths: Vec<PathStatus>,
+    /// Its classes, in the order of the configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassStatus>,
     /// The receiving side's reorder window.
     pub reorder: ReorderStatus,
     /// Where the tunnel is a hub: how many peers it has.

@@ -16,5 +16,14 @@ pub const MAX_WINDOW: u32 = 32_768;
 /// How long a packet may be held.
 pub const HOLDS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
 
+/// Most classes of a tunnel: each packet is compared with all of them.
+pub const MAX_CLASSES: usize = 8;
+
+/// Most DSCPs, ranges of ports, and prefixes, each, of a class.
+pub const MAX_MATCHES: usize = 64;
+
+/// What copies of a class may take, in bits a second: 8 kbit/s, a packet in a second or two, to 1 Gbit/s.
+pub const COPIES: RangeInclusive<u64> = 8_000..=1_000_000_000;
+
 /// Rate limits of a hub's peer, in bits a second: 8 kbit/s, a packet in a second or two, to more than an interface carries.
 pub const RATE_LIMITS: RangeInclusive<u64> = 8_000..=100_000_000_000;

@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use mpt_core::control::classes::ClassStatus;
 use mpt_core::control::order::OrderStatus;
 use mpt_core::control::{PathState, PathStatus, Protection, ReorderStatus, TunnelStatus};
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId, Unreachable};
@@ -82,6 +83,8 @@ pub(crate) struct Report {
     pub(crate) reorder: ReorderStatus,
     /// In a hub: peers that have a path up.
     pub(crate) peers_up: usize,
+    /// The classes.
+    pub(crate) classes: Vec<ClassStatus>,
 }
 
 /// Asks for another socket for a path of a tunnel.

@@ -22,6 +22,7 @@ use anyhow::{Context as _, bail};
 use folder::PeerFolder;
 use interface::Interface;
 use lines::Lines;
+use mpt_core::control::classes::ClassStatus;
 use mpt_core::control::drops::DropReason;
 use mpt_core::control::order::OrderStatus;
 use mpt_core::control::recent::History;
@@ -139,6 +140,9 @@ impl Tunnel {
         this.tell_refused();
         for path in this.config.paths.clone() {
             this.add_path(&path.name).await?;
+        }
+        if !this.config.classes.is_empty() {
+            this.tell_classes().await?;
         }
         Ok(this)
     }
@@ -349,6 +353,7 @@ impl Tunnel {
             }),
             tunnel: report.tunnel,
             paths: report.paths.into_iter().map(|(_, path)| path).collect(),
+            classes: self.name_paths(report.classes),
             reorder: report.reorder,
             ..Status::default()
         })
@@ -413,6 +418,9 @@ impl Tunnel {
         if !changes.is_empty() {
             self.tell_lines(&changes).await?;
             self.exchange_paths(&changes).await?;
+            if changes.classes || !self.config.classes.is_empty() {
+                self.tell_classes().await?;
+            }
         }
         self.tell_refused();
         self.interface.doubt();
@@ -448,6 +456,26 @@ impl Tunnel {
             self.downlink.send(downlink::Command::SetMtu(mtu)).await?;
         }
         Ok(())
+    }
+
+    /// Tells the line out of the classes, and where their paths stand.
+    async fn tell_classes(&self) -> anyhow::Result<()> {
+        let place = |name: &str| {
+            let path = self.paths.iter().find(|path| path.name == name)?;
+            Some(path.id)
+        };
+        let classes = self.config.classes_of(place);
+        let command = uplink::Command::SetClasses(classes);
+        self.uplink.send(command).await?;
+        Ok(())
+    }
+
+    /// Gives the classes the names of their paths.
+    fn name_paths(&self, mut classes: Vec<ClassStatus>) -> Vec<ClassStatus> {
+        for (status, class) in classes.iter_mut().zip(&self.config.classes) {
+            status.paths.clone_from(&class.paths);
+        }
+        classes
     }
 
     /// Makes the paths those of the configuration, in its order.

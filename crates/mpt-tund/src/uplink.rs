@@ -11,6 +11,7 @@ use futures_util::FutureExt as _;
 use mpt_core::control::drops::DropReason;
 use mpt_core::control::trace::Trace;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
+use mpt_core::send::classes::ClassConfig;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{News, Outbound, Transmit};
@@ -50,6 +51,8 @@ pub(crate) enum Command {
     SetPolicy(Policy),
     /// Send lost packets again, or stop.
     SetRecovery(bool),
+    /// Use these classes.
+    SetClasses(Vec<ClassConfig>),
     /// Use another GRE key.
     SetKey(Option<u32>),
     /// Fill in this half of the status.
@@ -177,8 +180,10 @@ impl Uplink {
             Command::SetPolicy(policy) => self.outbound.set_policy(policy),
             Command::SetRecovery(recovery) => self.outbound.set_recovery(recovery),
             Command::SetKey(key) => self.outbound.set_key(key),
+            Command::SetClasses(classes) => self.outbound.set_classes(clock::now(), &classes),
             Command::Report(mut status, reply) => {
                 self.outbound.report(&mut status.tunnel);
+                status.classes = self.outbound.report_classes();
                 for (id, path) in &mut status.paths {
                     self.outbound.report_path(*id, path);
                 }

@@ -52,8 +52,22 @@ pub fn ping(from: &Namespace, target: &str, count: u32, interval_ms: u32, words:
 /// are left out.
 #[must_use]
 pub fn round_trips_ms(from: &Namespace, target: &str, count: u32, interval_ms: u32) -> Vec<f64> {
+    round_trips_with_ms(from, target, count, interval_ms, "")
+}
+
+/// The same with further `words` for ping.
+#[must_use]
+pub fn round_trips_with_ms(
+    from: &Namespace,
+    target: &str,
+    count: u32,
+    interval_ms: u32,
+    words: &str,
+) -> Vec<f64> {
     let interval = f64::from(interval_ms) / 1000.0;
-    let output = from.output(&format!("ping -n -c {count} -i {interval} -W 2 {target}"));
+    let output = from.output(&format!(
+        "ping -n -c {count} -i {interval} -W 2 {words} {target}"
+    ));
     reply_times(&String::from_utf8_lossy(&output.stdout))
 }
 

@@ -40,6 +40,8 @@ reasons! {
     TunQueue = "tun_queue": "queue of the tunnel's interface full",
     /// Out: no path is usable.
     NoPath = "no_path": "no path was up",
+    /// Out: no path is usable that the packet's class goes over.
+    ClassPaths = "class_paths": "no path of its class was up",
     /// Out: the tunnel is sealed, and there is no session with the peer to seal in.
     NoKeys = "no_keys": "no keys were agreed with the peer",
     /// Out: longer than the paths carry and not to be fragmented; the sender was told.

@@ -52,13 +52,13 @@ pub enum Opened {
         /// Where it stands.
         packet: Range<usize>,
     },
-    /// A packet with a number that was opened before: sent over several paths, or again, or
+    /// A packet that was opened before: sent over several paths, or again, or
     /// repeated by somebody on the way. It is not to be delivered.
     Copy {
         /// The session of the peer's tunnel.
         session: u64,
-        /// The packet's number.
-        number: u64,
+        /// The packet's number, when it was to be put in order.
+        number: Option<u64>,
     },
     /// A control message.
     Control {
@@ -131,6 +131,7 @@ impl Opener {
         let (protocol, packet) = self.open_data(nonce(Space::Ordered, number), datagram)?;
         let session = self.session;
         if !is_new {
+            let number = Some(number);
             return Ok(Opened::Copy { session, number });
         }
         self.ordered.take(number);
@@ -143,13 +144,19 @@ impl Opener {
     }
 
     fn open_unordered(&mut self, number: u64, datagram: &mut [u8]) -> Result<Opened, OpenError> {
-        if !self.unordered.is_new(number) {
+        let is_new = self.unordered.is_new(number);
+        if !is_new && !self.unordered.is_remembered(number) {
             return Err(OpenError::Replayed);
         }
         let (protocol, packet) = self.open_data(nonce(Space::Unordered, number), datagram)?;
+        let session = self.session;
+        if !is_new {
+            let number = None;
+            return Ok(Opened::Copy { session, number });
+        }
         self.unordered.take(number);
         Ok(Opened::Data {
-            session: self.session,
+            session,
             number: None,
             protocol: protocol.ok_or(OpenError::Protocol)?,
             packet,
@@ -247,10 +254,16 @@ mod tests {
                     Some(5),
                     Ok(Opened::Copy {
                         session: 1,
-                        number: 5,
+                        number: Some(5),
                     }),
                 ),
-                (None, Err(OpenError::Replayed)),
+                (
+                    None,
+                    Ok(Opened::Copy {
+                        session: 1,
+                        number: None,
+                    }),
+                ),
             ] {
                 let datagram = sealed(cipher, number, b"packet");
                 let mut copy = datagram.clone();

@@ -106,6 +106,15 @@ impl Committed {
         queue.make_contiguous().sort_by_key(place);
     }
 
+    /// Forgets what is committed to a path and is not to be kept; says how many packets that were.
+    pub(crate) fn retain(&mut self, path: PathId, mut keeps: impl FnMut(&[u8]) -> bool) -> usize {
+        let queue = &mut self.queues[path.index()];
+        let before = queue.len();
+        queue.retain(|packet| keeps(&packet.bytes));
+        self.bytes[path.index()] = queue.iter().map(|packet| packet.len).sum();
+        before - queue.len()
+    }
+
     /// Forgets what is committed to a path; says how many packets that were.
     pub(crate) fn clear(&mut self, path: PathId) -> usize {
         self.bytes[path.index()] = 0;

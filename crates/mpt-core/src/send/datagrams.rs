@@ -5,13 +5,16 @@ use std::collections::VecDeque;
 use crate::crypto::{DATA_HEAD_BYTES, TAG_BYTES, lay_out};
 use crate::path::{MAX_PATHS, PathId};
 use crate::send::committed::CommittedPacket;
-use crate::send::train::Train;
+use crate::send::train::{MAX_COPIES, Train};
 use crate::seq::Seq;
+use crate::time::Time;
 use crate::wire::gre::{Header, Protocol};
 use crate::wire::ip::Version;
 
 /// Most used trains that are kept, 64 KiB each.
 const MAX_SPARE: usize = 32;
+/// Most copies that wait for their time: those of 5 ms at 5 Mbit/s, in full packets, and more.
+const MAX_LATER: usize = 16;
 
 /// What stands before and behind an inner packet on its way out, in bytes.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +51,8 @@ pub(crate) struct Datagrams {
     open: [Option<Train>; MAX_PATHS],
     /// Trains that are complete, in the order in which they must go.
     ready: VecDeque<Train>,
+    /// Copies that wait for their time, the next first.
+    later: VecDeque<(Time, Train)>,
     /// The train that the caller is sending.
     leaving: Option<Train>,
     /// Used trains, to be used again.
@@ -67,6 +72,7 @@ impl Datagrams {
             next_seq: Seq::FIRST,
             open: Default::default(),
             ready: VecDeque::new(),
+            later: VecDeque::new(),
             leaving: None,
             spare: Vec::new(),
             last_on: [None; MAX_PATHS],
@@ -83,6 +89,9 @@ impl Datagrams {
     /// Nothing was sent for some seconds: gives the memory of used trains back.
     pub(crate) fn rest(&mut self) {
         self.spare = Vec::new();
+        if self.later.is_empty() {
+            self.later = VecDeque::new();
+        }
         if self.ready.is_empty() {
             (self.ready, self.leaving) = Default::default();
         }
@@ -197,6 +206,50 @@ impl Datagrams {
         (&mut rest[..inner_len], len)
     }
 
+    /// Whether copies can be told from each other without a number in order: in a sealed tunnel.
+    pub(crate) fn tells_copies(&self) -> bool {
+        self.sealed
+    }
+
+    /// A train of its own for one datagram, of which copies go: they are one datagram, sealed once. Returns as
+    /// [`Datagrams::append`] does.
+    pub(crate) fn append_with_copies(
+        &mut self,
+        path: PathId,
+        copies: [Option<(PathId, Option<Time>)>; MAX_COPIES],
+        header: &Header,
+        tos: u8,
+        inner_len: usize,
+    ) -> (&mut [u8], usize) {
+        debug_assert!(header.sequence.is_none());
+        let framing = self.framing(header);
+        let len = inner_len + framing.overhead();
+        let mut train = fresh(&mut self.spare, path);
+        train.copies = copies;
+        let start = framing.head;
+        framing.emit(header, &mut train.append(tos, len)[..start]);
+        self.ready.push_back(train);
+        // It was put there just now.
+        let bytes = match self.ready.back_mut() {
+            Some(train) => &mut train.bytes_mut()[start..start + inner_len],
+            None => &mut [],
+        };
+        (bytes, len)
+    }
+
+    /// When a copy is to go.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.later.front().map(|&(at, _)| at)
+    }
+
+    /// Copies whose time has come are to go now.
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        while self.later.front().is_some_and(|&(at, _)| at <= now) {
+            let due = self.later.pop_front();
+            self.ready.extend(due.map(|(_, train)| train));
+        }
+    }
+
     /// Appends a packet that has had its number for longer. Returns the datagram's length.
     pub(crate) fn append_numbered(
         &mut self,
@@ -249,13 +302,7 @@ impl Datagrams {
             self.ready.push_back(train);
         }
         let spare = &mut self.spare;
-        open.get_or_insert_with(|| match spare.pop() {
-            Some(mut train) => {
-                train.reset(path);
-                train
-            }
-            None => Train::new(path),
-        })
+        open.get_or_insert_with(|| fresh(spare, path))
     }
 
     /// The next train that is complete.
@@ -272,24 +319,50 @@ impl Datagrams {
     /// Takes away what the path's train holds: so many datagrams.
     pub(crate) fn clear(&mut self, path: PathId) -> usize {
         debug_assert!(self.ready.is_empty(), "paths are removed between batches");
+        self.later.retain(|(_, train)| train.path != path);
         let train = self.open[path.index()].take();
         train.map_or(0, |train| train.datagrams)
     }
 
     /// Keeps the train until the caller has sent it, which is when it asks for the next one.
     pub(crate) fn leave(&mut self, train: Train) -> &Train {
-        self.recycle();
         self.leaving.insert(train)
     }
 
-    /// The train that was being sent can be used again.
+    /// The train that was being sent has left: its next copy goes, or it can be used again.
     pub(crate) fn recycle(&mut self) {
-        self.spare.extend(self.leaving.take());
-        self.spare.truncate(MAX_SPARE);
+        let Some(mut train) = self.leaving.take() else {
+            return;
+        };
+        match train.copies.iter_mut().find_map(Option::take) {
+            Some((path, None)) => {
+                (train.path, train.is_copy) = (path, true);
+                self.ready.push_front(train);
+            }
+            Some((path, Some(at))) if self.later.len() < MAX_LATER => {
+                (train.path, train.is_copy) = (path, true);
+                self.later.push_back((at, train));
+            }
+            Some(_) | None => {
+                self.spare.push(train);
+                self.spare.truncate(MAX_SPARE);
+            }
+        }
     }
 
     /// A train that does not leave can be used again.
     pub(crate) fn give_back(&mut self, train: Train) {
         self.spare.push(train);
+    }
+}
+
+/// A train for `path`: a used one, or a new one.
+fn fresh(spare: &mut Vec<Train>, path: PathId) -> Train {
+    match spare.pop() {
+        Some(mut train) => {
+            train.reset(path);
+            train
+        }
+        None => Train::new(path),
     }
 }

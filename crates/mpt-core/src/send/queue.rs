@@ -25,8 +25,8 @@ use crate::wire::ip::{Version, field, put_u16, u16_at};
 
 /// Most packets that wait.
 const MAX_PACKETS: usize = 12_288;
-/// Most bytes that wait: one path's round trip of 300 ms at 300 Mbit/s.
-const MAX_BYTES: usize = 8 << 20;
+/// Most bytes that wait, of all classes together: one path's round trip of 300 ms at 300 Mbit/s.
+pub(crate) const MAX_BYTES: usize = 8 << 20;
 /// A path that adds more than this is not waited for.
 const LONGEST_ADDED: Duration = Duration::from_millis(500);
 /// Flows are hashed into so many buckets.
@@ -232,6 +232,13 @@ impl Queue {
         self.spare.push(packet);
     }
 
+    /// Takes the memory of a packet from another queue, if it needs any.
+    pub(crate) fn borrow_from(&mut self, other: &mut Queue) {
+        if self.spare.is_empty() {
+            self.spare.extend(other.spare.pop());
+        }
+    }
+
     /// Forgets all that waits; says how many packets that were.
     pub(crate) fn clear(&mut self) -> u64 {
         let cleared = self.packets as u64;
@@ -326,7 +333,7 @@ impl Queue {
     }
 
     /// Drops from the head of the longest bucket: up to half of it.
-    fn shed(&mut self) {
+    pub(crate) fn shed(&mut self) {
         let lengths = self.buckets.iter().map(|bucket| bucket.bytes).enumerate();
         let Some((longest, bytes)) = lengths.max_by_key(|&(_, bytes)| bytes) else {
             return;

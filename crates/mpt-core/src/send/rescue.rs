@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::path::{Answered, MAX_PATHS, PathId, PathSet};
+use crate::send::classes::Classes;
 use crate::send::committed::Committed;
 use crate::send::recovery::Recovery;
 use crate::send::scheduler::adaptive::Adaptive;
@@ -143,6 +144,7 @@ impl Rescue {
         paths: &mut Adaptive,
         recovery: &mut Recovery,
         committed: &mut Committed,
+        classes: &mut Classes,
     ) {
         let now = turn.now;
         self.goes_on = None;
@@ -153,6 +155,14 @@ impl Rescue {
         while let Some((swallowed_by, seq, tos)) = recovery.next_stranded() {
             let mut others = self.trusted(turn);
             others.remove(swallowed_by);
+            if let Some(packet) = recovery.packet(seq) {
+                let allowed = classes.allowed_for(packet, others, paths);
+                if allowed.is_empty() && !others.is_empty() {
+                    recovery.leave_stranded(seq);
+                    continue;
+                }
+                others = allowed;
+            }
             let path = match paths.fastest_ready(now, others) {
                 Ok(path) => path,
                 Err(ready) => {

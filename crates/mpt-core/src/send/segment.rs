@@ -109,6 +109,12 @@ impl<'a> Segments<'a> {
         self.count - self.next
     }
 
+    /// Their bytes, headers included.
+    pub(crate) fn remaining_bytes(&self) -> usize {
+        let left = self.next..self.count;
+        left.map(|index| self.segment_len(index)).sum()
+    }
+
     /// The length of packet `index` in bytes, headers included. All but the last are equal, and the
     /// last is not longer.
     ///

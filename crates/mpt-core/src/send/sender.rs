@@ -9,12 +9,17 @@
 //! ([`Adaptive`]), the queue, what is committed, what is kept to be sent again ([`Recovery`]), which paths are
 //! silent ([`Rescue`]), which flows are sparse ([`Sparse`]). Here is in which order a packet meets them.
 
+use std::time::Duration;
+
+use crate::control::classes::ClassStatus;
 use crate::control::drops::DropReason;
 use crate::control::trace::{Trace, Why};
 use crate::control::{PathPhase, PathStatus, RecoveryStatus, TunnelStatus};
+use crate::limits::MAX_CLASSES;
 use crate::path::{Answered, MAX_PATHS, PathId, PathSet};
+use crate::send::classes::{Class, ClassConfig, ClassId, ClassPolicy, Classes, Priority, is_lossy};
 use crate::send::committed::{Committed, CommittedPacket};
-use crate::send::queue::Queue;
+use crate::send::queue::{MAX_BYTES, Queue};
 use crate::send::recovery::{Recovery, Resend};
 use crate::send::rescue::Rescue;
 use crate::send::scheduler::adaptive::{Adaptive, Choice};
@@ -29,6 +34,23 @@ use crate::wire::ecn;
 use crate::wire::ip::Packet;
 use crate::wire::report::Report;
 
+/// A third copy follows after this time: a burst of losses may be over by then, and it is early enough for a call.
+const AGAIN_AFTER: Duration = Duration::from_millis(5);
+
+/// A queue of the sender's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lane {
+    /// What is of no class.
+    Rest,
+    /// What is of a class.
+    Class(ClassId),
+    /// What of a class of high priority goes by itself.
+    ByItself(ClassId),
+}
+
+/// Classes of one priority, in their order.
+type PrioritySet = arrayvec::ArrayVec<ClassId, MAX_CLASSES>;
+
 /// What decides by what the paths turn out to deliver.
 #[derive(Debug)]
 pub(crate) struct Sender {
@@ -38,6 +60,7 @@ pub(crate) struct Sender {
     recovery: Recovery,
     rescue: Rescue,
     sparse: Sparse,
+    classes: Classes,
     /// What the probe told that was answered last on each path; of which paths that was not looked at yet, and whether
     /// any came since that was done last.
     answered: [Answered; MAX_PATHS],
@@ -58,6 +81,7 @@ impl Sender {
             recovery: Recovery::new(recovery),
             rescue: Rescue::default(),
             sparse: Sparse::default(),
+            classes: Classes::default(),
             answered: [Answered::default(); MAX_PATHS],
             unseen: PathSet::EMPTY,
             has_answers: false,
@@ -81,6 +105,7 @@ impl Sender {
     /// Nothing was sent for some seconds: gives memory back.
     pub(crate) fn sleep(&mut self) {
         self.queue.rest();
+        self.classes.rest();
         self.sparse.rest();
         self.paths.rest();
         self.recovery.rest();
@@ -165,12 +190,92 @@ impl Sender {
         let committed = lasts.max().unwrap_or_default();
         let added = self.paths.spread(usable).saturating_sub(committed);
         self.queue.set_round_trip(slowest + behind, added);
+        for class in &mut self.classes.list {
+            class.queue.set_round_trip(slowest + behind, added);
+            class.by_itself.set_round_trip(slowest + behind, added);
+        }
+    }
+
+    /// Packets are of these classes from now on. What waits in former ones waits as what is of none.
+    pub(crate) fn set_classes(&mut self, now: Time, configs: &[ClassConfig]) {
+        for mut former in self.classes.set(configs) {
+            while let Some(packet) = former.by_itself.pop(now).or_else(|| former.queue.pop(now)) {
+                if let Ok(parsed) = Packet::parse(&packet) {
+                    let (flow, len) = (flow::hash(&parsed), parsed.total_len());
+                    let bytes = parsed.bytes();
+                    self.queue
+                        .push(now, flow, len, |out| out.copy_from_slice(bytes));
+                }
+            }
+        }
+    }
+
+    /// Of these paths, those that a packet goes over.
+    pub(crate) fn allowed(&mut self, packet: &Packet<'_>, usable: PathSet) -> PathSet {
+        let packet = packet.bytes();
+        self.classes.allowed_for(packet, usable, &self.paths)
+    }
+
+    /// Where estimates are not followed, what is to be copied goes at once; what remains goes over the paths that
+    /// this returns, unless there is none.
+    pub(crate) fn send_by_class(
+        &mut self,
+        turn: &mut Turn<'_>,
+        segments: &mut Segments<'_>,
+    ) -> PathSet {
+        let class = self.classes.of(&segments.packet());
+        let usable = turn.usable;
+        let allowed = self.admit(turn, class, usable, segments);
+        if let Some(class) = class.filter(|_| !allowed.is_empty()) {
+            self.send_copies(turn, class, allowed, segments);
+        }
+        allowed
+    }
+
+    /// The class's packets have come. Returns the paths that they go over; if there is none, they are counted as dropped.
+    fn admit(
+        &mut self,
+        turn: &mut Turn<'_>,
+        class: Option<ClassId>,
+        usable: PathSet,
+        segments: &Segments<'_>,
+    ) -> PathSet {
+        let Some(class) = class.and_then(|class| self.classes.list.get_mut(class)) else {
+            return usable;
+        };
+        let packets = segments.remaining() as u64;
+        class.counters.packets += packets;
+        class.counters.bytes += segments.remaining_bytes() as u64;
+        let allowed = class.allowed(usable, &self.paths);
+        if allowed.is_empty() {
+            let why = match usable.is_empty() {
+                true => DropReason::NoPath,
+                false => DropReason::ClassPaths,
+            };
+            class.counters.dropped_no_path += packets;
+            turn.drops.count(why, packets);
+        } else if class.is_away(usable) {
+            class.counters.elsewhere += packets;
+        }
+        allowed
     }
 
     /// Sends what goes now and lets the rest wait.
     pub(crate) fn send(&mut self, turn: &mut Turn<'_>, mut segments: Segments<'_>) {
         let packet = segments.packet();
-        if segments.segments() == 1 && self.send_sparse(turn, &packet, &mut segments) {
+        let class = self.classes.of(&packet);
+        let trusted = self.rescue.trusted(turn);
+        let usable = self.admit(turn, class, trusted, &segments);
+        if usable.is_empty() && !trusted.is_empty() {
+            return;
+        }
+        if let Some(class) = class {
+            self.send_copies(turn, class, usable, &mut segments);
+            if segments.remaining() == 0 {
+                return;
+            }
+        }
+        if segments.segments() == 1 && self.send_sparse(turn, class, usable, &mut segments) {
             return;
         }
         self.rescue.go_on(
@@ -178,13 +283,93 @@ impl Sender {
             &mut self.paths,
             &mut self.recovery,
             &mut self.committed,
+            &mut self.classes,
         );
-        if self.queue.is_empty() && !self.recovery.has_stranded() {
-            self.send_at_once(turn, &mut segments);
+        let lane = self.lane_of(class, &packet);
+        let nothing_waits = self.queue.is_empty() && self.classes.waiting().0 == 0;
+        let is_in_order = !matches!(lane, Lane::ByItself(_));
+        if is_in_order && nothing_waits && !self.recovery.has_stranded() {
+            self.send_at_once(turn, class, usable, &mut segments);
         }
         if segments.remaining() > 0 {
-            self.enqueue(turn.now, flow::hash(&packet), &mut segments);
+            self.enqueue(turn.now, lane, flow::hash(&packet), &mut segments);
             self.drain(turn);
+        }
+    }
+
+    /// Where packets of a class wait.
+    fn lane_of(&self, class: Option<ClassId>, packet: &Packet<'_>) -> Lane {
+        let known = class.and_then(|id| Some((id, self.classes.list.get(id)?)));
+        match known {
+            None => Lane::Rest,
+            Some((id, class))
+                if class.config.priority == Priority::High && Sparse::may_overtake(packet) =>
+            {
+                Lane::ByItself(id)
+            }
+            Some((id, _)) => Lane::Class(id),
+        }
+    }
+
+    /// Sends packets of a redundant class at once over two paths, as far as its copies may take so much.
+    pub(crate) fn send_copies(
+        &mut self,
+        turn: &mut Turn<'_>,
+        class: ClassId,
+        usable: PathSet,
+        segments: &mut Segments<'_>,
+    ) {
+        let now = turn.now;
+        let Some(class) = self.classes.list.get_mut(class) else {
+            return;
+        };
+        if class.config.policy != ClassPolicy::Redundant {
+            return;
+        }
+        let first = self.paths.fastest(now, usable).map(|(path, _)| path);
+        let mut others = class.allowed(turn.usable, &self.paths);
+        first.into_iter().for_each(|path| others.remove(path));
+        let trusted = PathSet::from_bits(others.bits() & usable.bits());
+        if !trusted.is_empty() {
+            // One that is suspected may deliver after all, but is the last to be tried.
+            others = trusted;
+        }
+        let second = self.paths.fastest(now, others).map(|(path, _)| path);
+        let (Some(first), Some(second)) = (first, second.filter(|_| turn.out.tells_copies()))
+        else {
+            class.counters.uncopied += segments.remaining() as u64;
+            return;
+        };
+        let loss = self.answered[first.index()].loss_ppm;
+        let again = is_lossy(loss).then_some((first, Some(now + AGAIN_AFTER)));
+        let copies = [Some((second, None)), again];
+        let count = copies.iter().flatten().count();
+        let packet = segments.packet();
+        let (version, tos) = (packet.version(), ecn::outer_tos(packet.tos()));
+        let flow = flow::hash(&packet);
+        if class.queue.holds(flow) {
+            // What of its flow went without copies is not to be overtaken.
+            class.counters.uncopied += segments.remaining() as u64;
+            return;
+        }
+        while segments.remaining() > 0 {
+            let len = segments.segment_len(segments.segments() - segments.remaining());
+            let bytes = (len + turn.out.overhead()) * count;
+            if !class.takes_copies(now, bytes) {
+                class.counters.uncopied += segments.remaining() as u64;
+                return;
+            }
+            let header = turn.out.unnumbered_header(version, len);
+            let (out, bytes) = turn
+                .out
+                .append_with_copies(first, copies, &header, tos, len);
+            segments.write_next(out);
+            self.paths.took_unnumbered(first, bytes);
+            for (path, _) in copies.into_iter().flatten() {
+                self.paths.took_unnumbered(path, bytes);
+                class.counters.copies += 1;
+                class.counters.copy_bytes += bytes as u64;
+            }
         }
     }
 
@@ -192,18 +377,21 @@ impl Sender {
     fn send_sparse(
         &mut self,
         turn: &mut Turn<'_>,
-        packet: &Packet<'_>,
+        class: Option<ClassId>,
+        usable: PathSet,
         segments: &mut Segments<'_>,
     ) -> bool {
-        if !Sparse::may_overtake(packet) {
+        let packet = segments.packet();
+        if !Sparse::may_overtake(&packet) {
             return false;
         }
         let now = turn.now;
-        let (flow, len) = (flow::hash(packet), segments.segment_len(0));
-        if !self.sparse.takes(now, flow, len) || self.queue.holds(flow) {
+        let (flow, len) = (flow::hash(&packet), segments.segment_len(0));
+        let queue = class.and_then(|class| self.classes.list.get(class));
+        let queue = queue.map_or(&self.queue, |class| &class.queue);
+        if !self.sparse.takes(now, flow, len) || queue.holds(flow) {
             return false;
         }
-        let usable = self.rescue.trusted(turn);
         let Some((path, _)) = self.paths.fastest(now, usable) else {
             return false;
         };
@@ -220,11 +408,20 @@ impl Sender {
     }
 
     /// Sends as many packets as the paths take.
-    fn send_at_once(&mut self, turn: &mut Turn<'_>, segments: &mut Segments<'_>) {
+    fn send_at_once(
+        &mut self,
+        turn: &mut Turn<'_>,
+        class: Option<ClassId>,
+        usable: PathSet,
+        segments: &mut Segments<'_>,
+    ) {
         let now = turn.now;
         let packet = segments.packet();
         let (version, tos) = (packet.version(), ecn::outer_tos(packet.tos()));
-        let usable = self.rescue.trusted(turn);
+        let trusted = match class {
+            Some(_) => self.rescue.trusted(turn),
+            None => usable,
+        };
         while segments.remaining() > 0 {
             let first = segments.segments() - segments.remaining();
             let datagram = segments.segment_len(first) + turn.out.overhead();
@@ -250,8 +447,8 @@ impl Sender {
                 }
             }
             self.took(now, path, number, run as u32, bytes as u32);
-            self.note_spread(now, usable, path);
-            if !self.rescue.suspected().is_empty() {
+            self.note_spread(now, trusted, path);
+            if class.is_none() && !self.rescue.suspected().is_empty() {
                 let inner_len = segments.segment_len(first + run - 1);
                 let last = turn.out.last(path, inner_len).map(<[u8]>::to_vec);
                 let newest = number.plus(run as u32 - 1);
@@ -268,20 +465,49 @@ impl Sender {
         }
     }
 
-    fn enqueue(&mut self, now: Time, flow: u64, segments: &mut Segments<'_>) {
+    fn enqueue(&mut self, now: Time, lane: Lane, flow: u64, segments: &mut Segments<'_>) {
         self.sparse.note_spread(now);
         while segments.remaining() > 0 {
             let index = segments.segments() - segments.remaining();
             let len = segments.segment_len(index);
-            self.queue.push(now, flow, len, |out| {
+            self.make_room(len);
+            if let Lane::Class(id) = lane {
+                self.classes.list[id].queue.borrow_from(&mut self.queue);
+            }
+            self.queue_of(lane).push(now, flow, len, |out| {
                 segments.write_next(out);
             });
         }
     }
 
+    /// All classes together have no more room than a tunnel without: the one that most waits of loses its oldest.
+    fn make_room(&mut self, len: usize) {
+        while !self.classes.is_empty() && self.waiting_bytes() + len > MAX_BYTES {
+            let of_classes = self.classes.list.iter_mut();
+            let queues = of_classes.flat_map(|class| [&mut class.queue, &mut class.by_itself]);
+            let all = queues.chain([&mut self.queue]);
+            let Some(longest) = all.max_by_key(|queue| queue.bytes()) else {
+                return;
+            };
+            longest.shed();
+        }
+    }
+
+    fn waiting_bytes(&self) -> usize {
+        self.queue.bytes() + self.classes.waiting().1
+    }
+
+    fn queue_of(&mut self, lane: Lane) -> &mut Queue {
+        match lane {
+            Lane::Rest => &mut self.queue,
+            Lane::Class(id) => &mut self.classes.list[id].queue,
+            Lane::ByItself(id) => &mut self.classes.list[id].by_itself,
+        }
+    }
+
     /// Whether packets wait for a path.
     pub(crate) fn holds_packets(&self) -> bool {
-        !self.queue.is_empty() || !self.committed.is_empty()
+        !self.queue.is_empty() || self.classes.waiting().0 > 0 || !self.committed.is_empty()
     }
 
     /// Sends from the queue what the paths take.
@@ -293,32 +519,11 @@ impl Sender {
         }
         let now = turn.now;
         let usable = self.rescue.trusted(turn);
-        self.send_committed(turn, usable);
-        while !self.queue.is_empty() {
-            let (waiting, committed) = (self.queue.bytes(), self.committed.bytes());
-            let (path, is_busy) = match self.paths.choose(now, usable, waiting, committed) {
-                Choice::Take(path, _) => (path, false),
-                Choice::Bind(path) => (path, true),
-                Choice::Wait(until) => {
-                    self.wake = earliest(self.wake, Some(until));
-                    break;
-                }
-                Choice::Nowhere => {
-                    turn.drops.count(DropReason::NoPath, self.queue.clear());
-                    break;
-                }
-            };
-            let Some(bytes) = self.queue.pop(now) else {
-                break;
-            };
-            if let Some(packet) = self.number(turn, path, bytes) {
-                if is_busy {
-                    self.committed.push(path, packet);
-                } else {
-                    self.send_numbered(turn, path, packet);
-                    self.note_spread(now, usable, path);
-                }
-            }
+        if self.classes.is_empty() {
+            self.send_committed(turn, usable);
+            while self.drain_one(turn, Lane::Rest, usable) {}
+        } else {
+            self.drain_classes(turn, usable);
         }
         for path in self.committed.paths() {
             let ready = self.paths.ready_at(now, path);
@@ -327,16 +532,158 @@ impl Sender {
         self.count_losses(turn);
     }
 
+    /// Sends what waits by priority, of one priority in turn: what has its number goes before what has none, but for
+    /// what goes by itself.
+    fn drain_classes(&mut self, turn: &mut Turn<'_>, usable: PathSet) {
+        let classes = 0..self.classes.list.len();
+        self.drain_in_turn(turn, usable, classes.clone().map(Lane::ByItself));
+        self.send_committed(turn, usable);
+        for priority in Priority::ALL {
+            let rest = (priority == Priority::Normal).then_some(Lane::Rest);
+            let known = |&id: &ClassId| self.classes.list[id].config.priority == priority;
+            let of_priority: PrioritySet = classes.clone().filter(known).collect();
+            let lanes = of_priority.into_iter().map(Lane::Class).chain(rest);
+            self.drain_in_turn(turn, usable, lanes);
+        }
+    }
+
+    /// Sends one packet of each, again and again, while any goes.
+    fn drain_in_turn(
+        &mut self,
+        turn: &mut Turn<'_>,
+        usable: PathSet,
+        lanes: impl Iterator<Item = Lane> + Clone,
+    ) {
+        let mut goes = true;
+        while goes {
+            goes = false;
+            for lane in lanes.clone() {
+                goes |= self.drain_one(turn, lane, usable);
+            }
+        }
+    }
+
+    /// Sends, or commits, one packet of a queue, if a path takes it.
+    fn drain_one(&mut self, turn: &mut Turn<'_>, lane: Lane, trusted: PathSet) -> bool {
+        let now = turn.now;
+        if self.queue_of(lane).is_empty() {
+            return false;
+        }
+        let class = match lane {
+            Lane::Rest => None,
+            Lane::Class(id) | Lane::ByItself(id) => Some(id),
+        };
+        let usable = self.classes.allowed(class, trusted, &self.paths);
+        let waiting = self.waiting_with(lane);
+        // What goes by itself passes what is bound to a path.
+        let unbound = [0; MAX_PATHS];
+        let bound = match lane {
+            Lane::ByItself(_) => &unbound,
+            Lane::Rest | Lane::Class(_) => self.committed.bytes(),
+        };
+        let mut chosen = self.paths.choose(now, usable, waiting, bound);
+        if matches!(chosen, Choice::Wait(_))
+            && let Some(path) = self.binds_too(now, lane, usable, trusted)
+        {
+            chosen = Choice::Bind(path);
+        }
+        let (path, is_busy) = match chosen {
+            Choice::Take(path, _) => (path, false),
+            Choice::Bind(path) if matches!(lane, Lane::ByItself(_)) => {
+                self.wake = earliest(self.wake, Some(self.paths.ready_at(now, path)));
+                return false;
+            }
+            Choice::Bind(path) => (path, true),
+            Choice::Wait(until) => {
+                self.wake = earliest(self.wake, Some(until));
+                return false;
+            }
+            Choice::Nowhere => {
+                let why = match trusted.is_empty() {
+                    true => DropReason::NoPath,
+                    false => DropReason::ClassPaths,
+                };
+                let left = self.queue_of(lane).clear();
+                turn.drops.count(why, left);
+                if let Some(class) = class {
+                    self.classes.list[class].counters.dropped_no_path += left;
+                }
+                return false;
+            }
+        };
+        let Some(bytes) = self.queue_of(lane).pop(now) else {
+            return false;
+        };
+        if matches!(lane, Lane::ByItself(_)) {
+            self.send_by_itself(turn, lane, path, bytes);
+        } else if let Some(packet) = self.number(turn, path, lane, bytes) {
+            if is_busy {
+                self.committed.push(path, packet);
+            } else {
+                self.send_numbered(turn, path, packet);
+                self.note_spread(now, trusted, path);
+            }
+        }
+        true
+    }
+
+    /// The path to bind a packet to, if the class that it waits in may not use all paths and others bind theirs to that
+    /// one: it would never see room there.
+    fn binds_too(
+        &self,
+        now: Time,
+        lane: Lane,
+        usable: PathSet,
+        trusted: PathSet,
+    ) -> Option<PathId> {
+        if usable == trusted || !matches!(lane, Lane::Class(_)) {
+            return None;
+        }
+        let (path, _) = self.paths.fastest(now, usable)?;
+        let bound = self.committed.bytes()[path.index()];
+        let binds = bound > 0 && self.paths.lasts(path, bound) < self.paths.spread(trusted);
+        binds.then_some(path)
+    }
+
+    /// Bytes that wait in a queue and in those that go before it or with it.
+    fn waiting_with(&self, lane: Lane) -> usize {
+        let priority = match lane {
+            Lane::Rest if self.classes.is_empty() => return self.queue.bytes(),
+            Lane::Rest => Priority::Normal,
+            Lane::Class(id) | Lane::ByItself(id) => self.classes.list[id].config.priority,
+        };
+        let rest = match priority {
+            Priority::High => 0,
+            Priority::Normal | Priority::Low => self.queue.bytes(),
+        };
+        rest + self.classes.waiting_before(priority)
+    }
+
+    /// Sends a packet from the queue without a number.
+    fn send_by_itself(&mut self, turn: &mut Turn<'_>, lane: Lane, path: PathId, bytes: Vec<u8>) {
+        if let Ok(packet) = Packet::parse(&bytes) {
+            let header = turn.out.unnumbered_header(packet.version(), bytes.len());
+            let tos = ecn::outer_tos(packet.tos());
+            let (out, len) = turn.out.append(path, &header, tos, bytes.len());
+            out.copy_from_slice(&bytes);
+            self.paths.took_unnumbered(path, len);
+        } else {
+            turn.drops.count(DropReason::NotIp, 1);
+        }
+        self.queue_of(lane).give_back(bytes);
+    }
+
     /// Gives a packet from the queue its number, to be sent over `path`.
     fn number(
         &mut self,
         turn: &mut Turn<'_>,
         path: PathId,
+        lane: Lane,
         bytes: Vec<u8>,
     ) -> Option<CommittedPacket> {
         let Ok(packet) = Packet::parse(&bytes) else {
             turn.drops.count(DropReason::NotIp, 1);
-            self.queue.give_back(bytes);
+            self.queue_of(lane).give_back(bytes);
             return None;
         };
         let (version, tos) = (packet.version(), ecn::outer_tos(packet.tos()));
@@ -363,9 +710,19 @@ impl Sender {
         let len = turn.out.append_numbered(path, numbered, tos, &bytes);
         self.recovery.unbind(turn.now, seq, path);
         self.took(turn.now, path, seq, 1, len as u32);
-        let paths = &mut self.paths;
-        self.rescue.try_suspected(turn, paths, seq, tos, &bytes);
+        if self.class_of(&bytes).is_none() {
+            let paths = &mut self.paths;
+            self.rescue.try_suspected(turn, paths, seq, tos, &bytes);
+        }
         self.queue.give_back(bytes);
+    }
+
+    /// The class of a packet, where there are any.
+    fn class_of(&self, packet: &[u8]) -> Option<ClassId> {
+        if self.classes.is_empty() {
+            return None;
+        }
+        self.classes.of(&Packet::parse(packet).ok()?)
     }
 
     /// Sends what is committed to paths that can take it.
@@ -390,13 +747,29 @@ impl Sender {
                 continue;
             }
             match self.paths.fastest(turn.now, usable) {
-                Some((other, _)) => self.committed.recommit(path, other),
+                Some((other, _)) => {
+                    self.drop_confined(turn, path, other);
+                    self.committed.recommit(path, other);
+                }
                 None => {
                     let left = self.committed.clear(path);
                     turn.drops.count(DropReason::NoPath, left as u64);
                 }
             }
         }
+    }
+
+    /// What is committed to `path` and is of a class that does not go over `other` is dropped.
+    fn drop_confined(&mut self, turn: &mut Turn<'_>, path: PathId, other: PathId) {
+        if self.classes.is_empty() {
+            return;
+        }
+        let (classes, only) = (&mut self.classes, PathSet::only(other));
+        let paths = &self.paths;
+        let left = self.committed.retain(path, |packet| {
+            !classes.allowed_for(packet, only, paths).is_empty()
+        });
+        turn.drops.count(DropReason::ClassPaths, left as u64);
     }
 
     /// The paths' estimates are no longer to be followed: what is committed goes. What waits in the queue
@@ -413,7 +786,10 @@ impl Sender {
 
     /// The next packet of the queue, which is to be given back.
     pub(crate) fn take_queued(&mut self, now: Time) -> Option<Vec<u8>> {
-        self.queue.pop(now)
+        let mut classes = self.classes.list.iter_mut();
+        let of_class =
+            classes.find_map(|class| class.by_itself.pop(now).or_else(|| class.queue.pop(now)));
+        of_class.or_else(|| self.queue.pop(now))
     }
 
     pub(crate) fn give_back(&mut self, packet: Vec<u8>) {
@@ -425,12 +801,24 @@ impl Sender {
         let losses = self.queue.take_losses();
         turn.drops.count(DropReason::QueueAqm, losses.late);
         turn.drops.count(DropReason::QueueFull, losses.overflowed);
+        for class in &mut self.classes.list {
+            for queue in [&mut class.queue, &mut class.by_itself] {
+                let losses = queue.take_losses();
+                turn.drops.count(DropReason::QueueAqm, losses.late);
+                turn.drops.count(DropReason::QueueFull, losses.overflowed);
+                class.counters.dropped_queue += losses.late + losses.overflowed;
+            }
+        }
     }
 
     /// Sends a packet again, where it arrives first, or over two paths.
     fn resend(&mut self, turn: &mut Turn<'_>, resend: Resend) {
         let now = turn.now;
-        let mut usable = self.rescue.trusted(turn);
+        let Some(packet) = self.recovery.packet(resend.seq) else {
+            return;
+        };
+        let trusted = self.rescue.trusted(turn);
+        let mut usable = self.classes.allowed_for(packet, trusted, &self.paths);
         let mut others = usable;
         if let Some(path) = resend.lost_on {
             others.remove(path);
@@ -442,9 +830,6 @@ impl Sender {
         usable.remove(path);
         let second = self.paths.surest(now, usable);
         let second = second.filter(|_| resend.is_twofold);
-        let Some(packet) = self.recovery.packet(resend.seq) else {
-            return;
-        };
         let Ok(parsed) = Packet::parse(packet) else {
             return;
         };
@@ -519,6 +904,7 @@ impl Sender {
             &mut self.paths,
             &mut self.recovery,
             &mut self.committed,
+            &mut self.classes,
         );
         fell_silent
     }
@@ -531,9 +917,11 @@ impl Sender {
     /// Fills in what waits and what was sent again.
     pub(crate) fn report(&self, status: &mut TunnelStatus) {
         let (queue, committed) = (&self.queue, &self.committed);
-        status.queue_packets = (queue.packets() + committed.packets()) as u64;
-        status.queue_bytes = (queue.bytes() + committed.bytes().iter().sum::<usize>()) as u64;
-        status.queue_marked = queue.losses().marked;
+        let classes = self.classes.waiting();
+        status.queue_packets = (queue.packets() + classes.0 + committed.packets()) as u64;
+        let bound = committed.bytes().iter().sum::<usize>();
+        status.queue_bytes = (queue.bytes() + classes.1 + bound) as u64;
+        status.queue_marked = queue.losses().marked + self.classes.marked();
         let recovery = self.recovery.counters();
         status.recovery = RecoveryStatus {
             lost: recovery.lost,
@@ -544,6 +932,19 @@ impl Sender {
             memory_bytes: self.recovery.memory() as u64,
             report_bytes: status.recovery.report_bytes,
         };
+    }
+
+    /// What the classes have come to.
+    pub(crate) fn report_classes(&self) -> Vec<ClassStatus> {
+        let of = |class: &Class| {
+            let (packets, bytes) = class.waiting();
+            ClassStatus {
+                queue_packets: packets as u64,
+                queue_bytes: bytes as u64,
+                ..class.counters.clone()
+            }
+        };
+        self.classes.list.iter().map(of).collect()
     }
 
     /// Fills in what is known of a path.

@@ -2,17 +2,24 @@
 //! with one system call. Datagrams are written straight into it.
 
 use crate::path::PathId;
+use crate::time::Time;
 
 /// Most datagrams in a train: the kernel's `UDP_MAX_SEGMENTS` of old.
 pub const MAX_DATAGRAMS: usize = 64;
 /// Most bytes in a train. Ethernet, IPv6 and UDP headers and it must stay below the 64 KiB that a
 /// device takes whole; what is longer the kernel cuts by itself, packet by packet.
 pub const MAX_BYTES: usize = 65_465;
+/// Most copies of a train: one over a second path, and one over the first path again.
+pub(crate) const MAX_COPIES: usize = 2;
 
 /// Datagrams being collected for one path.
 #[derive(Debug)]
 pub(crate) struct Train {
     pub(crate) path: PathId,
+    /// Where it goes as well once it has left over `path`, and when: at once, or not before a time.
+    pub(crate) copies: [Option<(PathId, Option<Time>)>; MAX_COPIES],
+    /// It has left before, as it is now.
+    pub(crate) is_copy: bool,
     pub(crate) tos: u8,
     /// Size of every datagram but the last.
     pub(crate) segment_size: usize,
@@ -27,6 +34,8 @@ impl Train {
     pub(crate) fn new(path: PathId) -> Train {
         Train {
             path,
+            copies: [None; MAX_COPIES],
+            is_copy: false,
             tos: 0,
             segment_size: 0,
             datagrams: 0,
@@ -39,6 +48,8 @@ impl Train {
     /// Makes a used train ready for another path.
     pub(crate) fn reset(&mut self, path: PathId) {
         self.path = path;
+        self.copies = [None; MAX_COPIES];
+        self.is_copy = false;
         self.segment_size = 0;
         self.datagrams = 0;
         self.closed = false;

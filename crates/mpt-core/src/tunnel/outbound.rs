@@ -7,17 +7,20 @@ use std::time::Duration;
 
 use super::sealing::Sealing;
 use super::{News, Shared, Transmit, TunnelConfig};
+use crate::control::classes::ClassStatus;
 use crate::control::drops::{DropReason, Drops};
 use crate::control::trace::Trace;
 use crate::control::{PathStatus, TunnelStatus};
+use crate::limits::MAX_CLASSES;
 use crate::path::{MAX_PATHS, PathConfig, PathId, PathSet};
+use crate::send::classes::ClassConfig;
 use crate::send::datagrams::Datagrams;
 use crate::send::scheduler::{Policy, Scheduler};
 use crate::send::segment::{SegmentError, Segments};
 use crate::send::sender::Sender;
 use crate::send::train::Train;
 use crate::send::turn::Turn;
-use crate::time::Time;
+use crate::time::{Time, earliest};
 use crate::wire::ecn;
 use crate::wire::fragment;
 use crate::wire::icmp;
@@ -172,6 +175,13 @@ impl Outbound {
         self.out.set_numbered(is_numbered);
     }
 
+    /// Packets are of these classes from now on: at most [`MAX_CLASSES`], more are left out. With another policy than
+    /// [`Policy::Adaptive`] they mean nothing.
+    pub fn set_classes(&mut self, now: Time, classes: &[ClassConfig]) {
+        let most = classes.len().min(MAX_CLASSES);
+        self.sender.set_classes(now, &classes[..most]);
+    }
+
     /// Uses another GRE key from now on.
     pub fn set_key(&mut self, key: Option<u32>) {
         self.out.set_key(key);
@@ -250,11 +260,12 @@ impl Outbound {
     /// When [`Outbound::handle_timeout`] is to be called at the latest.
     #[must_use]
     pub fn poll_timeout(&mut self) -> Option<Time> {
-        self.sender.poll_timeout()
+        earliest(self.sender.poll_timeout(), self.out.poll_timeout())
     }
 
     /// Does what is due. Afterwards, poll everything.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.out.handle_timeout(now);
         let (sender, mut turn) = self.turn(now);
         sender.probe_tail(&mut turn);
         let adapts = self.adapts(now);
@@ -301,9 +312,20 @@ impl Outbound {
             let (sender, mut turn) = self.turn(now);
             return sender.send(&mut turn, segments);
         }
+        let mut usable = self.shared.usable();
+        if self.scheduler.policy() == Policy::Adaptive && !usable.is_empty() {
+            let (sender, mut turn) = self.turn(now);
+            usable = sender.send_by_class(&mut turn, &mut segments);
+            if usable.is_empty() {
+                return;
+            }
+        }
         while segments.remaining() > 0 {
             let first = segments.segments() - segments.remaining();
-            let run = self.pick(&packet, segments.segment_len(first), segments.remaining());
+            let len = segments.segment_len(first) + self.out.overhead();
+            let run = self
+                .scheduler
+                .pick(usable, &packet, len, segments.remaining());
             let Some((path, run)) = run else {
                 self.drops
                     .count(DropReason::NoPath, segments.remaining() as u64);
@@ -388,7 +410,12 @@ impl Outbound {
     /// Sends a fragment of `packet`.
     fn send_fragment(&mut self, now: Time, packet: &Packet<'_>, head: &[u8], payload: &[u8]) {
         let (tos, inner_len) = (ecn::outer_tos(packet.tos()), head.len() + payload.len());
-        let Some((picked, _)) = self.pick(packet, inner_len, 1) else {
+        let len = inner_len + self.out.overhead();
+        let mut usable = self.shared.usable();
+        if self.scheduler.policy() == Policy::Adaptive {
+            usable = self.sender.allowed(packet, usable);
+        }
+        let Some((picked, _)) = self.scheduler.pick(usable, packet, len, 1) else {
             self.drops.count(DropReason::NoPath, 1);
             return;
         };
@@ -407,17 +434,6 @@ impl Outbound {
         }
     }
 
-    fn pick(
-        &mut self,
-        packet: &Packet<'_>,
-        inner_len: usize,
-        at_hand: usize,
-    ) -> Option<(PathId, usize)> {
-        let len = inner_len + self.out.overhead();
-        let usable = self.shared.usable();
-        self.scheduler.pick(usable, packet, len, at_hand)
-    }
-
     /// The next train that is complete. Unlike [`Outbound::poll_transmit`] this leaves alone those
     /// that more packets of the batch may join.
     pub fn poll_ready(&mut self) -> Option<Transmit<'_>> {
@@ -431,7 +447,6 @@ impl Outbound {
         match self.next_sealed(Datagrams::pop) {
             Some(train) => Some(self.leave(train)),
             None => {
-                self.out.recycle();
                 self.publish();
                 None
             }
@@ -440,9 +455,10 @@ impl Outbound {
 
     /// The next train of `next`, sealed in a sealed tunnel.
     fn next_sealed(&mut self, next: impl Fn(&mut Datagrams) -> Option<Train>) -> Option<Train> {
+        self.out.recycle();
         loop {
             let mut train = next(&mut self.out)?;
-            let Some(sealing) = &mut self.sealing else {
+            let Some(sealing) = self.sealing.as_mut().filter(|_| !train.is_copy) else {
                 return Some(train);
             };
             match sealing.seal(self.out.next_seq(), &mut train) {
@@ -540,6 +556,12 @@ impl Outbound {
         self.drops().add_to(&mut status.drops);
         status.unreported = self.is_unreported();
         self.sender.report(status);
+    }
+
+    /// What the classes have come to, in the order of [`Outbound::set_classes`].
+    #[must_use]
+    pub fn report_classes(&self) -> Vec<ClassStatus> {
+        self.sender.report_classes()
     }
 
     /// Fills in what this half knows of a path.

@@ -1,5 +1,6 @@
 //! `mpt-ctl status`: the tunnel as a whole.
 
+use mpt_core::control::classes::ClassStatus;
 use mpt_core::control::drops::DropReason;
 use mpt_core::control::verdict::Level;
 use mpt_core::control::{
@@ -27,6 +28,10 @@ pub(super) fn show(status: &Status, look: Look) -> String {
     };
     text += "\n";
     text += &tunnel_traffic(status).show(look);
+    if !status.classes.is_empty() {
+        text += "\n";
+        text += &classes(&status.classes).show(look);
+    }
     let dropped = drops(status);
     if let Some(dropped) = dropped {
         text += "\n";
@@ -131,6 +136,33 @@ fn tunnel_traffic(status: &Status) -> Table<4> {
         tunnel.rx_packets.into(),
         bytes(tunnel.rx_bytes).into(),
     ]);
+    table
+}
+
+/// The classes, and what became of their packets.
+fn classes(classes: &[ClassStatus]) -> Table<8> {
+    let mut table = Table::new([
+        ("CLASS", Side::Left),
+        ("POLICY", Side::Left),
+        ("PRIORITY", Side::Left),
+        ("PATHS", Side::Left),
+        ("PACKETS", Side::Right),
+        ("BYTES", Side::Right),
+        ("COPIES", Side::Right),
+        ("DROPPED", Side::Right),
+    ]);
+    for class in classes {
+        table.row([
+            class.name.as_str().into(),
+            class.policy.as_str().into(),
+            class.priority.as_str().into(),
+            class.paths.join(",").into(),
+            class.packets.into(),
+            bytes(class.bytes).into(),
+            class.copies.into(),
+            (class.dropped_no_path + class.dropped_queue).into(),
+        ]);
+    }
     table
 }
 

@@ -38,6 +38,8 @@ pub(crate) struct Changes {
     pub(crate) hooks: bool,
     /// Where the metrics are.
     pub(crate) metrics: bool,
+    /// Classes came, went or changed.
+    pub(crate) classes: bool,
     /// Paths that are new, in the order of the file.
     pub(crate) paths_added: Vec<Path>,
     /// Names of paths that are gone.
@@ -91,6 +93,7 @@ pub(crate) fn difference(old: &Config, new: &Config) -> Changes {
         },
         hooks: old.hooks != new.hooks,
         metrics: old.metrics != new.metrics,
+        classes: old.classes != new.classes,
         paths_added: new.paths.iter().filter(fresh).cloned().collect(),
         paths_removed: old
             .paths
@@ -218,6 +221,7 @@ impl fmt::Display for Changes {
         parts.extend((!self.peers.is_empty()).then(|| "peers changed".to_owned()));
         parts.extend(self.hooks.then(|| "hooks changed".to_owned()));
         parts.extend(self.metrics.then(|| "metrics changed".to_owned()));
+        parts.extend(self.classes.then(|| "classes changed".to_owned()));
         parts.extend(
             self.scheduler
                 .map(|scheduler| format!("scheduler {}", scheduler.name())),

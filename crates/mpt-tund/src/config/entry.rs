@@ -55,6 +55,11 @@ impl<'a> Entry<'a> {
         self.value.get_ref().is_table()
     }
 
+    /// Whether the value is text.
+    pub(super) fn is_text(&self) -> bool {
+        self.value.get_ref().is_str()
+    }
+
     /// Whether the value is a list.
     pub(super) fn is_list(&self) -> bool {
         self.value.get_ref().is_array()

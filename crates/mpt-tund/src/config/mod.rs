@@ -14,6 +14,7 @@
 //! Every key works or is not there. A later part adds one by a field here, its name in a schema in
 //! `parse`, and a line in docs/configuration.md.
 
+mod classes;
 mod crypto;
 mod difference;
 mod document;
@@ -43,6 +44,7 @@ use crate::control::Owner;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::ReorderSettings;
 
+pub(crate) use classes::Class;
 pub(crate) use crypto::Crypto;
 #[allow(unused_imports, reason = "until the daemon uses all of it")]
 pub(crate) use difference::{Changes, PathChange, PrefixChanges, difference};
@@ -97,6 +99,8 @@ pub(crate) struct Config {
     pub(crate) metrics: Option<Metrics>,
     /// The paths, in the order of the file: 1 to [`mpt_core::limits::MAX_PATHS`], names and local sockets distinct.
     pub(crate) paths: Vec<Path>,
+    /// The classes, in the order of the file.
+    pub(crate) classes: Vec<Class>,
 }
 
 /// Section `[tunnel]`.

@@ -9,6 +9,7 @@ use mpt_core::limits::{MAX_PATHS, WEIGHTS};
 use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::ReorderSettings;
 
+use super::classes::classes;
 use super::crypto::crypto;
 use super::document::{Mistake, Place, Source};
 use super::entry::Entry;
@@ -38,8 +39,8 @@ const DEAD_AFTER_RANGE: RangeInclusive<Duration> =
 const FILE: Schema = Schema {
     title: "",
     keys: &[
-        "tunnel", "reorder", "recovery", "crypto", "control", "hooks", "metrics", "paths", "peers",
-        USER,
+        "tunnel", "reorder", "recovery", "crypto", "control", "hooks", "metrics", "paths",
+        "classes", "peers", USER,
     ],
 };
 const TUNNEL: Schema = Schema {
@@ -95,6 +96,14 @@ const PATHS: Schema = Schema {
         "metered",
     ],
 };
+pub(super) const CLASSES: Schema = Schema {
+    title: "[[classes]]",
+    keys: &["name", "match", "paths", "policy", "priority", "copies"],
+};
+pub(super) const MATCH: Schema = Schema {
+    title: "`match` of [[classes]]",
+    keys: &["dscp", "ports", "to"],
+};
 pub(super) const PEERS: Schema = Schema {
     title: "[[peers]]",
     keys: &[
@@ -105,8 +114,8 @@ pub(super) const PEERS: Schema = Schema {
         "rate_limit",
     ],
 };
-pub(super) const ALL: [Schema; 10] = [
-    FILE, TUNNEL, REORDER, RECOVERY, CRYPTO, CONTROL, HOOKS, METRICS, PATHS, PEERS,
+pub(super) const ALL: [Schema; 12] = [
+    FILE, TUNNEL, REORDER, RECOVERY, CRYPTO, CONTROL, HOOKS, METRICS, PATHS, CLASSES, MATCH, PEERS,
 ];
 
 /// Reads and checks one file.
@@ -241,6 +250,8 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
     let (paths, locals) = paths(&sections, port, crypto.is_some())?;
     validate::hub_paths(&sections, is_hub)?;
     tunnel.scheduler = scheduler(&head, &sections)?;
+    let kind = (tunnel.scheduler, crypto.is_some(), is_hub);
+    let classes = classes(&root, &paths, kind)?;
 
     let user = root.get(USER);
     let config = Config {
@@ -256,6 +267,7 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
         hooks,
         metrics: listened.as_ref().map(metrics).transpose()?,
         paths,
+        classes,
     };
     validate::mtu(&config, &head)?;
     validate::one_use_of_the_key_field(&config, &head)?;

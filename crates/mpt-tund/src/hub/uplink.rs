@@ -97,6 +97,8 @@ impl HubUplink {
             Command::SetRecovery(recovery) => self.each(|peer| peer.set_recovery(recovery)),
             // Sealed packets have none, and without a path of its own nothing is decided.
             Command::SetTun(_) | Command::SetKey(_) | Command::Trace(..) => {}
+            // The configuration refuses them.
+            Command::SetClasses(_) => {}
             Command::SetPeers(changes) => self.set_peers(&changes),
             Command::Report(mut report, reply) => {
                 self.report(&mut report.tunnel);

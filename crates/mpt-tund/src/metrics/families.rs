@@ -4,6 +4,7 @@
 //! counted since the start. The number of series is bounded: labels are names of the configuration, reasons and states
 //! that this program knows, and of a hub's peers [so many](super::MAX_PEERS).
 
+mod classes;
 mod order;
 mod paths;
 mod peers;
@@ -137,6 +138,7 @@ impl Collector for Page {
         let mut all = own_paths(&ends);
         all.extend(peers::paths(&hubs));
         write_all(out, paths::FAMILIES, &all)?;
+        write_all(out, classes::FAMILIES, &classes::all(&ends))?;
         write_all(out, peers::FAMILIES, &peers::all(&hubs))?;
         write_all(out, order::OF_A_POINT, &order::points(&ends))?;
         write_all(out, order::OF_A_PATH, &order::paths(&ends))

@@ -110,6 +110,8 @@ codes! {
     SendRefused = "send-refused",
     /// Packets were dropped when no path was up.
     NoPathLately = "no-path-lately",
+    /// Packets were dropped since no path was up that their class may use.
+    ClassPaths = "class-paths",
     /// Packets were dropped for want of keys.
     NoKeys = "no-keys",
     /// What the host sent into the tunnel is not IP, or damaged.

@@ -107,6 +107,12 @@ fn rule(why: DropReason) -> Option<Rule> {
             "",
             Weight::Note { one_in: 1000 },
         ),
+        DropReason::ClassPaths => (
+            Code::ClassPaths,
+            "were dropped because no path was up that their class may use",
+            "`policy = \"sparing\"` in [[classes]] wants it so; with another policy they go over the other paths.",
+            Weight::Note { one_in: 1000 },
+        ),
         DropReason::NoPeer | DropReason::PeerAway => (
             Code::NoPeer,
             "were dropped because they go to a peer that is not there, or to nobody's address",

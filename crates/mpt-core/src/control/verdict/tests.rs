@@ -30,6 +30,7 @@ fn healthy() -> Status {
     };
     Status {
         hub: None,
+        classes: Vec::new(),
         peers: Vec::new(),
         tunnel: TunnelStatus {
             peer_session: Some("1".into()),
@@ -370,6 +371,8 @@ fn every_reason_for_a_drop_has_a_sentence() {
         Degraded host-too-fast: In the last 4 s 2000 packets came faster from this host than mpt-tund reads them, and were dropped. This machine is too slow for what it sends.
     no_path
         Ok no-path-lately: In the last 4 s 2000 packets were dropped because no path was up.
+    class_paths
+        Ok class-paths: In the last 4 s 2000 packets were dropped because no path was up that their class may use. `policy = "sparing"` in [[classes]] wants it so; with another policy they go over the other paths.
     no_keys
         Ok no-keys: In the last 4 s 2000 packets were dropped because no keys were agreed with the peer.
     too_big

@@ -60,6 +60,14 @@ impl Recovery {
         None
     }
 
+    /// What [`Recovery::next_stranded`] said is not to be sent again.
+    pub(crate) fn leave_stranded(&mut self, seq: Seq) {
+        self.stranded.pop_front();
+        if let Some(kept) = self.kept.get_mut(seq) {
+            kept.stranded = false;
+        }
+    }
+
     /// What [`Recovery::next_stranded`] said was sent again, over `path`.
     pub(crate) fn rescued(&mut self, now: Time, seq: Seq, path: PathId) {
         self.stranded.pop_front();

@@ -26,6 +26,9 @@ use crate::seq::Seq;
 use crate::time::{Time, earliest};
 use crate::wire::report::Report;
 
+/// A path is clearly nearer than another from this difference on: what timers of hosts add to a packet.
+const NEARER: Span = Span::nanos(2e6);
+
 /// Where a packet is to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
@@ -238,6 +241,20 @@ impl Adaptive {
         let by_path = |path: PathId| (path, self.paces[path.index()].delay(now));
         let delays = paths.iter().map(by_path);
         delays.min_by_key(|&(_, delay)| delay.unwrap_or(Span::MAX))
+    }
+
+    /// The path with the least delay when nothing waits there; the one that it was before, unless another one
+    /// is clearly nearer, so that packets do not change between paths that are alike.
+    pub(crate) fn nearest(&self, paths: PathSet, before: Option<PathId>) -> Option<PathId> {
+        let delay = |path: PathId| {
+            let pace = &self.paces[path.index()];
+            let least = pace.least_delay().map(|delay| delay - pace.holds_up());
+            least.unwrap_or(Span::MAX)
+        };
+        let nearest = paths.iter().min_by_key(|&path| delay(path))?;
+        let before = before.filter(|&before| paths.contains(before));
+        let stays = before.filter(|&before| delay(before) <= delay(nearest) + NEARER);
+        Some(stays.unwrap_or(nearest))
     }
 
     /// The path over which a packet that must not be lost again is likely to arrive first.

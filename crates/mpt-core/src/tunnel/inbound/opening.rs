@@ -133,7 +133,11 @@ impl Inbound {
                 let place = start + packet.start..start + packet.end;
                 self.handle_opened_packet(now, arrival, number, protocol, place);
             }
-            Opened::Copy { number, .. } => self.note_copy(now, arrival, number),
+            Opened::Copy {
+                number: Some(number),
+                ..
+            } => self.note_copy(now, arrival, number),
+            Opened::Copy { number: None, .. } => self.drops.count(DropReason::Duplicate, 1),
             Opened::Control {
                 message,
                 route,

@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::metrics::{MAX_PEER_PATHS, MAX_PEERS};
+use mpt_core::control::classes::ClassStatus;
 use mpt_core::control::drops::Drops;
 use mpt_core::control::order::{OrderStatus, Spread};
 use mpt_core::control::verdict::judge;
@@ -36,7 +37,12 @@ fn two_ends() -> Sample {
         paths: BTreeMap::from([("lte".to_owned(), Default::default())]),
         ..OrderStatus::default()
     };
-    Sample::new(status("mpt0", &["fibre", "lte"]), Some(Box::new(order)))
+    let mut status = status("mpt0", &["fibre", "lte"]);
+    status.classes = vec![ClassStatus {
+        name: "calls".to_owned(),
+        ..ClassStatus::default()
+    }];
+    Sample::new(status, Some(Box::new(order)))
 }
 
 fn hub(peers: usize, paths: usize) -> Sample {
