@@ -111,7 +111,8 @@ impl Rhythm {
     /// Since when the path owes an answer; `None` when it owes none.
     pub(crate) fn silent_since(&self) -> Option<Time> {
         match self.echo {
-            None => Some(self.began),
+            // Since the first probe, or since an error said that the path does not work.
+            None => Some(self.asked.unwrap_or(self.began)),
             Some(echo) => self.owed_since(echo),
         }
     }
@@ -271,6 +272,15 @@ mod tests {
         assert!(rhythm.is_answered(at(60_000), DEAD_AFTER));
         assert!(rhythm.is_waited_for(at(60_000), DEAD_AFTER));
         assert_eq!(rhythm.deadline(at(60_000), DEAD_AFTER), None);
+    }
+
+    #[test]
+    fn silence_after_an_error_begins_with_the_error() {
+        let mut rhythm = idle();
+        rhythm.doubt(at(60_000));
+        rhythm.ask(at(60_100));
+        assert_eq!(rhythm.silent_since(), Some(at(60_000)));
+        assert!(!rhythm.is_answered(at(60_100), DEAD_AFTER));
     }
 
     #[test]
