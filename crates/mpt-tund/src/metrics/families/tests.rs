@@ -94,6 +94,7 @@ fn all() -> Vec<(String, String, String)> {
         described(tunnel::OF_RUNNING),
         described(paths::FAMILIES),
         described(paths::SOCKETS),
+        described(classes::FAMILIES),
         described(order::OF_TWO_ENDS),
         described(order::OF_A_POINT),
         described(order::OF_A_PATH),
