@@ -271,6 +271,11 @@ impl Class {
         takes
     }
 
+    /// What goes by itself first.
+    pub(crate) fn queues(&mut self) -> [&mut Queue; 2] {
+        [&mut self.by_itself, &mut self.queue]
+    }
+
     /// Packets that wait, and their bytes.
     pub(crate) fn waiting(&self) -> (usize, usize) {
         (
@@ -312,14 +317,6 @@ impl Classes {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
-    }
-
-    /// Nothing was sent for some seconds: gives the memory of queues back.
-    pub(crate) fn rest(&mut self) {
-        for class in &mut self.list {
-            class.queue.rest();
-            class.by_itself.rest();
-        }
     }
 
     /// Packets that were marked in place of being dropped.

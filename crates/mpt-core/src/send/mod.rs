@@ -12,6 +12,7 @@
 pub mod classes;
 pub(crate) mod committed;
 pub(crate) mod datagrams;
+pub(crate) mod lanes;
 pub(crate) mod queue;
 pub(crate) mod recovery;
 pub(crate) mod rescue;

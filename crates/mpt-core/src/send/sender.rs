@@ -2,11 +2,11 @@
 //!
 //! While the path that answers first takes everything, packets go straight from the TUN into its
 //! trains, as with any other policy. When [`Adaptive`] says that they have to wait they are written
-//! into the [`Queue`], without numbers, and get their number and their path when a path has room, or
+//! into one of the [`Lanes`], without numbers, and get their number and their path when a path has room, or
 //! when they are committed to one ([`Committed`]): so a packet that the queue drops leaves no gap.
 //!
 //! Each owner has its own file and its own state: what is known of the paths and which one is chosen
-//! ([`Adaptive`]), the queue, what is committed, what is kept to be sent again ([`Recovery`]), which paths are
+//! ([`Adaptive`]), what waits ([`Lanes`]), what is committed, what is kept to be sent again ([`Recovery`]), which paths are
 //! silent ([`Rescue`]), which flows are sparse ([`Sparse`]). Here is in which order a packet meets them.
 
 use std::time::Duration;
@@ -15,11 +15,10 @@ use crate::control::classes::ClassStatus;
 use crate::control::drops::DropReason;
 use crate::control::trace::{Trace, Why};
 use crate::control::{PathPhase, PathStatus, RecoveryStatus, TunnelStatus};
-use crate::limits::MAX_CLASSES;
 use crate::path::{Answered, MAX_PATHS, PathId, PathSet};
-use crate::send::classes::{Class, ClassConfig, ClassId, ClassPolicy, Classes, Priority, is_lossy};
+use crate::send::classes::{ClassConfig, ClassId, ClassPolicy, Priority, is_lossy};
 use crate::send::committed::{Committed, CommittedPacket};
-use crate::send::queue::{MAX_BYTES, Queue};
+use crate::send::lanes::{Lane, Lanes};
 use crate::send::recovery::{Recovery, Resend};
 use crate::send::rescue::Rescue;
 use crate::send::scheduler::adaptive::{Adaptive, Choice};
@@ -37,30 +36,15 @@ use crate::wire::report::Report;
 /// A third copy follows after this time: a burst of losses may be over by then, and it is early enough for a call.
 const AGAIN_AFTER: Duration = Duration::from_millis(5);
 
-/// A queue of the sender's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lane {
-    /// What is of no class.
-    Rest,
-    /// What is of a class.
-    Class(ClassId),
-    /// What of a class of high priority goes by itself.
-    ByItself(ClassId),
-}
-
-/// Classes of one priority, in their order.
-type PrioritySet = arrayvec::ArrayVec<ClassId, MAX_CLASSES>;
-
 /// What decides by what the paths turn out to deliver.
 #[derive(Debug)]
 pub(crate) struct Sender {
     paths: Adaptive,
-    queue: Queue,
+    lanes: Lanes,
     committed: Committed,
     recovery: Recovery,
     rescue: Rescue,
     sparse: Sparse,
-    classes: Classes,
     /// What the probe told that was answered last on each path; of which paths that was not looked at yet, and whether
     /// any came since that was done last.
     answered: [Answered; MAX_PATHS],
@@ -76,12 +60,11 @@ impl Sender {
     pub(crate) fn new(recovery: bool, law: &'static Law) -> Sender {
         Sender {
             paths: Adaptive::new(law),
-            queue: Queue::new(),
+            lanes: Lanes::new(),
             committed: Committed::default(),
             recovery: Recovery::new(recovery),
             rescue: Rescue::default(),
             sparse: Sparse::default(),
-            classes: Classes::default(),
             answered: [Answered::default(); MAX_PATHS],
             unseen: PathSet::EMPTY,
             has_answers: false,
@@ -104,8 +87,7 @@ impl Sender {
 
     /// Nothing was sent for some seconds: gives memory back.
     pub(crate) fn sleep(&mut self) {
-        self.queue.rest();
-        self.classes.rest();
+        self.lanes.sleep();
         self.sparse.rest();
         self.paths.rest();
         self.recovery.rest();
@@ -189,31 +171,18 @@ impl Sender {
         let lasts = self.committed.paths().map(lasts);
         let committed = lasts.max().unwrap_or_default();
         let added = self.paths.spread(usable).saturating_sub(committed);
-        self.queue.set_round_trip(slowest + behind, added);
-        for class in &mut self.classes.list {
-            class.queue.set_round_trip(slowest + behind, added);
-            class.by_itself.set_round_trip(slowest + behind, added);
-        }
+        self.lanes.set_round_trip(slowest + behind, added);
     }
 
     /// Packets are of these classes from now on. What waits in former ones waits as what is of none.
     pub(crate) fn set_classes(&mut self, now: Time, configs: &[ClassConfig]) {
-        for mut former in self.classes.set(configs) {
-            while let Some(packet) = former.by_itself.pop(now).or_else(|| former.queue.pop(now)) {
-                if let Ok(parsed) = Packet::parse(&packet) {
-                    let (flow, len) = (flow::hash(&parsed), parsed.total_len());
-                    let bytes = parsed.bytes();
-                    self.queue
-                        .push(now, flow, len, |out| out.copy_from_slice(bytes));
-                }
-            }
-        }
+        self.lanes.set_classes(now, configs);
     }
 
     /// Of these paths, those that a packet goes over.
     pub(crate) fn allowed(&mut self, packet: &Packet<'_>, usable: PathSet) -> PathSet {
         let packet = packet.bytes();
-        self.classes.allowed_for(packet, usable, &self.paths)
+        self.lanes.classes.allowed_for(packet, usable, &self.paths)
     }
 
     /// Where estimates are not followed, what is to be copied goes at once; what remains goes over the paths that
@@ -223,7 +192,7 @@ impl Sender {
         turn: &mut Turn<'_>,
         segments: &mut Segments<'_>,
     ) -> PathSet {
-        let class = self.classes.of(&segments.packet());
+        let class = self.lanes.classes.of(&segments.packet());
         let usable = turn.usable;
         let allowed = self.admit(turn, class, usable, segments);
         if let Some(class) = class.filter(|_| !allowed.is_empty()) {
@@ -240,7 +209,7 @@ impl Sender {
         usable: PathSet,
         segments: &Segments<'_>,
     ) -> PathSet {
-        let Some(class) = class.and_then(|class| self.classes.list.get_mut(class)) else {
+        let Some(class) = class.and_then(|class| self.lanes.classes.list.get_mut(class)) else {
             return usable;
         };
         let packets = segments.remaining() as u64;
@@ -263,7 +232,7 @@ impl Sender {
     /// Sends what goes now and lets the rest wait.
     pub(crate) fn send(&mut self, turn: &mut Turn<'_>, mut segments: Segments<'_>) {
         let packet = segments.packet();
-        let class = self.classes.of(&packet);
+        let class = self.lanes.classes.of(&packet);
         let trusted = self.rescue.trusted(turn);
         let usable = self.admit(turn, class, trusted, &segments);
         if usable.is_empty() && !trusted.is_empty() {
@@ -283,31 +252,16 @@ impl Sender {
             &mut self.paths,
             &mut self.recovery,
             &mut self.committed,
-            &mut self.classes,
+            &mut self.lanes.classes,
         );
-        let lane = self.lane_of(class, &packet);
-        let nothing_waits = self.queue.is_empty() && self.classes.waiting().0 == 0;
+        let lane = self.lanes.lane_of(class, &packet);
         let is_in_order = !matches!(lane, Lane::ByItself(_));
-        if is_in_order && nothing_waits && !self.recovery.has_stranded() {
+        if is_in_order && self.lanes.is_empty() && !self.recovery.has_stranded() {
             self.send_at_once(turn, class, usable, &mut segments);
         }
         if segments.remaining() > 0 {
             self.enqueue(turn.now, lane, flow::hash(&packet), &mut segments);
             self.drain(turn);
-        }
-    }
-
-    /// Where packets of a class wait.
-    fn lane_of(&self, class: Option<ClassId>, packet: &Packet<'_>) -> Lane {
-        let known = class.and_then(|id| Some((id, self.classes.list.get(id)?)));
-        match known {
-            None => Lane::Rest,
-            Some((id, class))
-                if class.config.priority == Priority::High && Sparse::may_overtake(packet) =>
-            {
-                Lane::ByItself(id)
-            }
-            Some((id, _)) => Lane::Class(id),
         }
     }
 
@@ -320,7 +274,7 @@ impl Sender {
         segments: &mut Segments<'_>,
     ) {
         let now = turn.now;
-        let Some(class) = self.classes.list.get_mut(class) else {
+        let Some(class) = self.lanes.classes.list.get_mut(class) else {
             return;
         };
         if class.config.policy != ClassPolicy::Redundant {
@@ -387,9 +341,7 @@ impl Sender {
         }
         let now = turn.now;
         let (flow, len) = (flow::hash(&packet), segments.segment_len(0));
-        let queue = class.and_then(|class| self.classes.list.get(class));
-        let queue = queue.map_or(&self.queue, |class| &class.queue);
-        if !self.sparse.takes(now, flow, len) || queue.holds(flow) {
+        if !self.sparse.takes(now, flow, len) || self.lanes.holds(class, flow) {
             return false;
         }
         let Some((path, _)) = self.paths.fastest(now, usable) else {
@@ -470,44 +422,15 @@ impl Sender {
         while segments.remaining() > 0 {
             let index = segments.segments() - segments.remaining();
             let len = segments.segment_len(index);
-            self.make_room(len);
-            if let Lane::Class(id) = lane {
-                self.classes.list[id].queue.borrow_from(&mut self.queue);
-            }
-            self.queue_of(lane).push(now, flow, len, |out| {
+            self.lanes.push(now, lane, flow, len, |out| {
                 segments.write_next(out);
             });
         }
     }
 
-    /// All classes together have no more room than a tunnel without: the one that most waits of loses its oldest.
-    fn make_room(&mut self, len: usize) {
-        while !self.classes.is_empty() && self.waiting_bytes() + len > MAX_BYTES {
-            let of_classes = self.classes.list.iter_mut();
-            let queues = of_classes.flat_map(|class| [&mut class.queue, &mut class.by_itself]);
-            let all = queues.chain([&mut self.queue]);
-            let Some(longest) = all.max_by_key(|queue| queue.bytes()) else {
-                return;
-            };
-            longest.shed();
-        }
-    }
-
-    fn waiting_bytes(&self) -> usize {
-        self.queue.bytes() + self.classes.waiting().1
-    }
-
-    fn queue_of(&mut self, lane: Lane) -> &mut Queue {
-        match lane {
-            Lane::Rest => &mut self.queue,
-            Lane::Class(id) => &mut self.classes.list[id].queue,
-            Lane::ByItself(id) => &mut self.classes.list[id].by_itself,
-        }
-    }
-
     /// Whether packets wait for a path.
     pub(crate) fn holds_packets(&self) -> bool {
-        !self.queue.is_empty() || self.classes.waiting().0 > 0 || !self.committed.is_empty()
+        !self.lanes.is_empty() || !self.committed.is_empty()
     }
 
     /// Sends from the queue what the paths take.
@@ -519,7 +442,7 @@ impl Sender {
         }
         let now = turn.now;
         let usable = self.rescue.trusted(turn);
-        if self.classes.is_empty() {
+        if self.lanes.classes.is_empty() {
             self.send_committed(turn, usable);
             while self.drain_one(turn, Lane::Rest, usable) {}
         } else {
@@ -535,29 +458,19 @@ impl Sender {
     /// Sends what waits by priority, of one priority in turn: what has its number goes before what has none, but for
     /// what goes by itself.
     fn drain_classes(&mut self, turn: &mut Turn<'_>, usable: PathSet) {
-        let classes = 0..self.classes.list.len();
-        self.drain_in_turn(turn, usable, classes.clone().map(Lane::ByItself));
+        self.drain_in_turn(turn, usable, &self.lanes.by_themselves());
         self.send_committed(turn, usable);
         for priority in Priority::ALL {
-            let rest = (priority == Priority::Normal).then_some(Lane::Rest);
-            let known = |&id: &ClassId| self.classes.list[id].config.priority == priority;
-            let of_priority: PrioritySet = classes.clone().filter(known).collect();
-            let lanes = of_priority.into_iter().map(Lane::Class).chain(rest);
-            self.drain_in_turn(turn, usable, lanes);
+            self.drain_in_turn(turn, usable, &self.lanes.of_priority(priority));
         }
     }
 
     /// Sends one packet of each, again and again, while any goes.
-    fn drain_in_turn(
-        &mut self,
-        turn: &mut Turn<'_>,
-        usable: PathSet,
-        lanes: impl Iterator<Item = Lane> + Clone,
-    ) {
+    fn drain_in_turn(&mut self, turn: &mut Turn<'_>, usable: PathSet, lanes: &[Lane]) {
         let mut goes = true;
         while goes {
             goes = false;
-            for lane in lanes.clone() {
+            for &lane in lanes {
                 goes |= self.drain_one(turn, lane, usable);
             }
         }
@@ -566,15 +479,12 @@ impl Sender {
     /// Sends, or commits, one packet of a queue, if a path takes it.
     fn drain_one(&mut self, turn: &mut Turn<'_>, lane: Lane, trusted: PathSet) -> bool {
         let now = turn.now;
-        if self.queue_of(lane).is_empty() {
+        if self.lanes.queue(lane).is_empty() {
             return false;
         }
-        let class = match lane {
-            Lane::Rest => None,
-            Lane::Class(id) | Lane::ByItself(id) => Some(id),
-        };
-        let usable = self.classes.allowed(class, trusted, &self.paths);
-        let waiting = self.waiting_with(lane);
+        let classes = &mut self.lanes.classes;
+        let usable = classes.allowed(lane.class(), trusted, &self.paths);
+        let waiting = self.lanes.waiting_with(lane);
         // What goes by itself passes what is bound to a path.
         let unbound = [0; MAX_PATHS];
         let bound = match lane {
@@ -603,15 +513,11 @@ impl Sender {
                     true => DropReason::NoPath,
                     false => DropReason::ClassPaths,
                 };
-                let left = self.queue_of(lane).clear();
-                turn.drops.count(why, left);
-                if let Some(class) = class {
-                    self.classes.list[class].counters.dropped_no_path += left;
-                }
+                turn.drops.count(why, self.lanes.clear(lane));
                 return false;
             }
         };
-        let Some(bytes) = self.queue_of(lane).pop(now) else {
+        let Some(bytes) = self.lanes.queue(lane).pop(now) else {
             return false;
         };
         if matches!(lane, Lane::ByItself(_)) {
@@ -645,20 +551,6 @@ impl Sender {
         binds.then_some(path)
     }
 
-    /// Bytes that wait in a queue and in those that go before it or with it.
-    fn waiting_with(&self, lane: Lane) -> usize {
-        let priority = match lane {
-            Lane::Rest if self.classes.is_empty() => return self.queue.bytes(),
-            Lane::Rest => Priority::Normal,
-            Lane::Class(id) | Lane::ByItself(id) => self.classes.list[id].config.priority,
-        };
-        let rest = match priority {
-            Priority::High => 0,
-            Priority::Normal | Priority::Low => self.queue.bytes(),
-        };
-        rest + self.classes.waiting_before(priority)
-    }
-
     /// Sends a packet from the queue without a number.
     fn send_by_itself(&mut self, turn: &mut Turn<'_>, lane: Lane, path: PathId, bytes: Vec<u8>) {
         if let Ok(packet) = Packet::parse(&bytes) {
@@ -670,7 +562,7 @@ impl Sender {
         } else {
             turn.drops.count(DropReason::NotIp, 1);
         }
-        self.queue_of(lane).give_back(bytes);
+        self.lanes.queue(lane).give_back(bytes);
     }
 
     /// Gives a packet from the queue its number, to be sent over `path`.
@@ -683,7 +575,7 @@ impl Sender {
     ) -> Option<CommittedPacket> {
         let Ok(packet) = Packet::parse(&bytes) else {
             turn.drops.count(DropReason::NotIp, 1);
-            self.queue_of(lane).give_back(bytes);
+            self.lanes.queue(lane).give_back(bytes);
             return None;
         };
         let (version, tos) = (packet.version(), ecn::outer_tos(packet.tos()));
@@ -710,19 +602,11 @@ impl Sender {
         let len = turn.out.append_numbered(path, numbered, tos, &bytes);
         self.recovery.unbind(turn.now, seq, path);
         self.took(turn.now, path, seq, 1, len as u32);
-        if self.class_of(&bytes).is_none() {
+        if self.lanes.class_of(&bytes).is_none() {
             let paths = &mut self.paths;
             self.rescue.try_suspected(turn, paths, seq, tos, &bytes);
         }
-        self.queue.give_back(bytes);
-    }
-
-    /// The class of a packet, where there are any.
-    fn class_of(&self, packet: &[u8]) -> Option<ClassId> {
-        if self.classes.is_empty() {
-            return None;
-        }
-        self.classes.of(&Packet::parse(packet).ok()?)
+        self.lanes.give_back(bytes);
     }
 
     /// Sends what is committed to paths that can take it.
@@ -761,10 +645,10 @@ impl Sender {
 
     /// What is committed to `path` and is of a class that does not go over `other` is dropped.
     fn drop_confined(&mut self, turn: &mut Turn<'_>, path: PathId, other: PathId) {
-        if self.classes.is_empty() {
+        if self.lanes.classes.is_empty() {
             return;
         }
-        let (classes, only) = (&mut self.classes, PathSet::only(other));
+        let (classes, only) = (&mut self.lanes.classes, PathSet::only(other));
         let paths = &self.paths;
         let left = self.committed.retain(path, |packet| {
             !classes.allowed_for(packet, only, paths).is_empty()
@@ -786,29 +670,18 @@ impl Sender {
 
     /// The next packet of the queue, which is to be given back.
     pub(crate) fn take_queued(&mut self, now: Time) -> Option<Vec<u8>> {
-        let mut classes = self.classes.list.iter_mut();
-        let of_class =
-            classes.find_map(|class| class.by_itself.pop(now).or_else(|| class.queue.pop(now)));
-        of_class.or_else(|| self.queue.pop(now))
+        self.lanes.pop(now)
     }
 
     pub(crate) fn give_back(&mut self, packet: Vec<u8>) {
-        self.queue.give_back(packet);
+        self.lanes.give_back(packet);
     }
 
     /// Counts what the queue has dropped.
     pub(crate) fn count_losses(&mut self, turn: &mut Turn<'_>) {
-        let losses = self.queue.take_losses();
+        let losses = self.lanes.take_losses();
         turn.drops.count(DropReason::QueueAqm, losses.late);
         turn.drops.count(DropReason::QueueFull, losses.overflowed);
-        for class in &mut self.classes.list {
-            for queue in [&mut class.queue, &mut class.by_itself] {
-                let losses = queue.take_losses();
-                turn.drops.count(DropReason::QueueAqm, losses.late);
-                turn.drops.count(DropReason::QueueFull, losses.overflowed);
-                class.counters.dropped_queue += losses.late + losses.overflowed;
-            }
-        }
     }
 
     /// Sends a packet again, where it arrives first, or over two paths.
@@ -818,7 +691,7 @@ impl Sender {
             return;
         };
         let trusted = self.rescue.trusted(turn);
-        let mut usable = self.classes.allowed_for(packet, trusted, &self.paths);
+        let mut usable = self.lanes.classes.allowed_for(packet, trusted, &self.paths);
         let mut others = usable;
         if let Some(path) = resend.lost_on {
             others.remove(path);
@@ -904,7 +777,7 @@ impl Sender {
             &mut self.paths,
             &mut self.recovery,
             &mut self.committed,
-            &mut self.classes,
+            &mut self.lanes.classes,
         );
         fell_silent
     }
@@ -916,12 +789,11 @@ impl Sender {
 
     /// Fills in what waits and what was sent again.
     pub(crate) fn report(&self, status: &mut TunnelStatus) {
-        let (queue, committed) = (&self.queue, &self.committed);
-        let classes = self.classes.waiting();
-        status.queue_packets = (queue.packets() + classes.0 + committed.packets()) as u64;
+        let ((packets, bytes), committed) = (self.lanes.waiting(), &self.committed);
+        status.queue_packets = (packets + committed.packets()) as u64;
         let bound = committed.bytes().iter().sum::<usize>();
-        status.queue_bytes = (queue.bytes() + classes.1 + bound) as u64;
-        status.queue_marked = queue.losses().marked + self.classes.marked();
+        status.queue_bytes = (bytes + bound) as u64;
+        status.queue_marked = self.lanes.marked();
         let recovery = self.recovery.counters();
         status.recovery = RecoveryStatus {
             lost: recovery.lost,
@@ -936,15 +808,7 @@ impl Sender {
 
     /// What the classes have come to.
     pub(crate) fn report_classes(&self) -> Vec<ClassStatus> {
-        let of = |class: &Class| {
-            let (packets, bytes) = class.waiting();
-            ClassStatus {
-                queue_packets: packets as u64,
-                queue_bytes: bytes as u64,
-                ..class.counters.clone()
-            }
-        };
-        self.classes.list.iter().map(of).collect()
+        self.lanes.report()
     }
 
     /// Fills in what is known of a path.

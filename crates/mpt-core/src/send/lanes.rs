@@ -1,0 +1,232 @@
+//! The queues of the sender: one for what is of no class, and of each class its own.
+//!
+//! A class of high priority has two: datagrams of it go by themselves, without a number, and pass what has one
+//! ([`Lane::ByItself`]). All of them together have no more room than the one of a tunnel without classes.
+
+use std::time::Duration;
+
+use arrayvec::ArrayVec;
+
+use crate::control::classes::ClassStatus;
+use crate::limits::MAX_CLASSES;
+use crate::send::classes::{Class, ClassConfig, ClassId, Classes, Priority};
+use crate::send::queue::{Losses, MAX_BYTES, Queue};
+use crate::send::scheduler::flow;
+use crate::send::sparse::Sparse;
+use crate::time::Time;
+use crate::wire::ip::Packet;
+
+/// A queue of the sender's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// What is of no class.
+    Rest,
+    /// What is of a class.
+    Class(ClassId),
+    /// What of a class of high priority goes by itself.
+    ByItself(ClassId),
+}
+
+impl Lane {
+    /// The class that it is of.
+    pub(crate) fn class(self) -> Option<ClassId> {
+        match self {
+            Lane::Rest => None,
+            Lane::Class(id) | Lane::ByItself(id) => Some(id),
+        }
+    }
+}
+
+/// Queues of one priority, in the order of their classes.
+pub(crate) type SamePriority = ArrayVec<Lane, { MAX_CLASSES + 1 }>;
+
+/// What waits, and what is known of the classes that it is of.
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    rest: Queue,
+    pub(crate) classes: Classes,
+}
+
+impl Lanes {
+    pub(crate) fn new() -> Lanes {
+        Lanes {
+            rest: Queue::new(),
+            classes: Classes::default(),
+        }
+    }
+
+    fn queues(&mut self) -> impl Iterator<Item = &mut Queue> {
+        let of_classes = self.classes.list.iter_mut().flat_map(Class::queues);
+        of_classes.chain([&mut self.rest])
+    }
+
+    /// Packets are of these classes from now on. What waits in former ones waits as what is of none.
+    pub(crate) fn set_classes(&mut self, now: Time, configs: &[ClassConfig]) {
+        for mut former in self.classes.set(configs) {
+            while let Some(packet) = former.by_itself.pop(now).or_else(|| former.queue.pop(now)) {
+                if let Ok(parsed) = Packet::parse(&packet) {
+                    let (flow, bytes) = (flow::hash(&parsed), parsed.bytes());
+                    let write = |out: &mut [u8]| out.copy_from_slice(bytes);
+                    self.rest.push(now, flow, bytes.len(), write);
+                }
+            }
+        }
+    }
+
+    /// Suits the patience of all to paths of this round-trip time: see [`Queue::set_round_trip`].
+    pub(crate) fn set_round_trip(&mut self, rtt: Duration, added: Duration) {
+        self.queues()
+            .for_each(|queue| queue.set_round_trip(rtt, added));
+    }
+
+    /// Nothing was sent for some seconds: gives memory back.
+    pub(crate) fn sleep(&mut self) {
+        self.queues().for_each(Queue::rest);
+    }
+
+    /// Packets that wait, and their bytes.
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        let (packets, bytes) = self.classes.waiting();
+        (packets + self.rest.packets(), bytes + self.rest.bytes())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting().0 == 0
+    }
+
+    /// Bytes that wait in a queue and in those that go before it or with it.
+    pub(crate) fn waiting_with(&self, lane: Lane) -> usize {
+        let class = lane.class().map(|id| &self.classes.list[id]);
+        let priority = class.map_or(Priority::Normal, |class| class.config.priority);
+        let rest = match priority {
+            Priority::High => 0,
+            Priority::Normal | Priority::Low => self.rest.bytes(),
+        };
+        rest + self.classes.waiting_before(priority)
+    }
+
+    /// The class of a packet, where there are any.
+    pub(crate) fn class_of(&self, packet: &[u8]) -> Option<ClassId> {
+        if self.classes.is_empty() {
+            return None;
+        }
+        self.classes.of(&Packet::parse(packet).ok()?)
+    }
+
+    /// Where a packet of a class waits.
+    pub(crate) fn lane_of(&self, class: Option<ClassId>, packet: &Packet<'_>) -> Lane {
+        let known = class.and_then(|id| Some((id, self.classes.list.get(id)?)));
+        match known {
+            None => Lane::Rest,
+            Some((id, class))
+                if class.config.priority == Priority::High && Sparse::may_overtake(packet) =>
+            {
+                Lane::ByItself(id)
+            }
+            Some((id, _)) => Lane::Class(id),
+        }
+    }
+
+    /// Whether what has a number waits of this flow, which is of this class.
+    pub(crate) fn holds(&self, class: Option<ClassId>, flow: u64) -> bool {
+        let class = class.and_then(|class| self.classes.list.get(class));
+        let queue = class.map_or(&self.rest, |class| &class.queue);
+        queue.holds(flow)
+    }
+
+    pub(crate) fn queue(&mut self, lane: Lane) -> &mut Queue {
+        match lane {
+            Lane::Rest => &mut self.rest,
+            Lane::Class(id) => &mut self.classes.list[id].queue,
+            Lane::ByItself(id) => &mut self.classes.list[id].by_itself,
+        }
+    }
+
+    /// Lets a packet of `len` bytes wait, which `write` writes. The queue that is longest makes room where there is none.
+    pub(crate) fn push(
+        &mut self,
+        now: Time,
+        lane: Lane,
+        flow: u64,
+        len: usize,
+        write: impl FnOnce(&mut [u8]),
+    ) {
+        while !self.classes.is_empty() && self.waiting().1 + len > MAX_BYTES {
+            let Some(longest) = self.queues().max_by_key(|queue| queue.bytes()) else {
+                break;
+            };
+            longest.shed();
+        }
+        if let Lane::Class(id) = lane {
+            self.classes.list[id].queue.borrow_from(&mut self.rest);
+        }
+        self.queue(lane).push(now, flow, len, write);
+    }
+
+    /// The queues of what goes by itself.
+    pub(crate) fn by_themselves(&self) -> SamePriority {
+        (0..self.classes.list.len()).map(Lane::ByItself).collect()
+    }
+
+    /// The others of a priority.
+    pub(crate) fn of_priority(&self, priority: Priority) -> SamePriority {
+        let classes = self.classes.list.iter().enumerate();
+        let known = classes.filter(|(_, class)| class.config.priority == priority);
+        let rest = (priority == Priority::Normal).then_some(Lane::Rest);
+        known.map(|(id, _)| Lane::Class(id)).chain(rest).collect()
+    }
+
+    /// No path takes what waits there: says how many packets are dropped.
+    pub(crate) fn clear(&mut self, lane: Lane) -> u64 {
+        let left = self.queue(lane).clear();
+        if let Some(id) = lane.class() {
+            self.classes.list[id].counters.dropped_no_path += left;
+        }
+        left
+    }
+
+    /// The next packet of any queue, which is to be given back.
+    pub(crate) fn pop(&mut self, now: Time) -> Option<Vec<u8>> {
+        self.queues().find_map(|queue| queue.pop(now))
+    }
+
+    /// Takes back what a queue gave, to be used again.
+    pub(crate) fn give_back(&mut self, packet: Vec<u8>) {
+        self.rest.give_back(packet);
+    }
+
+    /// What was dropped and marked since this was last asked.
+    pub(crate) fn take_losses(&mut self) -> Losses {
+        let mut all = self.rest.take_losses();
+        for class in &mut self.classes.list {
+            let mut dropped = 0;
+            for queue in class.queues() {
+                let losses = queue.take_losses();
+                dropped += losses.late + losses.overflowed;
+                all.late += losses.late;
+                all.overflowed += losses.overflowed;
+                all.marked += losses.marked;
+            }
+            class.counters.dropped_queue += dropped;
+        }
+        all
+    }
+
+    /// Packets that were marked in place of being dropped.
+    pub(crate) fn marked(&self) -> u64 {
+        self.rest.losses().marked + self.classes.marked()
+    }
+
+    /// What the classes have come to.
+    pub(crate) fn report(&self) -> Vec<ClassStatus> {
+        let of = |class: &Class| {
+            let (packets, bytes) = class.waiting();
+            ClassStatus {
+                queue_packets: packets as u64,
+                queue_bytes: bytes as u64,
+                ..class.counters.clone()
+            }
+        };
+        self.classes.list.iter().map(of).collect()
+    }
+}
