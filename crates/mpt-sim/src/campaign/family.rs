@@ -32,11 +32,13 @@ pub enum Family {
     Flows,
     /// Two links as people have them ([`Weather`]), for a minute.
     Field,
+    /// One link: what the tunnel costs who has lost the others, or has none yet.
+    Single,
 }
 
 impl Family {
     /// All of them.
-    pub const ALL: [Family; 7] = [
+    pub const ALL: [Family; 8] = [
         Family::Pairs,
         Family::Changing,
         Family::Asymmetric,
@@ -44,6 +46,7 @@ impl Family {
         Family::Crossed,
         Family::Flows,
         Family::Field,
+        Family::Single,
     ];
 
     /// As the command line names it.
@@ -57,6 +60,7 @@ impl Family {
             Family::Crossed => "crossed",
             Family::Flows => "flows",
             Family::Field => "field",
+            Family::Single => "single",
         }
     }
 
@@ -77,7 +81,8 @@ impl Family {
             | Family::Asymmetric
             | Family::Drifting
             | Family::Crossed
-            | Family::Flows => &STEADY,
+            | Family::Flows
+            | Family::Single => &STEADY,
         }
     }
 
@@ -92,7 +97,7 @@ impl Family {
             jitter: (0.5, 0.5..=15.0, 0.3),
         };
         match self {
-            Family::Pairs | Family::Flows | Family::Crossed | Family::Field => any,
+            Family::Pairs | Family::Flows | Family::Crossed | Family::Field | Family::Single => any,
             Family::Asymmetric => Links {
                 back: (0.1..=0.1, 1.0),
                 ..any
@@ -227,10 +232,15 @@ impl Case {
             return Case::of_weather(seed, &mut rng);
         }
         let links = family.links();
-        let count = if family == Family::Changing {
-            rng.random_range(2..=4)
-        } else {
-            2
+        let count = match family {
+            Family::Changing => rng.random_range(2..=4),
+            Family::Single => 1,
+            Family::Pairs
+            | Family::Asymmetric
+            | Family::Drifting
+            | Family::Crossed
+            | Family::Flows
+            | Family::Field => 2,
         };
         let paths: Vec<PathSpec> = (0..count).map(|_| links.draw(&mut rng)).collect();
         let (changes, group) = if family == Family::Changing {
