@@ -335,15 +335,16 @@ impl Datagrams {
             return;
         };
         match train.copies.iter_mut().find_map(Option::take) {
-            Some((path, None)) => {
-                (train.path, train.is_copy) = (path, true);
-                self.ready.push_front(train);
-            }
             Some((path, Some(at))) if self.later.len() < MAX_LATER => {
                 (train.path, train.is_copy) = (path, true);
                 self.later.push_back((at, train));
             }
-            Some(_) | None => {
+            // Where too many wait for their time, it goes now: it was counted as sent.
+            Some((path, _)) => {
+                (train.path, train.is_copy) = (path, true);
+                self.ready.push_front(train);
+            }
+            None => {
                 self.spare.push(train);
                 self.spare.truncate(MAX_SPARE);
             }
