@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends by a panic")]
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use assert_cmd::Command;
@@ -56,11 +57,15 @@ fn edited(edits: &[(&str, &str)]) -> String {
     })
 }
 
-/// A folder with files of these names and texts.
+/// A folder with files of these names and texts; keys are their owner's alone.
 fn folder(files: &[(&str, &str)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
-        std::fs::write(folder.path().join(name), text).unwrap();
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        if name.ends_with(".key") {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(0o600)).unwrap();
+        }
     }
     folder
 }

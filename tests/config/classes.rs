@@ -1,7 +1,5 @@
 //! Mistakes in `[[classes]]`, and what is right there.
 
-use std::os::unix::fs::PermissionsExt;
-
 use super::{check, folder};
 
 const BASE: &str = r#"[tunnel]
@@ -28,8 +26,6 @@ const KEY: &str = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=\n";
 
 fn said(text: &str) -> (bool, String) {
     let folder = folder(&[("mpt0.toml", text), ("mpt0.key", KEY)]);
-    let mode = PermissionsExt::from_mode(0o600);
-    std::fs::set_permissions(folder.path().join("mpt0.key"), mode).unwrap();
     let (right, _, complaint) = check(folder.path(), &["--config", "mpt0.toml"]);
     (right, complaint.trim_end().to_owned())
 }

@@ -14,17 +14,12 @@ const PEER: &str = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=";
 /// A configuration with this section `[crypto]`, and its secrets beside it.
 fn sealed(section: &str) -> TempDir {
     let text = format!("{BASE}\n[crypto]\n{section}");
-    let folder = folder(&[
+    folder(&[
         ("mpt0.toml", &text),
         ("private.key", &format!("{PRIVATE}\n")),
         ("psk.key", PRIVATE),
         ("cut.key", &PRIVATE[..20]),
-    ]);
-    for secret in ["private.key", "psk.key", "cut.key"] {
-        let mode = PermissionsExt::from_mode(0o600);
-        std::fs::set_permissions(folder.path().join(secret), mode).unwrap();
-    }
-    folder
+    ])
 }
 
 fn check_sealed(folder: &TempDir) -> (bool, String, String) {

@@ -1,7 +1,6 @@
 //! The examples of conf/ and of docs/configuration.md are right and fit each other.
 
 use std::net::IpAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use mpt_core::crypto::PrivateKey;
@@ -93,9 +92,6 @@ fn the_sealed_examples_are_two_ends_of_one_tunnel() {
     let end = |name: &str, key: &str| -> toml::Table {
         let text = std::fs::read_to_string(conf.join(name)).unwrap();
         let folder = folder(&[("mpt0.toml", &text), ("mpt0.key", key)]);
-        // As the examples ask for, and without a word on a key that all may read.
-        let mode = PermissionsExt::from_mode(0o600);
-        std::fs::set_permissions(folder.path().join("mpt0.key"), mode).unwrap();
         let (right, _, complaint) = check(folder.path(), &["--config", "mpt0.toml"]);
         assert!(right && complaint.is_empty(), "{name}: {complaint}");
         text.parse().unwrap()
