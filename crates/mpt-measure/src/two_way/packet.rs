@@ -107,10 +107,9 @@ fn mark(mut tlvs: &mut [u8]) {
 /// Reads an answer; `None` of what is too short to be one.
 pub(crate) fn reply(packet: &[u8]) -> Option<Reply> {
     let head = packet.first_chunk::<BYTES>()?;
-    let reflectors = unix_ns(head, 4, head[12]);
     Some(Reply {
         number: u32_at(head, 0),
-        sent_ns: reflectors,
+        sent_ns: unix_ns(head, 4, head[12]),
         received_ns: unix_ns(head, 16, head[12]),
         session: u16_at(head, 14),
         test_number: u32_at(head, 24),

@@ -259,7 +259,7 @@ mod tests {
 
     fn session(count: u32) -> Session {
         Session {
-            target: ([192, 0, 2, 1], PORT_OF_TEST).into(),
+            target: ([192, 0, 2, 1], super::super::PORT).into(),
             plan: Plan {
                 count,
                 frame_bytes: 90,
@@ -269,8 +269,6 @@ mod tests {
             id: 9,
         }
     }
-
-    const PORT_OF_TEST: u16 = 862;
 
     /// The answer to `test`, reflected as `number`: 10 ms there, by a clock that is a day ahead, 3 ms at the reflector and
     /// 20 ms back.
