@@ -88,7 +88,7 @@ fn read_one(socket: &PathSocket) -> io::Result<Option<PathError>> {
     header.msg_name = name.as_mut_ptr().cast();
     header.msg_namelen = RawAddress::CAPACITY as u32;
     header.msg_control = control.0.as_mut_ptr().cast();
-    header.msg_controllen = CONTROL_LEN;
+    header.msg_controllen = super::as_c(CONTROL_LEN);
     // SAFETY: name and ancillary data are exclusively borrowed through the call and as long as
     // said; there is no buffer for the quoted datagram, so its bytes are cut off.
     let result = unsafe {
@@ -103,7 +103,7 @@ fn read_one(socket: &PathSocket) -> io::Result<Option<PathError>> {
     }
     let to = name.read(header.msg_namelen);
     let error = control
-        .messages(header.msg_controllen)
+        .messages(super::as_c(header.msg_controllen))
         .filter(|message| {
             matches!(
                 (message.level, message.kind),

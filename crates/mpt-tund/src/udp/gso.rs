@@ -270,7 +270,10 @@ mod tests {
                         said.msg_name.cast::<u8>(),
                         said.msg_namelen as usize,
                     ),
-                    std::slice::from_raw_parts(said.msg_control.cast::<u8>(), said.msg_controllen),
+                    std::slice::from_raw_parts(
+                        said.msg_control.cast::<u8>(),
+                        super::super::as_c(said.msg_controllen),
+                    ),
                 )
             };
             assert_eq!(super::super::address::parse(name), Some(to));

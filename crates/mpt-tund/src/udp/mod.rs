@@ -41,6 +41,16 @@ pub(crate) use socket::{BUFFER_WANTED, PathSocket, receives_trains};
 #[cfg(test)]
 mod testing;
 
+/// A number in the type that the C library at hand has for it: `msg_controllen` is a `size_t` in glibc and a `socklen_t`
+/// in musl, the flags of `sendmmsg` are an `int` and an `unsigned`.
+///
+/// # Panics
+/// If it is too large for that, or negative: ours are lengths of at most [`cmsg::CONTROL_LEN`], and flags.
+#[inline]
+fn as_c<A: Copy + std::fmt::Display, B: TryFrom<A>>(number: A) -> B {
+    B::try_from(number).unwrap_or_else(|_| panic!("{number} has no place in C's type for it"))
+}
+
 /// A header that points at nothing yet. (All zero; some C libraries pad the structure, so it
 /// cannot be written field by field.)
 const EMPTY_MSGHDR: libc::msghdr = {

@@ -84,7 +84,7 @@ impl PathSocket {
                     self.as_raw_fd(),
                     headers.as_mut_ptr(),
                     headers.len() as u32,
-                    libc::MSG_DONTWAIT,
+                    super::as_c(libc::MSG_DONTWAIT),
                     ptr::null_mut(),
                 )
             };
@@ -116,7 +116,7 @@ fn fill<B: AsMut<[u8]>>(
         header.msg_name = names[i].as_mut_ptr().cast();
         header.msg_namelen = RawAddress::CAPACITY as u32;
         header.msg_control = controls[i].0.as_mut_ptr().cast();
-        header.msg_controllen = CONTROL_LEN;
+        header.msg_controllen = super::as_c(CONTROL_LEN);
     }
     let count = receive(&mut headers[..wanted])?;
     for (i, meta) in metas.iter_mut().take(count).enumerate() {
@@ -129,7 +129,7 @@ fn fill<B: AsMut<[u8]>>(
         if let Some(from) = names[i].read(header.msg_namelen) {
             meta.from = from;
         }
-        meta.read_control(controls[i].messages(header.msg_controllen));
+        meta.read_control(controls[i].messages(super::as_c(header.msg_controllen)));
     }
     Ok(count)
 }
@@ -176,11 +176,13 @@ mod tests {
                         .cast::<u8>()
                         .write_bytes(i as u8 + 1, part.iov_len);
                     let len = raw.len();
-                    assert!(len <= said.msg_namelen && tos <= said.msg_controllen);
+                    assert!(
+                        len <= said.msg_namelen && tos <= super::super::as_c(said.msg_controllen)
+                    );
                     ptr::copy_nonoverlapping(raw.as_ptr(), said.msg_name.cast(), len as usize);
                     ptr::copy_nonoverlapping(control.0.as_ptr(), said.msg_control.cast(), tos);
                     said.msg_namelen = len;
-                    said.msg_controllen = tos;
+                    said.msg_controllen = super::super::as_c(tos);
                 }
                 header.msg_len = 9;
             }

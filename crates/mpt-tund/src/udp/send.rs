@@ -138,7 +138,7 @@ impl PathSocket {
                     self.as_raw_fd(),
                     headers.as_mut_ptr(),
                     headers.len() as u32,
-                    libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+                    super::as_c(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL),
                 )
             };
             usize::try_from(result).map_err(|_| io::Error::last_os_error())
@@ -225,7 +225,7 @@ impl Envelope {
         header.msg_namelen = self.to.len();
         if control_len > 0 {
             header.msg_control = self.control.0.as_ptr().cast_mut().cast();
-            header.msg_controllen = control_len;
+            header.msg_controllen = super::as_c(control_len);
         }
     }
 }
@@ -262,7 +262,7 @@ mod tests {
                         ),
                         std::slice::from_raw_parts(
                             said.msg_control.cast::<u8>(),
-                            said.msg_controllen,
+                            super::super::as_c(said.msg_controllen),
                         ),
                     )
                 };
