@@ -11,6 +11,8 @@ use tempfile::TempDir;
 
 #[path = "config/addresses.rs"]
 mod addresses;
+#[path = "config/budgets.rs"]
+mod budgets;
 #[path = "config/classes.rs"]
 mod classes;
 #[path = "config/crypto.rs"]

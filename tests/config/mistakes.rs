@@ -42,7 +42,7 @@ fn an_unknown_key() {
 fn an_unknown_key_like_no_other() {
     insta::assert_snapshot!(complaint(&edited(&[("weight = 50", "colour = 50")])), @r#"
     mpt0.toml:18:1: unknown key `colour` in [[paths]]
-      help: the keys here are name, local, remote, interface, weight, keepalive, dead_after, metered
+      help: the keys here are name, local, remote, interface, weight, keepalive, dead_after, metered, cost, budget, reset_day, at_budget
     "#);
 }
 

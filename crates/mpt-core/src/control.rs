@@ -7,6 +7,7 @@
 //! Numbers carry their unit in the field's name: `_us` microseconds, `_s` seconds, `_bps` bits a
 //! second, `_bytes` bytes; `loss` is a fraction from 0 to 1. Fields may be added, never removed.
 
+pub mod budgets;
 pub mod classes;
 pub mod drops;
 mod handshake;
@@ -24,6 +25,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use budgets::BudgetStatus;
 use classes::ClassStatus;
 pub use handshake::{Handshake, HandshakeState};
 use history::History;
@@ -323,6 +325,12 @@ pub struct PathStatus {
     pub reason: Option<String>,
     /// Relative share of bytes.
     pub weight: u32,
+    /// What it costs: cheaper paths are used first.
+    #[serde(default)]
+    pub cost: u32,
+    /// What it may carry in a month, where that is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetStatus>,
     /// Local address and port.
     pub local: String,
     /// Remote address and port.

@@ -30,6 +30,11 @@ pub(crate) fn origin_us() -> u64 {
     wall_us.saturating_sub(now().as_nanos() / 1000)
 }
 
+/// Seconds from 1970-01-01 00:00 UTC, by the host's wall clock.
+pub(crate) fn unix_s() -> u64 {
+    clock_gettime(ClockId::Realtime).tv_sec.max(0) as u64
+}
+
 /// A clock that goes on while the host sleeps, and that nobody sets. It begins its minutes where the host's wall clock
 /// began them when it was made.
 #[derive(Debug)]

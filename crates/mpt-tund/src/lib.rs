@@ -2,6 +2,7 @@
 //!
 //! A library so that manual pages and completions are made of the same [`command`] as `--help`.
 
+mod budgets;
 mod clock;
 mod config;
 mod control;

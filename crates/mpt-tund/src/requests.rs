@@ -129,6 +129,11 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
             known(&tunnel.config, &name)?;
             no_hub(&tunnel.config)?;
             tunnel.set_out_of_service(&name, false).await?;
+            if tunnel.is_used_up(&name) {
+                return done(format!(
+                    "path {name} is back in service when its budget allows: it is used up, and at_budget is \"off\""
+                ));
+            }
             done(format!("path {name} is back in service"))
         }
         Request::PathDown { name } => {

@@ -14,6 +14,7 @@ mod names;
 mod paths;
 mod peers;
 mod routes;
+mod standing;
 mod threads;
 
 use std::thread::JoinHandle;
@@ -29,6 +30,7 @@ use mpt_core::control::recent::History;
 use mpt_core::control::trace::Trace;
 use mpt_core::control::verdict::judge;
 use mpt_core::control::{HubStatus, Missing, ReorderStatus, Status, TunnelStatus};
+use mpt_core::path::MAX_PATHS;
 use mpt_core::receive::coalesce::Accepts;
 use mpt_core::send::scheduler::law::Law;
 use mpt_core::time::Time;
@@ -37,6 +39,7 @@ use paths::RunningPath;
 use routes::Ways;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::budgets::Budgets;
 use crate::config::{self, Changes, Config, PeerChange, Roster};
 use crate::host::Host;
 use crate::hub::peers::Peers;
@@ -71,6 +74,9 @@ pub(crate) struct Tunnel {
     folder: PeerFolder,
     /// Where metrics are to be had, if they are not.
     lacks_metrics: Option<Missing>,
+    budgets: Budgets,
+    /// What the line out knows of paths' costs, by their index.
+    costs_told: [u32; MAX_PATHS],
 }
 
 /// Says which MTU a tunnel's interface is to have, in bytes.
@@ -131,6 +137,8 @@ impl Tunnel {
             peers: Peers::default(),
             folder: PeerFolder::default(),
             lacks_metrics: None,
+            budgets: Budgets::new(&config),
+            costs_told: [0; MAX_PATHS],
             config,
         };
         if let Some(roster) = &this.config.peers {
@@ -155,6 +163,8 @@ impl Tunnel {
             uplink,
             downlink,
             threads,
+            mut budgets,
+            mut log,
             ..
         } = self;
         routing.remove(host).await;
@@ -163,6 +173,7 @@ impl Tunnel {
             // A panic there has been reported.
             let _ = thread.join();
         }
+        budgets.end(clock::unix_s(), &mut log);
         drop(interface);
     }
 
@@ -191,6 +202,7 @@ impl Tunnel {
             self.downlink.send(command).await?;
         }
         self.mend_paths(links, now).await?;
+        self.follow_budgets().await?;
         self.mend_routing(host).await;
         self.follow_folder(host).await
     }
@@ -200,7 +212,12 @@ impl Tunnel {
         let interface = self.interface.missing().iter().cloned();
         let paths = self.paths.iter().filter_map(RunningPath::missing);
         let metrics = self.lacks_metrics.iter().cloned();
-        interface.chain(paths).chain(metrics).collect()
+        let budgets = self.budgets.missing();
+        interface
+            .chain(paths)
+            .chain(metrics)
+            .chain(budgets)
+            .collect()
     }
 
     /// Notes where metrics are to be had and are not, if so.
@@ -252,6 +269,8 @@ impl Tunnel {
     pub(crate) async fn note_counters(&mut self, netlink: &Netlink) -> anyhow::Result<Status> {
         let status = self.counted(netlink).await?;
         self.hear_of_peers(&status.paths);
+        let (wall, now) = (clock::unix_s(), clock::now());
+        self.budgets.count(wall, now, &mut self.log);
         self.history.note(clock::now(), &status);
         Ok(status)
     }
@@ -270,6 +289,7 @@ impl Tunnel {
             if let Some(known) = self.paths.iter().find(|known| known.name == path.name) {
                 known.explain(path);
             }
+            path.budget = self.budgets.status(&path.name, clock::unix_s());
         }
         status.tunnel.missing = self.missing();
         if let Some(index) = self.interface.index()
@@ -360,13 +380,16 @@ impl Tunnel {
     }
 
     /// Takes a path out of service, or back into it. `false` when there is no such path.
-    pub(crate) async fn set_out_of_service(&self, name: &str, out: bool) -> anyhow::Result<bool> {
-        let Some(path) = self.paths.iter().find(|path| path.name == name) else {
+    pub(crate) async fn set_out_of_service(
+        &mut self,
+        name: &str,
+        out: bool,
+    ) -> anyhow::Result<bool> {
+        let Some(path) = self.paths.iter_mut().find(|path| path.name == name) else {
             return Ok(false);
         };
-        self.downlink
-            .send(downlink::Command::SetOutOfService(path.id, out))
-            .await?;
+        path.is_taken_out = out;
+        self.follow_budgets().await?;
         Ok(true)
     }
 
@@ -486,6 +509,7 @@ impl Tunnel {
         for change in &changes.paths_changed {
             let name = &change.path.name;
             if let Some(at) = self.paths.iter().position(|path| path.name == *name) {
+                self.budget_path(at, change.path.budget);
                 self.set_path(at, None).await?;
             }
         }

@@ -53,6 +53,8 @@ pub(crate) enum Command {
     SetRecovery(bool),
     /// Use these classes.
     SetClasses(Vec<ClassConfig>),
+    /// Paths cost this, each by its index.
+    SetCosts([u32; MAX_PATHS]),
     /// Use another GRE key.
     SetKey(Option<u32>),
     /// Fill in this half of the status.
@@ -180,6 +182,7 @@ impl Uplink {
             Command::SetPolicy(policy) => self.outbound.set_policy(policy),
             Command::SetRecovery(recovery) => self.outbound.set_recovery(recovery),
             Command::SetKey(key) => self.outbound.set_key(key),
+            Command::SetCosts(costs) => self.outbound.set_costs(costs),
             Command::SetClasses(classes) => self.outbound.set_classes(clock::now(), &classes),
             Command::Report(mut status, reply) => {
                 self.outbound.report(&mut status.tunnel);

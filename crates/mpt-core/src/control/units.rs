@@ -35,6 +35,29 @@ pub fn rate_of(text: &str) -> Option<u64> {
     (rate < 9e15).then_some(rate as u64)
 }
 
+/// The bytes that a text names, such as "50 GB" or "1.5TiB"; nothing for what is no amount.
+#[must_use]
+pub fn bytes_of(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let (number, unit) = text.split_at(digits);
+    let scale = match unit.trim_start() {
+        "B" => 1.0,
+        "kB" => 1e3,
+        "MB" => 1e6,
+        "GB" => 1e9,
+        "TB" => 1e12,
+        "KiB" => 1024.0,
+        "MiB" => 1024.0 * 1024.0,
+        "GiB" => 1024.0 * 1024.0 * 1024.0,
+        "TiB" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+        _ => return None,
+    };
+    let bytes = (number.parse::<f64>().ok()? * scale).round();
+    // A number this large is exact.
+    (bytes < 9.007e15).then_some(bytes as u64)
+}
+
 fn prefixed(count: u64, unit: &str) -> String {
     if count < 1000 {
         return format!("{count} {unit}");

@@ -14,6 +14,7 @@
 //! and that only when they are a noticeable share of what arrives, unless a path is missing: then they
 //! are the first thing to look at.
 
+mod budgets;
 mod code;
 mod drops;
 mod handshake;
@@ -137,6 +138,7 @@ pub fn judge(status: &Status) -> Verdict {
         None => {
             messages.extend(handshake::finding(status));
             messages.extend(paths::findings(status));
+            messages.extend(budgets::findings(status));
             messages.extend(order::findings(status));
         }
     }

@@ -179,6 +179,17 @@ impl Sender {
         self.lanes.set_classes(now, configs);
     }
 
+    /// The paths cost this from now on.
+    pub(crate) fn set_costs(&mut self, costs: [u32; MAX_PATHS]) {
+        self.paths.tiers.set(costs);
+    }
+
+    /// Those of these paths that cost least.
+    #[inline]
+    pub(crate) fn cheapest(&self, paths: PathSet) -> PathSet {
+        self.paths.tiers.cheapest(paths)
+    }
+
     /// Of these paths, those that a packet goes over.
     pub(crate) fn allowed(&mut self, packet: &Packet<'_>, usable: PathSet) -> PathSet {
         let packet = packet.bytes();
@@ -280,7 +291,8 @@ impl Sender {
         if class.config.policy != ClassPolicy::Redundant {
             return;
         }
-        let first = self.paths.fastest(now, usable).map(|(path, _)| path);
+        let cheapest = self.paths.tiers.cheapest(usable);
+        let first = self.paths.fastest(now, cheapest).map(|(path, _)| path);
         let mut others = class.allowed(turn.usable, &self.paths);
         first.into_iter().for_each(|path| others.remove(path));
         let trusted = PathSet::from_bits(others.bits() & usable.bits());
@@ -288,6 +300,7 @@ impl Sender {
             // One that is suspected may deliver after all, but is the last to be tried.
             others = trusted;
         }
+        let others = self.paths.tiers.beside(first, others);
         let second = self.paths.fastest(now, others).map(|(path, _)| path);
         let (Some(first), Some(second)) = (first, second.filter(|_| turn.out.tells_copies()))
         else {
@@ -344,7 +357,7 @@ impl Sender {
         if !self.sparse.takes(now, flow, len) || self.lanes.holds(class, flow) {
             return false;
         }
-        let Some((path, _)) = self.paths.fastest(now, usable) else {
+        let Some((path, _)) = self.paths.fastest(now, self.cheapest(usable)) else {
             return false;
         };
         if !self.rescue.is_told_of(now, path) {
@@ -411,7 +424,7 @@ impl Sender {
     }
 
     fn note_spread(&mut self, now: Time, usable: PathSet, path: PathId) {
-        let fastest = self.paths.fastest(now, usable);
+        let fastest = self.paths.fastest(now, self.cheapest(usable));
         if fastest.is_none_or(|(fastest, _)| fastest != path) {
             self.sparse.note_spread(now);
         }
@@ -630,7 +643,7 @@ impl Sender {
             if usable.contains(path) || self.committed.bytes()[path.index()] == 0 {
                 continue;
             }
-            match self.paths.fastest(turn.now, usable) {
+            match self.paths.fastest(turn.now, self.cheapest(usable)) {
                 Some((other, _)) => {
                     self.drop_confined(turn, path, other);
                     self.committed.recommit(path, other);
@@ -691,7 +704,9 @@ impl Sender {
             return;
         };
         let trusted = self.rescue.trusted(turn);
-        let mut usable = self.lanes.classes.allowed_for(packet, trusted, &self.paths);
+        let allowed = self.lanes.classes.allowed_for(packet, trusted, &self.paths);
+        // What is lost on a cheaper path is no reason to use a dearer one.
+        let mut usable = self.paths.tiers.cheapest(allowed);
         let mut others = usable;
         if let Some(path) = resend.lost_on {
             others.remove(path);

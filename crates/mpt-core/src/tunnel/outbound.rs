@@ -182,6 +182,13 @@ impl Outbound {
         self.sender.set_classes(now, &classes[..most]);
     }
 
+    /// The paths cost this from now on, each by its index: packets go over the cheapest, and over dearer ones when these
+    /// do not suffice, or with another policy than [`Policy::Adaptive`] when none of these is usable.
+    /// [`crate::send::tiers::LAST_RESORT`] is dearer than any cost.
+    pub fn set_costs(&mut self, costs: [u32; MAX_PATHS]) {
+        self.sender.set_costs(costs);
+    }
+
     /// Uses another GRE key from now on.
     pub fn set_key(&mut self, key: Option<u32>) {
         self.out.set_key(key);
@@ -320,6 +327,7 @@ impl Outbound {
                 return;
             }
         }
+        usable = self.sender.cheapest(usable);
         while segments.remaining() > 0 {
             let first = segments.segments() - segments.remaining();
             let len = segments.segment_len(first) + self.out.overhead();
@@ -345,7 +353,7 @@ impl Outbound {
 
     /// Sends every packet over every usable path, with the same number.
     fn copy_to_all(&mut self, version: Version, tos: u8, segments: &Segments<'_>) {
-        let usable = self.shared.usable();
+        let usable = self.sender.cheapest(self.shared.usable());
         if usable == PathSet::EMPTY {
             let packets = segments.segments() as u64;
             return self.drops.count(DropReason::NoPath, packets);
@@ -415,12 +423,13 @@ impl Outbound {
         if self.scheduler.policy() == Policy::Adaptive {
             usable = self.sender.allowed(packet, usable);
         }
+        usable = self.sender.cheapest(usable);
         let Some((picked, _)) = self.scheduler.pick(usable, packet, len, 1) else {
             self.drops.count(DropReason::NoPath, 1);
             return;
         };
         let paths = match self.scheduler.policy() {
-            Policy::Redundant => self.shared.usable(),
+            Policy::Redundant => usable,
             Policy::Adaptive | Policy::Weighted | Policy::Backup | Policy::Flow => {
                 PathSet::only(picked)
             }

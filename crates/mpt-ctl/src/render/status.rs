@@ -1,5 +1,6 @@
 //! `mpt-ctl status`: the tunnel as a whole.
 
+use mpt_core::control::budgets::BudgetState;
 use mpt_core::control::classes::ClassStatus;
 use mpt_core::control::drops::DropReason;
 use mpt_core::control::verdict::Level;
@@ -88,9 +89,32 @@ fn path_overview(paths: &[PathStatus]) -> Table<7> {
         ]);
         endpoints(path)
             .into_iter()
+            .chain(costs(path))
             .for_each(|line| table.below(line));
     }
     table
+}
+
+/// What a path costs and has carried of its budget, where there is something to say.
+fn costs(path: &PathStatus) -> Vec<String> {
+    let cost = (path.cost > 0).then(|| format!("cost {}", path.cost));
+    let budget = path.budget.as_ref().map(|budget| {
+        let forecast = budget.forecast_bytes.map_or_else(String::new, |forecast| {
+            format!(", {} by then at this rate", bytes(forecast))
+        });
+        let is = match budget.state {
+            BudgetState::Open => "",
+            BudgetState::LastResort => ", used up: last resort",
+            BudgetState::Off => ", used up: off",
+        };
+        format!(
+            "budget {} of {} until {}{forecast}{is}",
+            bytes(budget.used_bytes),
+            bytes(budget.limit_bytes),
+            budget.resets
+        )
+    });
+    cost.into_iter().chain(budget).collect()
 }
 
 /// A hub's paths are where peers call; `mpt-ctl peers` shows the peers.
@@ -266,6 +290,7 @@ fn recovery(recovery: &RecoveryStatus) -> String {
 mod tests {
     use super::*;
     use crate::render::tests::{PLAIN, example};
+    use mpt_core::control::budgets::BudgetStatus;
     use mpt_core::control::verdict::judge;
 
     #[test]
@@ -297,6 +322,30 @@ mod tests {
         session    3f2a9c0d11e84b57, the peer's 77aa01b2c3d4e5f6
         config     /etc/mpt/mpt0.toml
         ");
+    }
+
+    #[test]
+    fn costs_and_budgets_stand_below_their_path() {
+        let budget = BudgetStatus {
+            limit_bytes: 50_000_000_000,
+            used_bytes: 12_345_678_901,
+            resets: "2026-12-01".to_owned(),
+            forecast_bytes: Some(16_200_000_000),
+            ..BudgetStatus::default()
+        };
+        let mut path = PathStatus {
+            budget: Some(budget),
+            ..PathStatus::default()
+        };
+        let line = "budget 12.3 GB of 50.0 GB until 2026-12-01, 16.2 GB by then at this rate";
+        assert_eq!(costs(&path), [line]);
+        path.cost = 5;
+        if let Some(budget) = &mut path.budget {
+            (budget.forecast_bytes, budget.state) = (None, BudgetState::Off);
+        }
+        let line = "budget 12.3 GB of 50.0 GB until 2026-12-01, used up: off";
+        assert_eq!(costs(&path), ["cost 5", line]);
+        assert!(costs(&PathStatus::default()).is_empty());
     }
 
     #[test]

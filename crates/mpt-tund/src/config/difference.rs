@@ -137,6 +137,9 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<String> {
         let (old, new) = (old.tunnel.routing.name(), new.tunnel.routing.name());
         reasons.push(format!("routing, from {old} to {new}"));
     }
+    if old.tunnel.state_dir != new.tunnel.state_dir {
+        reasons.push("state_dir".to_owned());
+    }
     if old.tunnel.clamps_mss != new.tunnel.clamps_mss {
         reasons.push(format!("clamp_mss, to {}", new.tunnel.clamps_mss));
     }

@@ -14,6 +14,7 @@
 //! Every key works or is not there. A later part adds one by a field here, its name in a schema in
 //! `parse`, and a line in docs/configuration.md.
 
+mod budget;
 mod classes;
 mod crypto;
 mod difference;
@@ -44,6 +45,7 @@ use crate::control::Owner;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::ReorderSettings;
 
+pub(crate) use budget::Budget;
 pub(crate) use classes::Class;
 pub(crate) use crypto::Crypto;
 #[allow(unused_imports, reason = "until the daemon uses all of it")]
@@ -59,7 +61,7 @@ pub(crate) use remote::Remote;
 pub(crate) use replace::replace;
 pub(crate) use roster::{PeerChange, Roster};
 pub(crate) use save::{SaveError, replace_settings, save};
-pub(crate) use values::network_of;
+pub(crate) use values::{is_name as is_path_name, network_of};
 
 /// UDP port of GRE-in-UDP (RFC 8086 §3.1), on both sides unless configured.
 pub(crate) const DEFAULT_PORT: u16 = 4754;
@@ -126,6 +128,8 @@ pub(crate) struct Tunnel {
     pub(crate) offload: Offload,
     /// Who sees to it that the tunnel's own packets leave as they should.
     pub(crate) routing: Routing,
+    /// Folder of what is to be known after a restart, if it is given.
+    pub(crate) state_dir: Option<PathBuf>,
 }
 
 /// Who sees to it that the tunnel's own packets stay out of the tunnel, and that each path leaves by its
@@ -224,6 +228,10 @@ pub(crate) struct Path {
     pub(crate) dead_after: Duration,
     /// Bytes cost money.
     pub(crate) metered: bool,
+    /// What they cost: cheaper paths are used first.
+    pub(crate) cost: u32,
+    /// How many there may be in a month.
+    pub(crate) budget: Option<Budget>,
 }
 
 /// This host's end of a path.
@@ -310,6 +318,16 @@ impl Config {
         });
         let control = (&*control.socket, control.owner.as_ref(), control.mode);
         std::iter::once(control).chain(metrics)
+    }
+
+    /// Folder of what is to be known after a restart: as configured, or as systemd gives it (`StateDirectory=`), or
+    /// that of the file.
+    pub(crate) fn state_dir(&self) -> PathBuf {
+        let given = std::env::var_os("STATE_DIRECTORY");
+        let given = given.and_then(|folders| std::env::split_paths(&folders).next());
+        let beside = || self.file.parent().map(FilePath::to_owned);
+        let configured = self.tunnel.state_dir.clone();
+        configured.or(given).or_else(beside).unwrap_or_default()
     }
 
     /// The path of that name.

@@ -9,6 +9,7 @@ use mpt_core::limits::{MAX_PATHS, WEIGHTS};
 use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::ReorderSettings;
 
+use super::budget::{self, budget};
 use super::classes::classes;
 use super::crypto::crypto;
 use super::document::{Mistake, Place, Source};
@@ -56,6 +57,7 @@ const TUNNEL: Schema = Schema {
         "offload",
         "clamp_mss",
         "routing",
+        "state_dir",
         "peers_dir",
     ],
 };
@@ -94,6 +96,10 @@ const PATHS: Schema = Schema {
         "keepalive",
         "dead_after",
         "metered",
+        "cost",
+        "budget",
+        "reset_day",
+        "at_budget",
     ],
 };
 pub(super) const CLASSES: Schema = Schema {
@@ -173,7 +179,7 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
         )
     })?;
     let head = Section::of(head, TUNNEL, &ALL)?;
-    let (mut tunnel, name) = tunnel(&head)?;
+    let (mut tunnel, name) = tunnel(&head, source)?;
     let reorder = match root.get("reorder") {
         Some(section) => reorder(&Section::of(section, REORDER, &ALL)?)?,
         None => ReorderSettings::default(),
@@ -181,7 +187,7 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
     let peer_sections = peer_sections(&root)?;
     let folder = head
         .get("peers_dir")
-        .map(|entry| values::beside(entry, source));
+        .map(|entry| values::beside(entry, source, "peers.d"));
     let folder = folder.transpose()?;
     let is_hub = peer_sections.is_some() || folder.is_some();
     let mut crypto = match root.get("crypto") {
@@ -284,7 +290,7 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
     ))
 }
 
-fn tunnel(section: &Section<'_>) -> Result<(Tunnel, Place), Mistake> {
+fn tunnel(section: &Section<'_>, source: Source<'_>) -> Result<(Tunnel, Place), Mistake> {
     let name = section.required("name", "add name = \"mpt0\", the TUN interface to make")?;
     let tunnel = Tunnel {
         name: values::name(name, values::MAX_INTERFACE_BYTES, "mpt0")?.to_owned(),
@@ -305,6 +311,10 @@ fn tunnel(section: &Section<'_>) -> Result<(Tunnel, Place), Mistake> {
         routing: section
             .get("routing")
             .map_or(Ok(Routing::default()), routing)?,
+        state_dir: section
+            .get("state_dir")
+            .map(|entry| values::beside(entry, source, "/var/lib/mpt"))
+            .transpose()?,
     };
     Ok((tunnel, name.place()))
 }
@@ -501,6 +511,7 @@ fn path(
             port_is_given,
         },
     };
+    let budget = budget(section)?;
     let path = Path {
         local: local_end,
         remote: peer,
@@ -512,8 +523,11 @@ fn path(
         dead_after: duration("dead_after", DEAD_AFTER_RANGE, Duration::from_secs(1))?,
         metered: match section.get("metered") {
             Some(entry) => entry.truth()?,
-            None => false,
+            // What is counted is saved.
+            None => budget.is_some(),
         },
+        cost: section.number("cost", budget::COSTS, "")?.unwrap_or(0),
+        budget,
         name,
     };
     let place = local.or(section.get("interface")).unwrap_or(name_entry);

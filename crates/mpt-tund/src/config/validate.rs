@@ -75,7 +75,8 @@ pub(super) fn metrics(config: &Config, section: Option<&Section<'_>>) -> Result<
 /// To a hub's paths peers call: it knows neither where from nor what each of their paths delivers.
 pub(super) fn hub_paths(paths: &[Section<'_>], is_hub: bool) -> Result<(), Mistake> {
     fn stray<'a>(path: &Section<'a>) -> Option<Entry<'a>> {
-        path.get("remote").or(path.get("weight"))
+        let keys = ["remote", "weight", "cost", "budget"];
+        keys.into_iter().find_map(|key| path.get(key))
     }
     match paths.iter().find_map(stray).filter(|_| is_hub) {
         Some(entry) => Err(entry.mistake(

@@ -46,16 +46,20 @@ pub(super) fn name<'a>(
 }
 
 /// Whether a text is such a name, of a path's length at most.
-pub(super) fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     mpt_core::wire::name::PathName::new(text).is_some()
 }
 
 /// A file or folder that the value names; a relative name is beside the configuration.
-pub(super) fn beside(entry: Entry<'_>, source: Source<'_>) -> Result<PathBuf, Mistake> {
-    let name = entry.text("peers.d")?;
+pub(super) fn beside(
+    entry: Entry<'_>,
+    source: Source<'_>,
+    example: &str,
+) -> Result<PathBuf, Mistake> {
+    let name = entry.text(example)?;
     if name.is_empty() || name.contains('\0') {
         let what = format!("`{}` names no folder", entry.key);
-        return Err(entry.mistake(what, format!("write {} = \"peers.d\"", entry.key)));
+        return Err(entry.mistake(what, format!("write {} = \"{example}\"", entry.key)));
     }
     let beside = source.file.parent();
     Ok(beside.unwrap_or(Path::new("")).join(name))

@@ -98,7 +98,7 @@ impl HubUplink {
             // Sealed packets have none, and without a path of its own nothing is decided.
             Command::SetTun(_) | Command::SetKey(_) | Command::Trace(..) => {}
             // The configuration refuses them.
-            Command::SetClasses(_) => {}
+            Command::SetClasses(_) | Command::SetCosts(_) => {}
             Command::SetPeers(changes) => self.set_peers(&changes),
             Command::Report(mut report, reply) => {
                 self.report(&mut report.tunnel);

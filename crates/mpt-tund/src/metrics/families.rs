@@ -135,6 +135,7 @@ impl Collector for Page {
         write_all(out, order::OF_TWO_ENDS, &ends)?;
         write_all(out, paths::SOCKETS, &own_paths(&running))?;
         write_all(out, paths::OF_HUBS, &own_paths(&hubs))?;
+        write_all(out, paths::BUDGETS, &own_paths(&ends))?;
         let mut all = own_paths(&ends);
         all.extend(peers::paths(&hubs));
         write_all(out, paths::FAMILIES, &all)?;

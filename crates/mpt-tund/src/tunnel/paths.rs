@@ -15,7 +15,7 @@ use super::names::Lookup;
 use crate::config::{self, Remote};
 use crate::downlink::Another;
 use crate::netlink::Links;
-use crate::udp::{BUFFER_WANTED, PathSocket};
+use crate::udp::{BUFFER_WANTED, Counted, PathSocket};
 use crate::wanted::binding::{Binding, Waits, binding, link_of};
 use crate::wanted::retry::Retry;
 use crate::{clock, downlink, uplink};
@@ -42,6 +42,11 @@ pub(super) struct RunningPath {
     said_any_port: Option<Time>,
     was_open: bool,
     link_up: bool,
+    /// What it has carried.
+    pub(super) counted: Arc<Counted>,
+    /// Whether it was taken out of service by command; and whether the line in was told that it is out of service.
+    pub(super) is_taken_out: bool,
+    pub(super) is_out: bool,
 }
 
 /// A path's socket as this thread knows it.
@@ -97,6 +102,7 @@ impl RunningPath {
             name: self.name.clone(),
             local,
             interface: configured.interface.clone(),
+            cost: configured.cost,
             receive_buffer_bytes: granted as u64,
             receive_buffer_wanted_bytes: asked as u64,
             ..PathStatus::default()
@@ -213,7 +219,8 @@ impl Tunnel {
         let mark = self.routing.mark();
         let path = &mut self.paths[at];
         let opened = PathSocket::open(wanted.local, device, offload)
-            .and_then(|socket| socket.set_mark(mark).map(|()| socket));
+            .and_then(|socket| socket.set_mark(mark).map(|()| socket))
+            .map(|socket| socket.counting(path.counted.clone()));
         let socket = match opened {
             Ok(socket) => socket,
             Err(error) => {
@@ -304,6 +311,7 @@ impl Tunnel {
         let Some(id) = id else {
             bail!("a tunnel has at most {MAX_PATHS} paths");
         };
+        let at = self.paths.len();
         self.paths.push(RunningPath {
             id,
             name: name.to_owned(),
@@ -316,14 +324,20 @@ impl Tunnel {
             said_any_port: None,
             was_open: false,
             link_up: true,
+            counted: Arc::default(),
+            is_taken_out: false,
+            is_out: false,
         });
-        self.set_path(self.paths.len() - 1, None).await
+        let budget = self.config.path(name).and_then(|path| path.budget);
+        self.budget_path(at, budget);
+        self.set_path(at, None).await
     }
 
     /// Takes a path away and waits until its socket is closed.
     pub(super) async fn remove_path(&mut self, name: &str) -> anyhow::Result<()> {
         if let Some(at) = self.paths.iter().position(|path| path.name == name) {
             self.close(at).await?;
+            self.budget_path(at, None);
             let id = self.paths.remove(at).id;
             self.downlink
                 .send(downlink::Command::RemovePath(id))

@@ -14,6 +14,7 @@
 //! gro      trains in whole
 //! receive  batches in, with source, TOS and the count of what the socket dropped
 //! errqueue ICMP errors and local ones
+//! counted  what the path's provider counts
 //! cmsg     ancillary data, read and written as bytes
 //! address  socket addresses, likewise
 //! ```
@@ -25,6 +26,7 @@
 
 mod address;
 mod cmsg;
+mod counted;
 mod error;
 pub(crate) mod errqueue;
 mod gro;
@@ -34,6 +36,7 @@ mod receive;
 mod send;
 mod socket;
 
+pub(crate) use counted::Counted;
 pub(crate) use receive::RecvMeta;
 pub(crate) use send::Sent;
 pub(crate) use socket::{BUFFER_WANTED, PathSocket, receives_trains};

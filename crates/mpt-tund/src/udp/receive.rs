@@ -68,7 +68,12 @@ impl PathSocket {
                 Ok(_) | Err(_) => break,
             }
         }
-        result
+        let received = result?;
+        let metas = &metas[..received];
+        let datagrams = metas.iter().map(RecvMeta::datagrams).sum();
+        let bytes = metas.iter().map(|meta| meta.len).sum();
+        self.counted.add(self.local_addr(), datagrams, bytes);
+        Ok(received)
     }
 
     fn recv_some<B: AsMut<[u8]>>(
@@ -135,6 +140,12 @@ fn fill<B: AsMut<[u8]>>(
 }
 
 impl RecvMeta {
+    /// How many datagrams it is.
+    fn datagrams(&self) -> usize {
+        let size = self.segment_size.map_or(self.len, usize::from);
+        self.len.div_ceil(size.max(1)).max(1)
+    }
+
     fn read_control(&mut self, messages: Messages<'_>) {
         for message in messages {
             let Some(value) = message.int() else { continue };

@@ -69,11 +69,15 @@ impl PathSocket {
     ) -> Sent {
         assert!(segment_size > 0, "a datagram has a size");
         let envelope = Envelope::new(to, tos, segment_size);
-        if contents.len() > segment_size && self.segmentation.is_possible() {
-            return self.send_whole(&envelope, contents, segment_size);
-        }
-        let mut sent = Sent::default();
-        self.send_each(&envelope, contents, segment_size, &mut sent);
+        let sent = if contents.len() > segment_size && self.segmentation.is_possible() {
+            self.send_whole(&envelope, contents, segment_size)
+        } else {
+            let mut sent = Sent::default();
+            self.send_each(&envelope, contents, segment_size, &mut sent);
+            sent
+        };
+        let bytes = contents.len().min(sent.datagrams * segment_size);
+        self.counted.add(self.local_addr(), sent.datagrams, bytes);
         sent
     }
 

@@ -16,6 +16,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use super::counted::Counted;
 use super::error::SocketError;
 use super::gso::Segmentation;
 use super::option::set_option;
@@ -38,6 +39,8 @@ pub(crate) struct PathSocket {
     /// Whether trains leave whole.
     pub(super) segmentation: Segmentation,
     receives_trains: bool,
+    /// What it sends and receives.
+    pub(super) counted: Arc<Counted>,
 }
 
 /// What the kernel granted of [`BUFFER_WANTED`], in bytes of payload asked for (it books twice
@@ -93,6 +96,7 @@ impl PathSocket {
             buffers,
             segmentation,
             receives_trains,
+            counted: Arc::default(),
         })
     }
 
@@ -110,6 +114,12 @@ impl PathSocket {
             capability: "CAP_NET_ADMIN",
             source,
         })
+    }
+
+    /// Counts what it sends and receives where the path's former sockets did.
+    #[must_use]
+    pub(crate) fn counting(self, counted: Arc<Counted>) -> PathSocket {
+        PathSocket { counted, ..self }
     }
 
     /// The address that the socket is bound to, with the port that the kernel chose if 0 was asked.

@@ -213,6 +213,8 @@ mod tests {
             keepalive: Duration::from_millis(200),
             dead_after: Duration::from_secs(1),
             metered: false,
+            cost: 0,
+            budget: None,
         }
     }
 

@@ -68,6 +68,10 @@ codes! {
     NoRoute = "no-route",
     /// A path was taken out of service here.
     PathOutOfService = "path-out-of-service",
+    /// A path has carried most of what it may in its month.
+    Budget80 = "budget-80",
+    /// A path has carried all that it may.
+    BudgetUsedUp = "budget-used-up",
     /// The peer is no mpt-tund, or an old one: it does not probe.
     PeerSendsNoProbes = "peer-sends-no-probes",
     /// The adaptive scheduler has nothing to go by.

@@ -1,6 +1,7 @@
 //! Which paths work, and what they lose.
 
 use super::{Code, Finding, Level, handshake};
+use crate::control::budgets::BudgetState;
 use crate::control::drops::DropReason;
 use crate::control::units::percent;
 use crate::control::{Missing, PathState, PathStatus, Protection, Status};
@@ -132,12 +133,20 @@ fn not_up(path: &PathStatus) -> Option<Finding> {
             format!("Path {name} waits{because}."),
             "It opens by itself.",
         )),
+        // That says so itself.
+        PathState::AdminDown if is_used_up(path) => None,
         PathState::AdminDown => Some(Finding::note(
             Code::PathOutOfService,
             format!("Path {name} is out of service by command."),
             format!("`mpt-ctl path up {name}` brings it back."),
         )),
     }
+}
+
+/// Whether it is out of service since its budget is used up.
+fn is_used_up(path: &PathStatus) -> bool {
+    let budget = path.budget.as_ref();
+    budget.is_some_and(|budget| budget.state == BudgetState::Off)
 }
 
 /// A path without a route answers no probe: that is why. One that is up has found its way all the same.

@@ -537,6 +537,7 @@ fn every_code_stands_in_the_documentation_once_and_nothing_else_does() {
 fn every_code_has_a_rule() {
     let rules = [
         include_str!("../verdict.rs"),
+        include_str!("budgets.rs"),
         include_str!("drops.rs"),
         include_str!("handshake.rs"),
         include_str!("hub.rs"),

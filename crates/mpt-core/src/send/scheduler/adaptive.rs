@@ -21,6 +21,7 @@ use crate::control::PathStatus;
 use crate::control::trace::{Trace, Why};
 use crate::path::{Answered, MAX_PATHS, PathId, PathSet};
 use crate::send::sent::SentLog;
+use crate::send::tiers::{self, Tiers};
 use crate::send::units::{Rate, Span};
 use crate::seq::Seq;
 use crate::time::{Time, earliest};
@@ -104,6 +105,7 @@ impl IndexMut<usize> for Paces {
 pub(crate) struct Adaptive {
     law: &'static Law,
     paces: Paces,
+    pub(crate) tiers: Tiers,
     log: SentLog,
     /// When a packet was sent first since the last report, and how many bytes since.
     unreported: Option<(Time, u64)>,
@@ -115,6 +117,7 @@ impl Adaptive {
         Adaptive {
             law,
             paces: Paces::new(law),
+            tiers: Tiers::default(),
             log: SentLog::default(),
             unreported: None,
             silent: false,
@@ -193,6 +196,37 @@ impl Adaptive {
         waiting: usize,
         bound: &[usize; MAX_PATHS],
     ) -> Choice {
+        let mut open = self.tiers.cheapest(usable);
+        let mut choice = self.choose_among(now, open, waiting, bound);
+        while matches!(choice, Choice::Wait(_))
+            && self.is_beyond(open, waiting, bound)
+            && let Some(more) = self.tiers.next(open, usable)
+        {
+            open = more;
+            choice = self.choose_among(now, open, waiting, bound);
+        }
+        choice
+    }
+
+    /// Whether more waits than these paths carry within [`tiers::PATIENCE`].
+    fn is_beyond(&self, open: PathSet, waiting: usize, bound: &[usize; MAX_PATHS]) -> bool {
+        let paces = || open.iter().map(|path| &self.paces[path.index()]);
+        let rates = paces().map(|pace| pace.rate().unwrap_or(pace.delivered()));
+        let patience = Span::from(tiers::PATIENCE);
+        let carried: f64 = rates.map(|rate| rate.bytes_within(patience)).sum();
+        let bound: usize = open.iter().map(|path| bound[path.index()]).sum();
+        (waiting + bound) as f64 > carried.min(self.law.patient_bytes as f64)
+    }
+
+    /// The same, whatever paths cost.
+    #[inline]
+    fn choose_among(
+        &mut self,
+        now: Time,
+        usable: PathSet,
+        waiting: usize,
+        bound: &[usize; MAX_PATHS],
+    ) -> Choice {
         let mut left = usable;
         let patience = Span::from(self.law.surely_a_queue());
         let (mut least, mut waiting) = (None, waiting);
@@ -251,6 +285,7 @@ impl Adaptive {
             let least = pace.least_delay().map(|delay| delay - pace.holds_up());
             least.unwrap_or(Span::MAX)
         };
+        let paths = self.tiers.without_last_resort(paths);
         let nearest = paths.iter().min_by_key(|&path| delay(path))?;
         let before = before.filter(|&before| paths.contains(before));
         let stays = before.filter(|&before| delay(before) <= delay(nearest) + NEARER);
@@ -274,8 +309,8 @@ impl Adaptive {
         own.map(|pace| pace.queue(now)).max().unwrap_or_default()
     }
 
-    /// By how much the slowest of these paths is slower than the fastest, without
-    /// queues: to wait for the end of a queue that others fill is not worth it.
+    /// By how much the slowest of these paths is slower than the fastest, without queues: to wait for the end of a queue
+    /// that others fill is not worth it. A dearer path is waited before for as long as if it were that much slower.
     pub(crate) fn spread(&self, usable: PathSet) -> Duration {
         let delays = usable
             .iter()
@@ -284,7 +319,11 @@ impl Adaptive {
             (Span::MAX, Span::ZERO - Span::MAX),
             |(least, most), delay| (least.min(delay), most.max(delay)),
         );
-        (most - least).to_duration()
+        let spread = (most - least).to_duration();
+        match self.tiers.cheapest(usable) == usable {
+            true => spread,
+            false => spread.max(tiers::PATIENCE),
+        }
     }
 
     /// How many bytes the path takes now, if it does.
@@ -292,13 +331,13 @@ impl Adaptive {
         self.paces[path.index()].room(now)
     }
 
-    /// The fastest of these paths that takes something now; if none does, when one will.
+    /// The fastest of the cheapest of these paths that takes something now; if none does, when one will.
     pub(crate) fn fastest_ready(
         &mut self,
         now: Time,
         paths: PathSet,
     ) -> Result<PathId, Option<Time>> {
-        let (mut left, mut ready) = (paths, None);
+        let (mut left, mut ready) = (self.tiers.cheapest(paths), None);
         while let Some((path, _)) = self.fastest(now, left) {
             if self.room(now, path).is_some() {
                 return Ok(path);

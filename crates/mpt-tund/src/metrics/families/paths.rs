@@ -23,6 +23,30 @@ pub(super) const SOCKETS: &[Family<PathStatus>] = &[
     },
 ];
 
+/// Of each path of the configuration that leads to a peer.
+pub(super) const BUDGETS: &[Family<PathStatus>] = &[
+    Family {
+        name: "path_cost",
+        help: "What the path costs: cheaper paths are used first.",
+        values: Values::Gauge(|path| Some(f64::from(path.cost))),
+    },
+    Family {
+        name: "path_budget_bytes",
+        help: "What the path may carry in a month, both ways, IP and UDP headers included, where that is configured.",
+        values: Values::Gauge(|path| Some(path.budget.as_ref()?.limit_bytes as f64)),
+    },
+    Family {
+        name: "path_budget_used_bytes",
+        help: "What it has carried of that in this month.",
+        values: Values::Gauge(|path| Some(path.budget.as_ref()?.used_bytes as f64)),
+    },
+    Family {
+        name: "path_budget_forecast_bytes",
+        help: "What it will have carried when the month ends, if it goes on as so far; not in the first hours.",
+        values: Values::Gauge(|path| Some(path.budget.as_ref()?.forecast_bytes? as f64)),
+    },
+];
+
 /// Of each path of a hub's configuration.
 pub(super) const OF_HUBS: &[Family<PathStatus>] = &[Family {
     name: "hub_path_state",

@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::metrics::{MAX_PEER_PATHS, MAX_PEERS};
+use mpt_core::control::budgets::BudgetStatus;
 use mpt_core::control::classes::ClassStatus;
 use mpt_core::control::drops::Drops;
 use mpt_core::control::order::{OrderStatus, Spread};
@@ -38,6 +39,11 @@ fn two_ends() -> Sample {
         ..OrderStatus::default()
     };
     let mut status = status("mpt0", &["fibre", "lte"]);
+    status.paths[1].budget = Some(BudgetStatus {
+        limit_bytes: 50_000_000_000,
+        used_bytes: 7,
+        ..BudgetStatus::default()
+    });
     status.classes = vec![ClassStatus {
         name: "calls".to_owned(),
         ..ClassStatus::default()
@@ -94,6 +100,7 @@ fn all() -> Vec<(String, String, String)> {
         described(tunnel::OF_RUNNING),
         described(paths::FAMILIES),
         described(paths::SOCKETS),
+        described(paths::BUDGETS),
         described(classes::FAMILIES),
         described(order::OF_TWO_ENDS),
         described(order::OF_A_POINT),
@@ -115,6 +122,8 @@ fn each_fact_has_its_labels_and_its_value_in_base_units() {
         r#"mpt_path_limit_bytes_per_second{tunnel="mpt0",path="lte"} 1000000"#,
         "# TYPE mpt_path_sent_bytes counter",
         r#"mpt_path_sent_bytes_total{tunnel="mpt0",path="fibre"} 7"#,
+        r#"mpt_path_budget_bytes{tunnel="mpt0",path="lte"} 50000000000"#,
+        r#"mpt_path_budget_used_bytes{tunnel="mpt0",path="lte"} 7"#,
         r#"mpt_path_state{tunnel="mpt0",path="fibre",state="up"} 1"#,
         r#"mpt_path_state{tunnel="mpt0",path="fibre",state="admin-down"} 0"#,
         r#"mpt_tunnel_verdict{tunnel="mpt0",level="ok"} 1"#,
@@ -133,6 +142,7 @@ fn each_fact_has_its_labels_and_its_value_in_base_units() {
         assert_has(&text, line);
     }
     assert!(text.ends_with("# EOF\n"));
+    assert!(!text.contains(r#"mpt_path_budget_bytes{tunnel="mpt0",path="fibre"}"#));
     assert!(
         !text.contains("mpt_hub") && !text.contains("mpt_peer"),
         "{text}"
