@@ -1,20 +1,14 @@
 # shellcheck shell=bash disable=SC2154,SC2034
-# The long part of packaging/check: lintian, and a Debian 12 in a container with a systemd of its own.
+# The long part of packaging/check: lintian, and Debian in a container with a systemd of its own, each release in turn.
 
-tests/need packages || { skip "lintian, and a Debian of its own" "something is missing"; finish; }
-if [ "$(id -u)" -ne 0 ]; then
-    skip "a Debian of its own" "it takes root"
-    finish
-fi
-tools=${MPT_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/mpt-tests}
-base=$tools/debian-12.tar
-
-# A Debian 12 with systemd, kept for the next time.
+# A Debian with systemd, kept for the next time.
 base_is_there() {
-    [ -s "$base" ] && return 0
+    base=$tools/debian-$release.tar
+    [ ! -f "$base" ] || return 0
     mkdir -p "$tools"
-    mmdebstrap --variant=apt --include=systemd,systemd-sysv,dbus,iproute2,iputils-ping,procps,man-db bookworm \
-        "$base.new" && mv "$base.new" "$base"
+    # It makes a tar archive where the name ends in .tar.
+    mmdebstrap --variant=apt --include=systemd,systemd-sysv,dbus,iproute2,iputils-ping,procps,man-db "$release" \
+        "$tools/new-$release.tar" && mv "$tools/new-$release.tar" "$base"
 }
 
 lintian_finds_no_error() {
@@ -38,7 +32,6 @@ two_hosts() {
 
 # Starts the container, with near's network as its own.
 boots() {
-    local root=$work/debian
     mkdir -p "$root" && tar -C "$root" -xf "$base" || return 1
     : >"$root/etc/machine-id"
     systemd-nspawn --quiet --directory="$root" --register=no --keep-unit --boot --console=pipe \
@@ -60,7 +53,7 @@ is_running() {
 inside() { nsenter --target "$leader" --all -- "$@"; }
 
 installs() {
-    cp "$work"/out/*.deb "$work/debian/root/"
+    cp "$work"/out/*.deb "$root/root/"
     inside dpkg --install "/root/$(basename "$work"/out/mpt_*-1_amd64.deb)" &&
         inside id mpt && inside mpt-ctl --version && inside man --where mpt-ctl-path-set &&
         ! inside systemctl is-enabled mpt.service
@@ -83,7 +76,7 @@ configuration() {
 }
 
 runs() {
-    local ctl=$binaries/mpt-ctl etc=$work/debian/etc/mpt name a b
+    local ctl=$binaries/mpt-ctl etc=$root/etc/mpt name a b
     mkdir -p "$work/far"
     for name in mpt0 mpt1; do
         (umask 077 && "$ctl" genkey >"$etc/$name.key" && "$ctl" genkey >"$work/far/$name.key")
@@ -125,7 +118,7 @@ shows() { inside systemctl status --no-pager --lines=0 --full "$2" | grep -F "$1
 
 # With the file of docs/installing.md, systemd-networkd leaves the interface alone; without it, too, but that is not promised.
 networkd_leaves_it_alone() {
-    local place=$work/debian/etc/systemd/network
+    local place=$root/etc/systemd/network
     mkdir -p "$place"
     sed -n '/^\[Match\]/,/^```/{/^```/!p}' docs/installing.md >"$place/10-mpt.network"
     grep -q '^Unmanaged=yes' "$place/10-mpt.network" || { echo "docs/installing.md has no such file"; return 1; }
@@ -169,7 +162,7 @@ dissector_reads_it() {
 }
 
 reload_refuses_a_mistake() {
-    local file=$work/debian/etc/mpt/mpt1.toml
+    local file=$root/etc/mpt/mpt1.toml
     cp "$file" "$work/kept"
     echo 'nonsense = 1' >>"$file"
     ! inside systemctl reload mpt || return 1
@@ -179,8 +172,8 @@ reload_refuses_a_mistake() {
 
 is_started_again_when_it_hangs() {
     local id
-    mkdir -p "$work/debian/etc/systemd/system/mpt.service.d"
-    printf '[Service]\nWatchdogSec=3s\nRestartSec=100ms\n' >"$work/debian/etc/systemd/system/mpt.service.d/short.conf"
+    mkdir -p "$root/etc/systemd/system/mpt.service.d"
+    printf '[Service]\nWatchdogSec=3s\nRestartSec=100ms\n' >"$root/etc/systemd/system/mpt.service.d/short.conf"
     inside systemctl daemon-reload && inside systemctl restart mpt && within 10 passes 0 || return 1
     id=$(inside systemctl show --property=MainPID --value mpt)
     inside kill -STOP "$id"
@@ -197,7 +190,7 @@ another_runs() {
 each_has_a_unit() {
     inside systemctl start mpt@mpt0 mpt@mpt1 && ! inside systemctl is-active mpt || return 1
     within 10 passes 0 && within 10 passes 1 && within 10 shows 'Status: "mpt1: ok, 2 of 2 paths are up"' mpt@mpt1 || return 1
-    inside systemctl stop mpt@mpt1 && passes 0 && [ -S "$work/debian/run/mpt/mpt0.sock" ] || inside mpt-ctl -t mpt0 paths || return 1
+    inside systemctl stop mpt@mpt1 && passes 0 && [ -S "$root/run/mpt/mpt0.sock" ] || inside mpt-ctl -t mpt0 paths || return 1
     inside mpt-ctl -t mpt0 paths && ! passes 1 || return 1
     inside systemctl start mpt && ! inside systemctl is-active mpt@mpt0 && within 10 passes 0 && within 10 passes 1
 }
@@ -214,19 +207,24 @@ purges() {
 
 try "a second package, for the upgrade" deb_is_made 2
 try "lintian finds no error" lintian_finds_no_error
-try "a Debian 12 is there" base_is_there
-try "two hosts with two links" two_hosts
-try "systemd runs in a container" boots
-if [ -n "$leader" ]; then
-    try "it installs, and starts nothing by itself" installs
-    try "it runs, sealed, over two links" runs
-    try "metrics are served from the unit's sandbox" serves_metrics
-    try "systemctl status shows the verdict" says_how_it_does
-    try "an upgrade with the tunnel up" upgrades_with_the_tunnel_up
-    try "the dissector reads a capture of it" dissector_reads_it
-    try "systemd-networkd leaves it alone" networkd_leaves_it_alone
-    try "a reload with a mistake is refused and changes nothing" reload_refuses_a_mistake
-    try "what hangs is started again" is_started_again_when_it_hangs
-    try "mpt@NAME runs one tunnel apart from the others" each_has_a_unit
-    try "it is removed and purged" purges
-fi
+for release in ${MPT_DEBIAN:-bookworm trixie}; do
+    root=$work/$release
+    try "$release: it is there" base_is_there
+    try "$release: two hosts with two links" two_hosts
+    try "$release: systemd runs in a container" boots
+    if [ -n "$leader" ]; then
+        try "$release: it installs, and starts nothing by itself" installs
+        try "$release: it runs, sealed, over two links" runs
+        try "$release: metrics are served from the unit's sandbox" serves_metrics
+        try "$release: systemctl status shows the verdict" says_how_it_does
+        try "$release: an upgrade with the tunnel up" upgrades_with_the_tunnel_up
+        try "$release: the dissector reads a capture of it" dissector_reads_it
+        try "$release: systemd-networkd leaves it alone" networkd_leaves_it_alone
+        try "$release: a reload with a mistake is refused and changes nothing" reload_refuses_a_mistake
+        try "$release: what hangs is started again" is_started_again_when_it_hangs
+        try "$release: mpt@NAME runs one tunnel apart from the others" each_has_a_unit
+        try "$release: it is removed and purged" purges
+    fi
+    put_away
+    rm -rf "$root" "$work/far"
+done
