@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use mpt_core::control::PathState;
 use mpt_core::control::drops::DropReason;
 use mpt_core::path::MAX_PATHS;
 use mpt_core::send::scheduler::Policy;
@@ -168,6 +169,34 @@ fn a_dearer_path_carries_all_when_the_cheaper_one_dies() {
         let carried = stream(&mut pair, 1, MS, 5 * SECOND);
         assert!(carried.bytes[DEAR] < 6 * PROBES, "{carried:?}");
         assert_eq!(carried.lost, 0);
+    }
+}
+
+/// A path whose budget is used up is out of service, and metered: probes are no more than of an idle one. It is found
+/// again at once.
+#[test]
+fn a_metered_path_out_of_service_is_hardly_probed_and_comes_back_at_once() {
+    for side in Side::BOTH {
+        let config = PairConfig {
+            policy: Policy::Adaptive,
+            metered: true,
+            ..PairConfig::new([path(20, 30, 0.0), path(40, 10, 0.0)])
+        };
+        let mut pair = Pair::running(config, 2 * SECOND);
+        stream(&mut pair, 1, 4 * MS, SECOND);
+        pair.set_out_of_service(side, DEAR, true);
+        stream(&mut pair, 1, 4 * MS, SECOND);
+        let both = |pair: &Pair| Side::BOTH.map(|side| pair.end(side).path(DEAR).tx_bytes);
+        let before = both(&pair);
+        let carried = stream(&mut pair, 1, 4 * MS, 60 * SECOND);
+        assert_eq!(carried.lost, 0);
+        let probes: u64 = both(&pair).iter().sum::<u64>() - before.iter().sum::<u64>();
+        println!("{side:?}: {probes} bytes in a minute");
+        assert!(probes < 3_000, "{probes}");
+        pair.set_out_of_service(side, DEAR, false);
+        stream(&mut pair, 1, 4 * MS, SECOND);
+        let states = Side::BOTH.map(|side| pair.end(side).state(DEAR));
+        assert_eq!(states, [PathState::Up; 2]);
     }
 }
 

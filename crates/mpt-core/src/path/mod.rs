@@ -390,6 +390,10 @@ impl Path {
         if self.renewal.was_tried() && !self.rhythm.is_quick() && !self.is_answered(now) {
             return self.config.longest_pause();
         }
+        // Nobody waits for it, and a budget may be used up.
+        if self.config.metered && (self.out_of_service || self.out_of_service_at_peer) {
+            return self.config.longest_pause();
+        }
         let rtt = self.rtt.round_trip();
         self.rhythm.interval(now, &self.config, rtt, leads)
     }

@@ -33,3 +33,32 @@ impl Counted {
         self.0.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::testing::{loopback_pairs, recv_exactly};
+    use super::*;
+
+    /// Trains that cross the kernel whole included, sent and received.
+    #[test]
+    fn each_datagram_counts_with_its_headers_at_both_ends() {
+        for (from, to) in loopback_pairs() {
+            let counted: [Arc<Counted>; 2] = Default::default();
+            let [sent, received] = [0, 1].map(|at| counted[at].clone());
+            let (from, to) = (from.counting(sent), to.counting(received));
+            // Five datagrams, the last of which is short.
+            let train = vec![7; 4 * 1000 + 300];
+            let outcome = from.send_train(to.local_addr(), 0, &train, 1000);
+            assert_eq!(outcome.datagrams, 5);
+            recv_exactly(&to, 5);
+            let headers = match to.local_addr() {
+                SocketAddr::V4(_) => 28,
+                SocketAddr::V6(_) => 48,
+            };
+            let each = counted.map(|counted| counted.bytes());
+            assert_eq!(each, [4300 + 5 * headers; 2], "{from:?} {to:?}");
+        }
+    }
+}
