@@ -200,7 +200,7 @@ purges() {
     inside test -e /etc/mpt/mpt0.toml || { echo "remove took the configuration"; return 1; }
     inside dpkg --purge mpt || return 1
     local left
-    left=$(inside find /etc /usr /run /var/lib/systemd -xdev \( -name 'mpt*' -o -name '_mpt*' \) -not -name 'mpt.service.d' \
+    left=$(inside find /etc /usr /run /var/lib -xdev \( -name 'mpt*' -o -name '_mpt*' \) -not -name 'mpt.service.d' -not -path '/var/lib/dpkg/*' \
         -not -path '/usr/lib/x86_64-linux-gnu/*')
     [ -z "$left" ] || { echo "left: $left"; return 1; }
 }
