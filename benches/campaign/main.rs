@@ -203,36 +203,28 @@ fn vary(options: &Options, law: &'static Law, parameters: &[Parameter]) {
             Some(runs)
         })
     };
-    println!(
-        "PARAMETER               VALUE | each phase: <0.85 and <0.95 of the best link; p10 and median of the sum"
-    );
-    let print = |name: &str, value: &str, law: &'static Law| {
-        let tally = run_all(options, law, |case| {
+    let run = |law: &'static Law| {
+        run_all(options, law, |case| {
             let alone = runs_alone(&case);
             case.run_beside(sender, alone.as_deref().map_or(&[], Vec::as_slice))
-        });
-        let rows = tally.rows(options.family).into_iter();
-        let phases = rows.filter(|row| row.group == "all").map(|row| {
-            format!(
-                "{} {:4.1} {:4.1} % {:.2} {:.3}",
-                row.phase,
-                row.below_85 * 100.0,
-                row.below_95 * 100.0,
-                row.sum_p10,
-                row.sum_median
-            )
-        });
-        println!(
-            "{name:<18} {value:>10} | {}",
-            phases.collect::<Vec<_>>().join(" | ")
-        );
+        })
     };
-    print("(as it is)", "", law);
+    let phases = options.family.phases();
+    let base = run(law);
+    let names: Vec<&str> = phases.iter().map(|phase| phase.name).collect();
+    println!("| Parameter | Value | {} |", names.join(" | "));
+    println!("|---|---|{}", "---|".repeat(names.len()));
     for Parameter { name, value, .. } in parameters {
         for value in [value / 2.0, value * 2.0] {
             let mut other = *law;
             other.set(name, value);
-            print(name, &value.to_string(), Box::leak(Box::new(other)));
+            let tally = run(Box::leak(Box::new(other)));
+            let gains = (0..phases.len()).map(|at| match tally.gain_over(&base, at) {
+                Some((gain, error)) => format!("{:+.1} ± {:.1} %", gain * 100.0, error * 100.0),
+                None => "–".to_owned(),
+            });
+            let gains: Vec<String> = gains.collect();
+            println!("| `{name}` | {value} | {} |", gains.join(" | "));
         }
     }
 }

@@ -28,6 +28,9 @@ pub struct Row {
     pub sum_median: f64,
 }
 
+/// Goodput that is not less is compared, in bits a second: a hundredth of that of the slowest link that is drawn.
+const LEAST_BPS: f64 = 1e4;
+
 /// Outcomes of one family.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
@@ -78,6 +81,25 @@ impl Tally {
         sorted.sort_by(|a, b| key(a).total_cmp(&key(b)));
         sorted.truncate(count);
         sorted
+    }
+
+    /// How much more these carried in a phase than the same cases in `base`, as a share, and its standard error: the
+    /// geometric mean over all cases. `None` where the cases are not the same, or none.
+    #[must_use]
+    pub fn gain_over(&self, base: &Tally, phase: usize) -> Option<(f64, f64)> {
+        let pairs = self.outcomes.iter().zip(&base.outcomes);
+        let same = |(one, other): (&Outcome, &Outcome)| one.case.seed == other.case.seed;
+        if self.outcomes.len() != base.outcomes.len() || !pairs.clone().all(same) {
+            return None;
+        }
+        let bps = |outcome: &Outcome| outcome.phases[phase].bond_bps.max(LEAST_BPS);
+        let gains: Vec<f64> = pairs
+            .map(|(one, other)| (bps(one) / bps(other)).ln())
+            .collect();
+        let count = gains.len() as f64;
+        let mean = gains.iter().sum::<f64>() / count;
+        let variance = gains.iter().map(|gain| (gain - mean).powi(2)).sum::<f64>() / count;
+        (count > 0.0).then(|| (mean.exp_m1(), (variance / count).sqrt()))
     }
 
     /// Median and 95th percentile of how much later the call's packets are (99th percentile of each case)
