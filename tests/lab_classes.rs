@@ -17,7 +17,7 @@ fn a_call_over_two_links_that_lose() {
         // A hub has no classes, and the answers would be of none.
         return;
     }
-    let shape = Shape::mbps(100.0).delay_ms(20).loss(3.0);
+    let shape = Shape::mbps(50.0).delay_ms(20).loss(3.0);
     let hosts = Hosts::new(&[shape.clone(), shape]);
     let links: Vec<&Link> = hosts.links.iter().collect();
     let settings = Settings::new().sealed();
