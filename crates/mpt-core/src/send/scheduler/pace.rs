@@ -317,7 +317,7 @@ impl Pace {
         let least = self.base.get().unwrap_or(found.one_way);
         self.queue = found.one_way - least;
         (self.queue_told, self.queue_holds_until) = (now, now + self.law.seen);
-        self.doubt.epoch(found.noise);
+        self.doubt.epoch(found.noise, self.queue);
         if self.queue <= self.doubt.target() {
             self.company.left(now);
         }
@@ -532,27 +532,22 @@ impl Pace {
         self.limit(now, phase, 1.0 + step, why);
     }
 
-    /// Whether the queue, which is above its target, is not ours to shorten. A long one is of others, a short
-    /// one is none.
+    /// Whether the queue, which is above its target, is not ours to shorten. A long one is of others; a short
+    /// one is left alone until it is judged again, since jitter looks like it.
     fn yields_to_others(&mut self, now: Time, found: &Findings) -> bool {
         let stays = self.company.stays(now, self.queue, self.rtt);
         let is_vain = self.company.is_vain(found);
-        let is_long = self.doubt.is_exceeded(self.queue);
-        let is_others = is_vain && is_long;
-        if !stays && !is_others {
+        if !self.doubt.is_exceeded(self.queue) {
+            if stays {
+                self.note(now, Why::Jitter);
+            }
+            return stays;
+        }
+        if !stays && !is_vain {
             return false;
         }
-        // Where the capacity is taken for so little more than it is, the law itself holds such a queue.
-        if is_long && self.correction() > -self.law.differs {
-            return false;
-        }
-        if is_long {
-            self.company.compete(now);
-            self.open(now, Why::Others);
-        } else {
-            self.doubt.allow(self.queue);
-            self.note(now, Why::Jitter);
-        }
+        self.company.compete(now);
+        self.open(now, Why::Others);
         true
     }
 

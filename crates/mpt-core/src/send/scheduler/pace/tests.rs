@@ -290,27 +290,6 @@ fn a_short_queue_that_does_not_shrink_is_allowed_for() {
 }
 
 #[test]
-fn a_queue_a_little_above_the_aim_is_the_laws_own_and_not_of_others() {
-    for (queue_ms, of_others) in [(23.0, false), (32.0, true)] {
-        let mut model = Model::new(4.0);
-        let mut pace = probed(&model);
-        model.run(&mut pace, 2000, 1e6);
-        assert!(mbps(&pace).is_some());
-        // 20 ms are aimed at, since 15 ms did not shrink once; it is more than jitter may seem to be.
-        pace.doubt = Doubt::new(&Law::LAW);
-        pace.doubt.allow(Span::nanos(15e6));
-        pace.queue = Span::nanos(queue_ms * 1e6);
-        assert!(pace.doubt.is_exceeded(pace.queue));
-        let found = found_of_bursts(1);
-        for second in 0..2 {
-            let now = Time::from_nanos(model.now + second * 1000 * MS);
-            pace.yields_to_others(now, &found);
-        }
-        assert_eq!(mbps(&pace).is_none(), of_others, "{queue_ms} ms");
-    }
-}
-
-#[test]
 fn bursts_with_pauses_do_not_make_a_path_seem_slow() {
     for pause_ms in [30, 55] {
         // So slow that no train shows between two reports.
