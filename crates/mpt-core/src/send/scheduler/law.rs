@@ -187,15 +187,13 @@ law! {
     /// that was busy for the target tells what it delivers. One that is full is looked at again after four targets, if
     /// no report makes room earlier.
     target: Duration = ms(5), "ms";
-    /// Scatter of the delays about their trend counts up to this.
-    most_scatter: Duration = ms(30), "ms";
     /// Under load, a path with jitter delivers so many times the jitter later, since all wait for the latest packet.
     late_by_jitter: f64 = 4.5, "";
     /// It is at least so many times as late as the queue of an epoch differs from that of the one before: few probes
     /// may agree by chance. From 2 to 3 is the same in the campaign; 5 loses a tenth of p10 late, and 2.5 more at 3 ms of
     /// jitter (`sim_adaptive`).
     late_by_step: f64 = 2.0, "";
-    /// That lateness is no more than this.
+    /// That lateness is no more than this, nor does more scatter of the delays about their trend count.
     latest: Duration = ms(150), "ms";
     /// A queue that does not shrink when less is sent is others' packets when it is longer than this beyond the
     /// lateness. 20 and 50 are the same in the campaign, and only 20 finds one CUBIC flow in a queue of a round trip
@@ -257,8 +255,6 @@ law! {
     loss_fall: f64 = 0.7, "";
     /// After such a loss the path is paced at this share of its capacity, to see whether it still loses.
     tried_rate: f64 = 0.9, "";
-    /// A path that drops before a queue shows is paced at this share of its capacity.
-    shallow_gain: f64 = 0.97, "";
 
     // Company.
 

@@ -83,8 +83,6 @@ pub(crate) struct Pace {
     /// Feedback times until the next step, and by how much more than the capacity that will be.
     pause: u32,
     step: f64,
-    /// It dropped before a queue showed.
-    is_shallow: bool,
     credit: Credit,
     trains: Trains,
     epoch: Option<Epoch>,
@@ -135,7 +133,6 @@ impl Pace {
             capacity: Rate::ZERO,
             pause: law.first_pause,
             step: law.first_step,
-            is_shallow: false,
             credit: Credit::new(law),
             trains: Trains::new(law),
             epoch: None,
@@ -453,13 +450,12 @@ impl Pace {
             }
             self.drain_at = now + self.law.base_span;
             let phase = Phase::Cruise { until: now };
-            self.limit(now, phase, self.cruise_gain(), Why::Drained);
+            self.limit(now, phase, 1.0, Why::Drained);
         }
         if self.correction() < 0.0 {
             if let Phase::Probe { .. } = self.phase {
                 self.note_excess();
             }
-            self.is_shallow = false;
             if !self.yields_to_others(now, found) && self.company.shows_in(found) {
                 self.work_off(now);
             }
@@ -491,7 +487,7 @@ impl Pace {
             Phase::Probe { step, .. } => self.follow(now, 1.0 + step),
             Phase::Hold { until, .. } if now < until => self.follow(now, self.law.tried_rate),
             Phase::Cruise { until } if refused && now >= until => self.probe(now, Why::TryMore),
-            Phase::Cruise { .. } => self.follow(now, self.cruise_gain()),
+            Phase::Cruise { .. } => self.follow(now, 1.0),
             Phase::Hold { .. } => self.cruise(now, Why::Held),
             Phase::Drain { .. } => self.cruise(now, Why::Drained),
             Phase::Open => {}
@@ -503,17 +499,9 @@ impl Pace {
         self.limit(now, self.phase, gain, Why::Capacity);
     }
 
-    fn cruise_gain(&self) -> f64 {
-        if self.is_shallow {
-            self.law.shallow_gain
-        } else {
-            1.0
-        }
-    }
-
     fn cruise(&mut self, now: Time, why: Why) {
         let until = self.after_feedback(now, self.pause);
-        self.limit(now, Phase::Cruise { until }, self.cruise_gain(), why);
+        self.limit(now, Phase::Cruise { until }, 1.0, why);
     }
 
     /// More than the path carries was tried.
@@ -579,7 +567,6 @@ impl Pace {
             self.delivered / self.arrives(),
         );
         self.capacity = lower.max(least.min(self.capacity));
-        self.is_shallow = self.queue <= self.doubt.target();
         self.note_excess();
         let until = now + self.rtt * 4 + Duration::from_millis(200);
         let is_low = lower <= least;

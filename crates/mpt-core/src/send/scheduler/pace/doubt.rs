@@ -89,7 +89,7 @@ impl Doubt {
     }
 
     fn scatter(&self) -> Span {
-        self.scatter.min(self.law.most_scatter.into())
+        self.scatter.min(self.law.latest.into())
     }
 }
 
