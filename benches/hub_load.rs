@@ -408,7 +408,8 @@ impl Outcome {
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    let (lower, upper) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
+    (lower + upper) / 2.0
 }
 
 /// N clients together against one alone.

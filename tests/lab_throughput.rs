@@ -24,7 +24,7 @@ fn flow(what: &str, tunnel: &Tunnel, inner: Family, seconds: u32) -> (f64, f64, 
     (steady, limit, report)
 }
 
-/// The tunnel of Al-Imareen and Lencse's measurements at half its rates, which takes half the time: 99 % of the limit.
+/// The tunnel of Al-Imareen and Lencse's measurements at half its rates, which takes half the time: 98.5 % of the limit.
 #[test]
 fn unequal_paths_50_ms_apart_add_up() {
     let Some(_turn) = net::turn() else { return };
@@ -32,7 +32,7 @@ fn unequal_paths_50_ms_apart_add_up() {
     let tunnel = Hosts::new(&[Shape::mbps(50.0), second])
         .tunnel(&Settings::new().weights(&[100, 50]).reorder(1024, 300));
     let (steady, limit, _) = flow("50 + 25 Mbit/s, 50 ms", &tunnel, Family::V4, 15);
-    assert!(steady >= 0.991 * limit, "{:#?}", tunnel.b.status());
+    assert!(steady >= 0.985 * limit, "{:#?}", tunnel.b.status());
 }
 
 #[test]

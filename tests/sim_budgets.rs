@@ -16,8 +16,8 @@ use mpt_sim::source::Flow;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
-/// What probes, their answers and reports take of a path, in bytes a second: 2,700, and 3,900 sealed; with room.
-const PROBES: u64 = 4_500;
+/// What probes and their answers take of a path, in bytes a second: 480, and 720 sealed; with room.
+const PROBES: u64 = 900;
 
 /// The first path: cheap, 20 Mbit/s. The dear one is quicker.
 const CHEAP: usize = 0;
@@ -55,6 +55,7 @@ fn set_costs(pair: &mut Pair, costs: &[u32]) {
     all[..costs.len()].copy_from_slice(costs);
     for side in Side::BOTH {
         pair.end_mut(side).outbound.set_costs(all);
+        pair.end_mut(side).inbound.set_costs(all);
     }
 }
 

@@ -50,6 +50,8 @@ pub(crate) enum Command {
     SetTun(Arc<Tun>),
     /// Take a path out of service, or back into it.
     SetOutOfService(PathId, bool),
+    /// Paths cost this, each by its index.
+    SetCosts([u32; MAX_PATHS]),
     /// The carrier of a path's device went or came.
     SetLink(PathId, bool),
     /// Change how packets are put in order.
@@ -237,6 +239,7 @@ fn obey(downlink: &Rc<RefCell<Downlink>>, wake: &Rc<Notify>, command: Command) {
             this.inbound.set_out_of_service(now, id, out);
             this.inbound.handle_timeout(now);
         }
+        Command::SetCosts(costs) => this.inbound.set_costs(costs),
         Command::SetLink(id, up) => {
             this.inbound.handle_link(now, id, up);
             this.inbound.handle_timeout(now);

@@ -114,6 +114,8 @@ pub struct Inbound {
     diagnosis: Diagnosis,
     /// No other port is tried before, on any path.
     next_renewal: Time,
+    /// What each path costs: reports and edges go over those that cost least.
+    costs: [u32; MAX_PATHS],
     events: Events,
     drops: Drops,
     rx_packets: u64,
@@ -161,6 +163,7 @@ impl Inbound {
             activity: Activity::default(),
             diagnosis: Diagnosis::default(),
             next_renewal: Time::ZERO,
+            costs: [0; MAX_PATHS],
             events: Events::default(),
             drops: Drops::default(),
             rx_packets: 0,
@@ -234,6 +237,11 @@ impl Inbound {
             path.open(now);
         }
         self.settle(now);
+    }
+
+    /// Paths cost this, each by its index: see [`crate::send::tiers`].
+    pub fn set_costs(&mut self, costs: [u32; MAX_PATHS]) {
+        self.costs = costs;
     }
 
     /// Takes a path out of service, or back into it.

@@ -177,7 +177,10 @@ fn obey(downlink: &Rc<RefCell<HubDownlink>>, wake: &Rc<Notify>, command: Command
             this.follow_paths(now);
         }
         // Neither has a meaning without a peer at the other end: `requests` refuses the first.
-        Command::SetOutOfService(..) | Command::SetLink(..) | Command::SetKey(_) => {}
+        Command::SetOutOfService(..)
+        | Command::SetCosts(_)
+        | Command::SetLink(..)
+        | Command::SetKey(_) => {}
         Command::SetSending(policy, recovery) => this.set_sending(policy, recovery),
         Command::SetReorder(reorder) => this.hub.configure(
             |config| config.tunnel.reorder = reorder,

@@ -42,6 +42,8 @@ impl Tunnel {
         if self.costs_told != costs {
             let command = uplink::Command::SetCosts(costs);
             self.uplink.send(command).await?;
+            let command = downlink::Command::SetCosts(costs);
+            self.downlink.send(command).await?;
             self.costs_told = costs;
         }
         Ok(())

@@ -151,14 +151,15 @@ impl Inbound {
         })
     }
 
-    /// The path that is up and answers first, of those that neither end suspects if there are any.
+    /// The path that is up and answers first, of those that cost least, and that neither end suspects if there are any.
     pub(super) fn quickest_path(&self) -> Option<PathId> {
         let (suspected, doubted) = (self.shared.suspected(), self.watermarks.wary_of());
         self.up_paths().min_by_key(|&id| {
             let path = self.paths[id.index()].as_ref();
             let rtt = path.and_then(|path| path.rtt.smoothed());
             let rtt = rtt.unwrap_or(Duration::MAX);
-            (suspected.contains(id), doubted.contains(id), rtt, id)
+            let cost = self.costs[id.index()];
+            (suspected.contains(id), doubted.contains(id), cost, rtt, id)
         })
     }
 
