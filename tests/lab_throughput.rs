@@ -24,15 +24,15 @@ fn flow(what: &str, tunnel: &Tunnel, inner: Family, seconds: u32) -> (f64, f64, 
     (steady, limit, report)
 }
 
-/// The tunnel of Al-Imareen and Lencse's measurements at half its rates, which takes half the time: 98.5 % of the limit.
+/// The tunnel of Al-Imareen and Lencse's measurements: 99 % of 139.9 Mbit/s; sealed, of 137.7.
 #[test]
 fn unequal_paths_50_ms_apart_add_up() {
     let Some(_turn) = net::turn() else { return };
-    let second = Shape::mbps(25.0).delay_ms(50);
-    let tunnel = Hosts::new(&[Shape::mbps(50.0), second])
+    let second = Shape::mbps(50.0).delay_ms(50);
+    let tunnel = Hosts::new(&[Shape::mbps(100.0), second])
         .tunnel(&Settings::new().weights(&[100, 50]).reorder(1024, 300));
-    let (steady, limit, _) = flow("50 + 25 Mbit/s, 50 ms", &tunnel, Family::V4, 15);
-    assert!(steady >= 0.985 * limit, "{:#?}", tunnel.b.status());
+    let (steady, limit, _) = flow("100 + 50 Mbit/s, 50 ms", &tunnel, Family::V4, 15);
+    assert!(steady >= 0.991 * limit, "{:#?}", tunnel.b.status());
 }
 
 #[test]
