@@ -40,6 +40,7 @@ pub mod traffic;
 pub mod transfer;
 pub mod uplinks;
 pub mod watch;
+pub mod weather;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -58,6 +59,7 @@ pub use shape::Shape;
 pub use topology::{Hosts, Tunnel};
 pub use trace::Trace;
 pub use uplinks::{Files, Uplinked, Uplinks};
+pub use weather::{Passing, Who};
 
 static TURN: Mutex<()> = Mutex::new(());
 

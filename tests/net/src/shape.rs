@@ -106,8 +106,14 @@ impl Shape {
 
     /// Jitter of a normal distribution with this standard deviation in milliseconds.
     #[must_use]
-    pub fn normal_jitter_ms(mut self, deviation: u64) -> Self {
-        self.jitter = Jitter::Normal(Duration::from_millis(deviation));
+    pub fn normal_jitter_ms(self, deviation: u64) -> Self {
+        self.normal_jitter(Duration::from_millis(deviation))
+    }
+
+    /// Jitter of a normal distribution with this standard deviation.
+    #[must_use]
+    pub fn normal_jitter(mut self, deviation: Duration) -> Self {
+        self.jitter = Jitter::Normal(deviation);
         self
     }
 

@@ -83,19 +83,24 @@ impl Stream {
     /// Starts it between two hosts.
     ///
     /// # Panics
-    /// When there is no such address.
+    /// When the port is taken.
     #[must_use]
     pub fn start(self, from: &Namespace, to: &Namespace) -> Running {
-        let receiving = to.inside(|| UdpSocket::bind(self.to)).expect("the address");
+        let any = |port: u16| -> SocketAddr {
+            if self.to.is_ipv4() {
+                ([0, 0, 0, 0], port).into()
+            } else {
+                ([0u16; 8], port).into()
+            }
+        };
+        // Of all addresses: a translator's is none of its own.
+        let receiving = to
+            .inside(|| UdpSocket::bind(any(self.to.port())))
+            .expect("the port");
         receiving
             .set_read_timeout(Some(Duration::from_millis(50)))
             .expect("a timeout");
-        let any: SocketAddr = if self.to.is_ipv4() {
-            ([0, 0, 0, 0], 0).into()
-        } else {
-            ([0u16; 8], 0).into()
-        };
-        let sending = from.inside(|| UdpSocket::bind(any)).expect("a port");
+        let sending = from.inside(|| UdpSocket::bind(any(0))).expect("a port");
         let done = Arc::new(AtomicBool::new(false));
         let (start, over) = (Instant::now(), Arc::clone(&done));
         let receiver = std::thread::spawn(move || receive(&receiving, start, &over));
@@ -170,6 +175,14 @@ impl Record {
         numbers.sort_unstable();
         numbers.dedup();
         self.sent.saturating_sub(numbers.len() as u64)
+    }
+
+    /// The longest time without an arrival, between the first and the last.
+    #[must_use]
+    pub fn longest_silence(&self) -> Duration {
+        let pairs = self.arrivals.iter().zip(self.arrivals.iter().skip(1));
+        let silences = pairs.map(|(one, next)| next.arrived.saturating_sub(one.arrived));
+        silences.max().unwrap_or_default()
     }
 
     /// Delays in milliseconds of the datagrams sent from `since` on.

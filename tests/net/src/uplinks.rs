@@ -41,7 +41,7 @@ pub struct Uplink {
     /// The router's address on the internet.
     pub public: &'static str,
     /// The middle's address toward the router.
-    gateway: &'static str,
+    pub(crate) gateway: &'static str,
     /// The server's port for this path.
     pub port: u16,
     /// Metric of the client's default route.

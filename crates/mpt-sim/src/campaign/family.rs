@@ -401,8 +401,9 @@ fn drift(rng: &mut SimRng) -> (Vec<Change>, &'static str) {
 }
 
 impl What {
-    /// Does it to a link that was `first` at first.
-    pub(super) fn apply(self, link: &mut LinkConfig, first: &LinkConfig) {
+    /// Does it to one direction of a link that was `first` at first. What lies outside the link, a mapping or a
+    /// 5-tuple's fate, is the caller's: [`What::Rebind`] changes nothing here.
+    pub fn apply(self, link: &mut LinkConfig, first: &LinkConfig) {
         match self {
             What::Rate(share) => {
                 link.rate_bps = first.rate_bps.map(|bps| (bps as f64 * share) as u64);

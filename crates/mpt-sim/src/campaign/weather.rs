@@ -15,7 +15,7 @@ use crate::delay::{Delay, MS};
 use crate::link::{LinkConfig, Policer, QueueLimit};
 use crate::loss::Loss;
 use crate::pair::PathSpec;
-use crate::rng::SimRng;
+use crate::rng::{SimRng, stream};
 
 /// A kind of link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -150,6 +150,12 @@ impl Weather {
                 "advertised rates; delay and queue are assumed"
             }
         }
+    }
+
+    /// The link and its next minute that follow from this seed.
+    #[must_use]
+    pub fn forecast(self, seed: u64) -> Forecast {
+        self.draw(&mut stream(seed, 7_900))
     }
 
     /// Draws the link and its next minute.
@@ -353,7 +359,6 @@ fn seconds(seconds: f64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::stream;
 
     #[test]
     fn every_weather_is_in_order_of_time_and_follows_from_the_seed() {
