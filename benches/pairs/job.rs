@@ -1,17 +1,21 @@
 //! One measurement.
 
+use std::hash::{Hash as _, Hasher as _};
 use std::str::FromStr;
 
 use net::profile::download::{self, Over};
+use net::profile::field::{self, Measure, Pair};
 use net::profile::figure::{self, Figure};
 use net::profile::measure::{self, Variant};
 use net::profile::{Line, Profile, table};
+
+use crate::comparison::joined;
 
 /// What stands before a job's result in what it prints.
 pub(crate) const MARK: &str = "result: ";
 
 /// A measurement, as words: `raw 0 NAME 1`, `ideal NAME 1`, `tunnel NAME 1`, `figure NAME`, `load 0 NAME`,
-/// `load mptcp NAME`, `load tunnel NAME`; the last number is the run.
+/// `load mptcp NAME`, `load tunnel NAME`, `field tunnel NAME cubic,call`; the last number is the run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Job {
     /// A flow over one link of a profile.
@@ -28,6 +32,12 @@ pub(crate) enum Job {
     Figure { name: String },
     /// Downloads over a pair of links.
     Load { pair: String, over: Over },
+    /// A minute in the weather of a pair of links.
+    Field {
+        pair: String,
+        over: Over,
+        measures: Vec<Measure>,
+    },
 }
 
 /// Over what files of a pair are loaded.
@@ -83,7 +93,7 @@ impl Job {
             | Self::Ideal { profile, .. }
             | Self::Tunnel { profile, .. } => profile,
             Self::Figure { name } => name,
-            Self::Load { .. } => "",
+            Self::Load { .. } | Self::Field { .. } => "",
         }
     }
 
@@ -92,7 +102,9 @@ impl Job {
         match self {
             Self::Raw { profile, line, .. } => Some(table::named(profile)?.lines[*line].clone()),
             Self::Ideal { profile, .. } => table::named(profile)?.ideal(),
-            Self::Tunnel { .. } | Self::Figure { .. } | Self::Load { .. } => None,
+            Self::Tunnel { .. } | Self::Figure { .. } | Self::Load { .. } | Self::Field { .. } => {
+                None
+            }
         }
     }
 
@@ -112,6 +124,27 @@ impl Job {
                     Over::Mptcp => Some(format!("load, {place:?}: MPTCP: {first} + {second}")),
                     Over::Tunnel => None,
                 }
+            }
+            Self::Field {
+                pair,
+                over,
+                measures,
+            } => {
+                let pair = Pair::named(pair)?;
+                let forecasts = pair.forecasts();
+                let what = match over {
+                    Over::Link(link) => format!("{} {:?}", pair.weathers[*link], forecasts[*link]),
+                    Over::Mptcp => format!("MPTCP, {} {forecasts:?}", pair.name),
+                    Over::Tunnel => return None,
+                };
+                let mut hash = std::hash::DefaultHasher::new();
+                what.hash(&mut hash);
+                let name = what.split(' ').next().unwrap_or_default();
+                Some(format!(
+                    "field, {}, {name}: {:x}",
+                    names(measures),
+                    hash.finish()
+                ))
             }
             Self::Tunnel { .. } | Self::Figure { .. } => None,
         }
@@ -137,9 +170,39 @@ impl Job {
                 let pair = download::pair_named(pair).expect("a pair of the list");
                 serde_json::to_string(&download::load(&pair, *over, &download::ALL, variant))
             }
+            Self::Field {
+                pair,
+                over,
+                measures,
+            } => {
+                let pair = Pair::named(pair).expect("a pair of the list");
+                serde_json::to_string(&field::stand(&pair, *over, measures))
+            }
         };
         text.expect("numbers and texts")
     }
+}
+
+fn word(over: Over) -> String {
+    match over {
+        Over::Link(link) => link.to_string(),
+        Over::Mptcp => "mptcp".to_owned(),
+        Over::Tunnel => "tunnel".to_owned(),
+    }
+}
+
+fn over_what(word: &str) -> Result<Over, String> {
+    Ok(match word {
+        "mptcp" => Over::Mptcp,
+        "tunnel" => Over::Tunnel,
+        "0" => Over::Link(0),
+        "1" => Over::Link(1),
+        _ => return Err(format!("over what is {word}?")),
+    })
+}
+
+fn names(measures: &[Measure]) -> String {
+    joined(measures.iter().map(Measure::to_string), ",")
 }
 
 impl std::fmt::Display for Job {
@@ -149,11 +212,12 @@ impl std::fmt::Display for Job {
             Self::Ideal { profile, run } => write!(to, "ideal {profile} {run}"),
             Self::Tunnel { profile, run } => write!(to, "tunnel {profile} {run}"),
             Self::Figure { name } => write!(to, "figure {name}"),
-            Self::Load { pair, over } => match over {
-                Over::Link(link) => write!(to, "load {link} {pair}"),
-                Over::Mptcp => write!(to, "load mptcp {pair}"),
-                Over::Tunnel => write!(to, "load tunnel {pair}"),
-            },
+            Self::Load { pair, over } => write!(to, "load {} {pair}", word(*over)),
+            Self::Field {
+                pair,
+                over,
+                measures,
+            } => write!(to, "field {} {pair} {}", word(*over), names(measures)),
         }
     }
 }
@@ -183,11 +247,15 @@ impl FromStr for Job {
             },
             ["load", over, pair] => Self::Load {
                 pair: (*pair).to_owned(),
-                over: match *over {
-                    "mptcp" => Over::Mptcp,
-                    "tunnel" => Over::Tunnel,
-                    link => Over::Link(usize::from(number(link)? > 0)),
-                },
+                over: over_what(over)?,
+            },
+            ["field", over, pair, measures] => Self::Field {
+                pair: (*pair).to_owned(),
+                over: over_what(over)?,
+                measures: measures
+                    .split(',')
+                    .map(str::parse)
+                    .collect::<Result<_, _>>()?,
             },
             _ => return Err(format!("no job {text}")),
         })

@@ -9,6 +9,7 @@
 
 mod comparison;
 mod downloads;
+mod field;
 mod job;
 mod lanes;
 mod options;
@@ -49,11 +50,13 @@ fn measure(options: &Options) -> ExitCode {
     let started = Instant::now();
     let (profiles, figures) = (options.profiles(), options.figures());
     let downloads = options.downloads();
-    if profiles.is_empty() && figures.is_empty() && downloads.is_empty() {
+    let pairs = options.pairs();
+    if profiles.is_empty() && figures.is_empty() && downloads.is_empty() && pairs.is_empty() {
         eprintln!("benches/profiles: no such profile; see --list");
         return ExitCode::from(2);
     }
-    let jobs = Job::needed(&profiles, &figures, &downloads, options.runs);
+    let mut jobs = Job::needed(&profiles, &figures, &downloads, options.runs);
+    jobs.extend(field::jobs(&pairs, &options.measures));
     let mut unsaid = profiles.clone();
     let outcomes = lanes::run(options, &jobs, &mut |outcomes| {
         let is_done = |profile: &Profile| {
@@ -74,6 +77,9 @@ fn measure(options: &Options) -> ExitCode {
     }
     if !downloads.is_empty() {
         all_met &= downloads::print(options.markdown, &downloads, &outcomes);
+    }
+    if !pairs.is_empty() {
+        all_met &= field::print(options.markdown, &pairs, &options.measures, &outcomes);
     }
     report::keep(options, &outcomes);
     println!("{:.0} s of real time.", started.elapsed().as_secs_f64());

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use net::Place;
 use net::profile::download;
+use net::profile::field::{self, Measure, Pair};
 use net::profile::figure::{self, Figure};
 use net::profile::measure::Variant;
 use net::profile::{Profile, table};
@@ -37,6 +38,8 @@ pub(crate) struct Options {
     pub(crate) json: Option<PathBuf>,
     /// Whose programs are measured instead of this checkout's.
     pub(crate) programs: Option<PathBuf>,
+    /// What is measured in the weather.
+    pub(crate) measures: Vec<Measure>,
     /// Exact names.
     names: Vec<String>,
     /// Parts of names.
@@ -51,6 +54,7 @@ enum Kinds {
     Profiles,
     Figures,
     Downloads,
+    Weather,
 }
 
 impl Options {
@@ -64,6 +68,7 @@ impl Options {
             variant: Variant::default(),
             json: None,
             programs: None,
+            measures: Vec::new(),
             names: Vec::new(),
             only: Vec::new(),
             kinds: Kinds::All,
@@ -81,6 +86,8 @@ impl Options {
                 "--profiles" => options.kinds = Kinds::Profiles,
                 "--figures" => options.kinds = Kinds::Figures,
                 "--downloads" => options.kinds = Kinds::Downloads,
+                "--weather" => options.kinds = Kinds::Weather,
+                "--measure" => options.measures.push(value()?.parse()?),
                 "--runs" => options.runs = number(&value()?)?.clamp(1, 99),
                 "--lanes" => options.lanes = Some(number(&value()?)?.clamp(1, 64) as usize),
                 "--markdown" => options.markdown = true,
@@ -95,7 +102,21 @@ impl Options {
                 other => return Err(format!("no option or profile {other}; see --help, --list")),
             }
         }
+        if options.measures.is_empty() {
+            options.measures = Measure::ALL.to_vec();
+        }
+        options.measures.sort_unstable();
         Ok(options)
+    }
+
+    /// The pairs of links in the weather: where it is asked for, or one of them by its name.
+    pub(crate) fn pairs(&self) -> Vec<Pair> {
+        let is_asked = |pair: &Pair| match self.kinds {
+            Kinds::Weather => self.wants(pair.name),
+            Kinds::All => self.names.iter().any(|name| name == pair.name),
+            Kinds::Profiles | Kinds::Figures | Kinds::Downloads => false,
+        };
+        field::PAIRS.into_iter().filter(is_asked).collect()
     }
 
     /// The words that give a job the same variant.
@@ -141,7 +162,7 @@ impl Options {
         let all = download::pairs().into_iter();
         let is_profile = |pair: &Profile| table::named(pair.name).is_some();
         match self.kinds {
-            Kinds::Profiles | Kinds::Figures => Vec::new(),
+            Kinds::Profiles | Kinds::Figures | Kinds::Weather => Vec::new(),
             Kinds::Downloads => all.filter(|one| self.wants(one.name)).collect(),
             Kinds::All if self.names.is_empty() && self.only.is_empty() => all.collect(),
             Kinds::All => all
@@ -161,6 +182,7 @@ impl Options {
 fn is_name(word: &str) -> bool {
     table::named(word).is_some()
         || download::pair_named(word).is_some()
+        || Pair::named(word).is_some()
         || figure::ALL.iter().any(|figure| figure.name == word)
 }
 

@@ -1,6 +1,7 @@
 //! The tables.
 
 use net::profile::download;
+use net::profile::field;
 use net::profile::figure::{self, Figure, Row};
 use net::profile::{Profile, table};
 use serde_json::{Value, json};
@@ -25,6 +26,9 @@ pub(crate) fn list() {
     }
     for pair in download::pairs() {
         println!("{:<16} {}; downloads", pair.name, pair.text());
+    }
+    for pair in field::PAIRS {
+        println!("{:<16} a minute of the weather", pair.name);
     }
 }
 

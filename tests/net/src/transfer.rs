@@ -45,6 +45,17 @@ impl Transport {
     }
 }
 
+/// A page: objects over a few connections, as browsers load what HTTP/1.1 brings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Page {
+    /// How many.
+    pub objects: usize,
+    /// Bytes of each.
+    pub object_bytes: u64,
+    /// Connections, which share the objects evenly.
+    pub connections: usize,
+}
+
 /// Lets MPTCP connections to A's first address use all links: A announces its other addresses.
 pub fn allow_subflows(hosts: &Hosts) {
     for host in [&hosts.a, &hosts.b] {
@@ -147,22 +158,66 @@ impl Source {
         })
     }
 
-    /// Gives one connection what it asks for.
+    /// How long `client` takes for a page: from the first SYN to the last byte of all objects, over so many new
+    /// connections, each of which asks for its next object when it has the one before.
+    ///
+    /// # Panics
+    /// As [`Self::fetch`].
+    #[must_use]
+    pub fn page(&self, client: &Namespace, page: Page) -> Duration {
+        let start = Instant::now();
+        std::thread::scope(|scope| {
+            let loading: Vec<_> = (0..page.connections)
+                .map(|_| {
+                    let socket = client.inside(|| self.transport.socket(self.address));
+                    let socket = socket.expect("a socket");
+                    let serving = scope.spawn(|| self.serve_one());
+                    let objects = page.objects / page.connections;
+                    let load = move || fetch_all(socket, self.address, objects, page.object_bytes);
+                    (scope.spawn(load), serving)
+                })
+                .collect();
+            for (loading, serving) in loading {
+                loading.join().expect("a thread").expect("a connection");
+                serving.join().expect("a thread").expect("a connection");
+            }
+        });
+        start.elapsed()
+    }
+
+    /// Gives one connection what it asks for, again and again.
     fn serve_one(&self) -> io::Result<()> {
         let (socket, _) = self.listener.accept()?;
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_write_timeout(Some(PATIENCE))?;
         let mut stream = TcpStream::from(socket);
-        let mut asked = [0; 8];
-        stream.read_exact(&mut asked)?;
-        let (mut left, piece) = (u64::from_be_bytes(asked), vec![0; PIECE_BYTES]);
-        while left > 0 {
-            let count = piece.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-            stream.write_all(&piece[..count])?;
-            left -= count as u64;
+        let (mut asked, piece) = ([0; 8], vec![0; PIECE_BYTES]);
+        loop {
+            match stream.read_exact(&mut asked) {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+                read => read?,
+            }
+            let mut left = u64::from_be_bytes(asked);
+            while left > 0 {
+                let count = piece.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                stream.write_all(&piece[..count])?;
+                left -= count as u64;
+            }
         }
-        Ok(())
     }
+}
+
+/// Asks for one object after the other.
+fn fetch_all(socket: Socket, address: SocketAddr, objects: usize, bytes: u64) -> io::Result<()> {
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.connect_timeout(&address.into(), PATIENCE)?;
+    let mut stream = TcpStream::from(socket);
+    let mut object = vec![0; bytes as usize];
+    for _ in 0..objects {
+        stream.write_all(&bytes.to_be_bytes())?;
+        stream.read_exact(&mut object)?;
+    }
+    Ok(())
 }
 
 /// Asks for so many bytes and reads while `goes_on`; how long that took.

@@ -10,6 +10,7 @@
 
 pub mod apart_figures;
 pub mod download;
+pub mod field;
 pub mod figure;
 pub mod measure;
 pub mod recovery_figures;
