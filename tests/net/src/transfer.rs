@@ -234,7 +234,11 @@ fn fetch(
     stream.write_all(&bytes.to_be_bytes())?;
     let mut piece = vec![0; PIECE_BYTES];
     loop {
-        let count = stream.read(&mut piece)?;
+        let count = match stream.read(&mut piece) {
+            // A child that ends interrupts what MPTCP reads.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
         let at = start.elapsed();
         if count == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
