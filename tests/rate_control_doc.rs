@@ -32,3 +32,21 @@ fn the_table_of_parameters_is_that_of_the_code() {
     }
     assert_eq!(table.lines().collect::<Vec<_>>(), rows);
 }
+
+/// Whoever changes a value, or adds a parameter, runs its half and double.
+#[test]
+fn the_table_of_halves_and_doubles_is_of_these_parameters() {
+    let document = std::fs::read_to_string(PATH).unwrap();
+    let heading = "| Parameter | Value | Half | early | late | Double | early | late |";
+    let (_, rest) = document.split_once(heading).unwrap();
+    let told: Vec<String> = rest
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .map(|line| line.split(" | ").take(2).collect::<Vec<_>>().join(" | "))
+        .collect();
+    let table = Law::LAW.table();
+    let known = table
+        .iter()
+        .map(|Parameter { name, value, .. }| format!("| `{name}` | {value}"));
+    assert_eq!(told, known.collect::<Vec<_>>());
+}

@@ -212,20 +212,28 @@ fn vary(options: &Options, law: &'static Law, parameters: &[Parameter]) {
     let phases = options.family.phases();
     let base = run(law);
     let names: Vec<&str> = phases.iter().map(|phase| phase.name).collect();
-    println!("| Parameter | Value | {} |", names.join(" | "));
-    println!("|---|---|{}", "---|".repeat(names.len()));
+    let names = names.join(" | ");
+    println!("| Parameter | Value | Half | {names} | Double | {names} |");
+    println!("|---|---{}", "|---".repeat(2 + 2 * phases.len()) + "|");
     for Parameter { name, value, .. } in parameters {
+        let mut row = format!("| `{name}` | {value} |");
         for value in [value / 2.0, value * 2.0] {
             let mut other = *law;
             other.set(name, value);
+            // A whole number has no half of its own.
+            let set = other.table().into_iter().find(|set| set.name == *name);
+            let _ = write!(row, " {} |", set.map_or(value, |set| set.value));
             let tally = run(Box::leak(Box::new(other)));
-            let gains = (0..phases.len()).map(|at| match tally.gain_over(&base, at) {
-                Some((gain, error)) => format!("{:+.1} ± {:.1} %", gain * 100.0, error * 100.0),
-                None => "–".to_owned(),
-            });
-            let gains: Vec<String> = gains.collect();
-            println!("| `{name}` | {value} | {} |", gains.join(" | "));
+            for at in 0..phases.len() {
+                let _ = match tally.gain_over(&base, at) {
+                    Some((gain, error)) => {
+                        write!(row, " {:+.1} ± {:.1} % |", gain * 100.0, error * 100.0)
+                    }
+                    None => write!(row, " – |"),
+                };
+            }
         }
+        println!("{row}");
     }
 }
 

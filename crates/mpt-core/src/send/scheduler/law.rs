@@ -255,6 +255,8 @@ law! {
     loss_fall: f64 = 0.7, "";
     /// After such a loss the path is paced at this share of its capacity, to see whether it still loses.
     tried_rate: f64 = 0.9, "";
+    /// It is paced so for four round trips and this time.
+    loss_hold: Duration = ms(200), "ms";
 
     // Company.
 

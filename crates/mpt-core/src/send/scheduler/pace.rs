@@ -568,7 +568,7 @@ impl Pace {
         );
         self.capacity = lower.max(least.min(self.capacity));
         self.note_excess();
-        let until = now + self.rtt * 4 + Duration::from_millis(200);
+        let until = now + self.rtt * 4 + self.law.loss_hold;
         let is_low = lower <= least;
         let phase = Phase::Hold { until, is_low };
         self.limit(now, phase, self.law.tried_rate, Why::Loss);
