@@ -21,7 +21,8 @@ use crate::transfer::{Page, Source, Transport};
 use crate::uplinks::{Files, SERVER, UPLINKS, Uplinks};
 use crate::weather::Who;
 
-/// Of the better link alone, the tunnel is to reach this share in every measure (issue of part 12).
+/// Of the better link alone, the tunnel is to reach this share in every measure: whoever adds a link wants
+/// no less than before.
 pub const OF_BEST: f64 = 0.95;
 /// When each measure begins in the minute, and how long it lasts, in seconds. The first flow stands long enough to meet
 /// a satellite's change each 15 s; all end before the minute does. Chosen for a job of about two minutes.
@@ -34,8 +35,7 @@ const PAGES_S: [u64; 3] = [44, 49, 54];
 const CALL_S: u64 = 58;
 /// Where the call's datagrams go.
 const CALL_PORT: u16 = 6000;
-/// 30 objects over 6 connections (issue of part 12; browsers open 6 to a host), 1.5 MB together: two thirds of the
-/// median page of the HTTP Archive, which is 2.3 MB with its pictures.
+/// 30 objects over 6 connections, as many as browsers open to a host; 1.5 MB together, a small page of today.
 const PAGE: Page = Page {
     objects: 30,
     object_bytes: 50_000,
@@ -51,7 +51,7 @@ pub struct Pair {
     pub weathers: [Weather; 2],
 }
 
-/// The twelve pairs (issue of part 12).
+/// The twelve pairs.
 pub const PAIRS: [Pair; 12] = [
     pair("starlink+lte-good", Weather::Starlink, Weather::LteGood),
     pair("starlink+lte-bad", Weather::Starlink, Weather::LteBad),
