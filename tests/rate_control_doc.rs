@@ -39,7 +39,8 @@ fn the_table_of_halves_and_doubles_is_of_these_parameters() {
     let document = std::fs::read_to_string(PATH).unwrap();
     let heading = "| Parameter | Value | Half | early | late | Double | early | late |";
     let (_, rest) = document.split_once(heading).unwrap();
-    let told: Vec<String> = rest
+    let (rows, _) = rest.split_once("\n\n").unwrap();
+    let told: Vec<String> = rows
         .lines()
         .filter(|line| line.starts_with("| `"))
         .map(|line| line.split(" | ").take(2).collect::<Vec<_>>().join(" | "))
