@@ -29,8 +29,17 @@ const TUNNELS: [(&str, u32); 2] = [("off", 0), ("on", 1024)];
 /// Packets leave A once in this time, seven at a gigabit.
 const SLOT: &str = "slot 85us 85us";
 const TIME: Duration = Duration::from_millis(1200);
-/// Round trips of 5 ms.
-const WARM_UP: Duration = Duration::from_millis(700);
+/// What counts is the end.
+const COUNTED: Duration = Duration::from_millis(500);
+/// What explains where Table 4 differs, without the tunnel's window: a sender, the spread, whether
+/// packets leave in blocks, how long.
+const CAUSES: [(&str, u32, &str, bool, Duration); 5] = [
+    ("A", 127, "2", true, Duration::from_secs(3)),
+    ("A", 127, "1", true, Duration::from_secs(3)),
+    ("A", 127, "0.2", false, TIME),
+    ("S", 3, "1", false, TIME),
+    ("S", 3, "0.2", false, TIME),
+];
 const PAPER_SECONDS: f64 = 50.0;
 
 /// Table 4 without and with sorting: Mbit/s; retransmissions and duplicate ACKs in its 50 seconds for
@@ -99,30 +108,51 @@ const TABLE_4: [Printed; 12] = [
 ];
 
 pub(crate) fn cases() -> Vec<Case> {
-    SENDERS
-        .iter()
-        .flat_map(|&(sender, greatest, streams)| {
-            SPREADS.iter().flat_map(move |&(spread, spread_us)| {
-                TUNNELS.map(|(tunnel, window)| {
-                    let case = format!("{sender}/{streams}/{spread}/{tunnel}");
-                    Case::new(case, 20, move || {
-                        measure(greatest, streams, spread_us, window)
-                    })
+    let table = SENDERS.iter().flat_map(|&(sender, greatest, streams)| {
+        SPREADS.iter().flat_map(move |&(spread, spread_us)| {
+            TUNNELS.map(|(tunnel, window)| {
+                let case = format!("{sender}/{streams}/{spread}/{tunnel}");
+                Case::new(case, 20, move || {
+                    measure(SLOT, greatest, streams, spread_us, window, TIME)
                 })
             })
         })
-        .collect()
+    });
+    let causes = CAUSES.into_iter().map(|cause| {
+        let (_, greatest, spread, in_blocks, time) = cause;
+        let slot = if in_blocks { SLOT } else { "" };
+        let of = SPREADS.iter().find(|(name, _)| *name == spread);
+        let (_, spread_us) = of.expect("a spread of Table 4");
+        let cost_s = time.as_secs() as u32 * 30;
+        Case::new(cause_case(cause), cost_s.max(20), move || {
+            measure(slot, greatest, 1, *spread_us, 0, time)
+        })
+    });
+    table.chain(causes).collect()
 }
 
-fn measure(greatest: u32, streams: u32, spread_us: u32, window: u32) -> Outcome {
+fn cause_case((sender, _, spread, in_blocks, time): (&str, u32, &str, bool, Duration)) -> String {
+    let leave = if in_blocks { "blocks" } else { "singly" };
+    format!("cause/{leave}/{sender}/{spread}/{}", time.as_millis())
+}
+
+fn measure(
+    slot: &str,
+    greatest: u32,
+    streams: u32,
+    spread_us: u32,
+    window: u32,
+    time: Duration,
+) -> Outcome {
     let delay = format!("delay 2.5ms {spread_us}us distribution normal");
-    let line = Line::new(&Shape::mbps(1000.0).netem(SLOT), &delay, &Shape::unshaped());
+    let rate = Shape::mbps(1000.0).netem(slot);
+    let line = Line::new(&rate, &delay, &Shape::unshaped());
     let tunnel = line.tunnel(window, 300);
     let flows = Flows {
         target: Side::B.inner_v4(),
         count: streams,
-        time: TIME,
-        warm_up: WARM_UP,
+        time,
+        warm_up: time - COUNTED,
     };
     let tcp = Tcp {
         congestion: "cubic",
@@ -158,23 +188,66 @@ pub(crate) fn report(outcomes: &Outcomes, output: &Output) -> Vec<String> {
         ];
         for (tunnel, _) in TUNNELS {
             let case = format!("{}/{}/{}/{tunnel}", row.sender, row.streams, row.spread);
-            let of = |name| number(outcomes, &case, name);
-            let a_megabit = |name| Some(of(name)? / of("megabits")?);
-            cells.extend([
-                cell(of("mbps"), 0),
-                cell(a_megabit("retransmits"), 1),
-                cell(a_megabit("behind_hole"), 1),
-            ]);
+            cells.extend(here(outcomes, &case));
         }
-        for [mbps, retransmits, dupacks] in [row.unsorted, row.sorted] {
-            let a_megabit = [retransmits, dupacks].map(|count| count / PAPER_SECONDS);
-            cells.push(format!("{mbps}; {:.1}; {:.1}", a_megabit[0], a_megabit[1]));
-        }
+        cells.extend([row.unsorted, row.sorted].map(of_paper));
         table.row(cells);
     }
     output.table("lab_table_4", &table);
+    causes(outcomes, output);
     output.write("lab_table_4.svg", &chart(outcomes).svg());
     Vec::new()
+}
+
+/// Without the tunnel's window: longer runs, and packets that leave one by one.
+fn causes(outcomes: &Outcomes, output: &Output) {
+    let mut table = Table::new(&[
+        "sender",
+        "spread %",
+        "packets leave",
+        "seconds",
+        "Mbit/s",
+        "retransmits/Mbit",
+        "dupACKs/Mbit",
+        "paper unsorted",
+    ]);
+    for cause in CAUSES {
+        let (sender, _, spread, in_blocks, time) = cause;
+        let paper = TABLE_4
+            .iter()
+            .find(|row| (row.sender, row.streams, row.spread) == (sender, 1, spread));
+        let leave = if in_blocks {
+            "seven at once"
+        } else {
+            "one by one"
+        };
+        table.row(
+            [sender, spread, leave]
+                .map(str::to_owned)
+                .into_iter()
+                .chain([format!("{}", time.as_secs_f64())])
+                .chain(here(outcomes, &cause_case(cause)))
+                .chain(paper.map(|row| of_paper(row.unsorted)))
+                .collect(),
+        );
+    }
+    output.table("lab_causes", &table);
+}
+
+/// Mbit/s, and for each megabit what was sent again and what came behind a hole.
+fn here(outcomes: &Outcomes, case: &str) -> [String; 3] {
+    let of = |name| number(outcomes, case, name);
+    let a_megabit = |name| Some(of(name)? / of("megabits")?);
+    [
+        cell(of("mbps"), 0),
+        cell(a_megabit("retransmits"), 1),
+        cell(a_megabit("behind_hole"), 1),
+    ]
+}
+
+fn of_paper([mbps, retransmits, dupacks]: [f64; 3]) -> String {
+    let a_megabit = [retransmits, dupacks].map(|count| count / PAPER_SECONDS);
+    format!("{mbps}; {:.1}; {:.1}", a_megabit[0], a_megabit[1])
 }
 
 /// One stream of the fixed threshold.

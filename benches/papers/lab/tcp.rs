@@ -36,6 +36,15 @@ impl Tcp {
         }
     }
 
+    /// The same, but what it did by mistake stays done: neither D-SACK nor F-RTO nor timestamps tell it.
+    pub(crate) fn without_undo(congestion: &'static str) -> Self {
+        Self {
+            timestamps: false,
+            undo: false,
+            ..Self::today(congestion)
+        }
+    }
+
     /// As Linux was before RACK (4.4, 2016): it counts duplicate acknowledgements, and adapts.
     pub(crate) fn before_rack(congestion: &'static str) -> Self {
         Self {
@@ -62,6 +71,10 @@ impl Tcp {
         set("tcp_no_metrics_save", 1);
         set("tcp_sack", u32::from(self.sack));
         set("tcp_timestamps", u32::from(self.timestamps));
+        if !self.undo {
+            set("tcp_frto", 0);
+            set("tcp_dsack", 0);
+        }
         let Some((first, greatest)) = self.dupthresh else {
             return;
         };
@@ -69,10 +82,6 @@ impl Tcp {
         set("tcp_max_reordering", greatest);
         set("tcp_recovery", 0);
         set("tcp_early_retrans", 0);
-        if !self.undo {
-            set("tcp_frto", 0);
-            set("tcp_dsack", 0);
-        }
     }
 }
 
