@@ -16,12 +16,9 @@ pub(super) const PROMETHEUS: &str = "127.0.0.1:9090";
 
 /// A program of Prometheus, where `tests/need metrics` has it; `None`, and it is said, where it is not.
 pub(super) fn of_prometheus(name: &str) -> Option<PathBuf> {
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let cache = cache.or(std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")));
-    let tools = std::env::var_os("MPT_TOOLS").map(PathBuf::from);
-    let tools = tools.or(cache.map(|cache| cache.join("mpt-tests")));
     let folders = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&folders).chain(tools.map(|tools| tools.join("bin")));
+    let folders =
+        std::env::split_paths(&folders).chain(net::tools().map(|tools| tools.join("bin")));
     let found = folders
         .map(|folder| folder.join(name))
         .find(|path| path.is_file());

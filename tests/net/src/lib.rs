@@ -42,6 +42,7 @@ pub mod uplinks;
 pub mod watch;
 pub mod weather;
 
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -85,6 +86,14 @@ pub fn in_lab() -> bool {
 /// Says that a test could not run here, in the words that `./test` counts.
 pub fn skip(reason: &str) {
     println!("skipped: {reason}");
+}
+
+/// The folder of programs that `tests/need` gets and does not install.
+#[must_use]
+pub fn tools() -> Option<PathBuf> {
+    let variable = |name| std::env::var_os(name).map(PathBuf::from);
+    let cache = || variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    variable("MPT_TOOLS").or_else(|| Some(cache()?.join("mpt-tests")))
 }
 
 /// Looks every 10 ms until `ready` gives a value, for at most `limit`; panics with `what` then.
