@@ -144,6 +144,10 @@ enum Command {
     #[cfg(feature = "top")]
     #[command(after_help = crate::top::AFTER_HELP)]
     Top,
+    /// What was left out, so that it can be said
+    #[cfg(not(feature = "top"))]
+    #[command(hide = true)]
+    Top,
     /// Show how much mpt-tund logs, or change it while it runs
     ///
     /// The level is that of the daemon, of all its tunnels, until it ends; `mpt-tund --log` says what it begins with.
@@ -336,6 +340,14 @@ impl Command {
             Self::History(history) => return Ok(Task::History(history.clone())),
             #[cfg(feature = "top")]
             Self::Top => return Ok(Task::Top),
+            #[cfg(not(feature = "top"))]
+            Self::Top => {
+                return Err(
+                    "this mpt-ctl was built without top: build it with the feature `top`, which is on by default, \
+                     or use `mpt-ctl --watch status`"
+                        .into(),
+                );
+            }
             Self::Log { level } => Request::Log { level: *level },
             Self::Path(PathCommand::Up { name }) => Request::PathUp { name: name.clone() },
             Self::Path(PathCommand::Down { name }) => Request::PathDown { name: name.clone() },

@@ -30,6 +30,12 @@ fn the_command_line_is_consistent() {
     Cli::command().debug_assert();
 }
 
+#[cfg(not(feature = "top"))]
+#[test]
+fn what_was_left_out_is_said() {
+    assert!(error("top").contains("was built without top"));
+}
+
 #[test]
 fn each_command_becomes_its_request() {
     assert_eq!(request("status"), Request::Status);
@@ -115,6 +121,7 @@ fn watch_takes_an_optional_number_on_either_side_of_the_command() {
     );
 }
 
+#[cfg(feature = "top")]
 #[test]
 fn mistakes_say_what_would_have_been_right() {
     insta::assert_snapshot!(
