@@ -6,9 +6,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mpt_core::path::{PathId, PathState};
+use mpt_core::send::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_core::tunnel::Event;
+use mpt_sim::link::{Policer, QueueLimit};
+use mpt_sim::loss::Loss;
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side};
+use mpt_sim::source::Flow;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
@@ -29,7 +33,13 @@ fn asked(pair: &mut Pair, seconds: u64) -> Vec<u64> {
     pair.run_for(SECOND * seconds as u32);
     let path = PathId::new(0).unwrap();
     let events = pair.events(Side::A).into_iter();
-    let asked = events.filter(|(_, event)| *event == Event::NotAnswered { path });
+    let asked = events.filter(|(_, event)| {
+        *event
+            == Event::NotAnswered {
+                path,
+                is_faint: false,
+            }
+    });
     asked.map(|(at, _)| at.since(begin).as_secs()).collect()
 }
 
@@ -63,6 +73,102 @@ fn a_sealed_path_goes_on_from_another_port() {
             .any(|(_, event)| matches!(event, Event::NotAnswered { .. })),
         "{events:?}"
     );
+}
+
+/// When A asks for another port on path 0 beside a flow, in ms from when both ways let `rate_bps` pass of what is sent,
+/// and how the path fares from then on: the daemon has another socket, and `another` says what that has.
+fn asked_when_policed(paths: usize, rate_bps: u64, another: bool, seconds: u32) -> (Vec<u64>, f64) {
+    let called = PairConfig {
+        waits_to_be_called: Some(Side::B),
+        policy: Policy::Adaptive,
+        recovery: true,
+        ..config(true, paths)
+    };
+    let mut pair = Pair::running(called, 3 * SECOND);
+    let mut flow = Flow::new(Side::B, 1300);
+    flow.run_for(&mut pair, 4 * SECOND);
+    let begin = pair.now();
+    let police = |pair: &mut Pair, policer| {
+        for side in Side::BOTH {
+            pair.link(0, side).config.policer = policer;
+        }
+    };
+    let burst_bytes = 1500;
+    police(
+        &mut pair,
+        Some(Policer {
+            rate_bps,
+            burst_bytes,
+        }),
+    );
+    let path = PathId::new(0).unwrap();
+    let mut asked = Vec::new();
+    let mut port = 40_000;
+    while pair.now() < begin + seconds * SECOND {
+        flow.send(&mut pair);
+        pair.step(flow.deadline().min(pair.now() + 100 * MS));
+        for side in Side::BOTH {
+            let arrived = pair.delivered(side);
+            flow.take(&mut pair, side, &arrived);
+        }
+        flow.handle_timeout(pair.now());
+        for (at, event) in pair.events(Side::A) {
+            if !matches!(event, Event::NotAnswered { path: on, .. } if on == path) {
+                continue;
+            }
+            asked.push(at.since(begin).as_millis() as u64);
+            pair.move_to(Side::A, 0, format!("10.1.1.1:{port}").parse().unwrap());
+            port += 1;
+            let now = pair.end(Side::A).local(pair.now());
+            pair.end_mut(Side::A).inbound.open_path(now, path);
+            if another {
+                police(&mut pair, None);
+            }
+        }
+    }
+    (asked, flow.goodput_bps(&mut pair, 5 * SECOND) / 1e6)
+}
+
+#[test]
+fn a_path_that_is_throttled_to_next_to_nothing_is_back_from_another_port_within_ten_seconds() {
+    for (paths, rate_bps) in [(2, 300), (2, 1000), (2, 2000), (1, 1000), (1, 2000)] {
+        let (asked, mbps) = asked_when_policed(paths, rate_bps, true, 15);
+        println!("{paths} paths, {rate_bps} bit/s: asked after {asked:?} ms, {mbps:.1} Mbit/s");
+        assert!(
+            matches!(asked[..], [4_000..=9_000]),
+            "{paths} paths, {rate_bps} bit/s: {asked:?}"
+        );
+        assert!(mbps > 17.0 * paths as f64, "{mbps}");
+    }
+}
+
+#[test]
+fn where_another_port_is_no_better_attempts_are_ten_seconds_apart_and_fewer_and_fewer() {
+    let (asked, _) = asked_when_policed(2, 1000, false, 45);
+    println!("asked after {asked:?} ms");
+    let apart: Vec<u64> = asked.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!((2..=5).contains(&asked.len()), "{asked:?}");
+    assert!(apart.iter().all(|&ms| ms >= 10_000), "{apart:?}");
+}
+
+#[test]
+fn a_path_that_loses_two_packets_of_five_or_is_full_keeps_its_port() {
+    let mut links = config(true, 2);
+    for link in &mut links.paths[0].links {
+        link.loss = Loss::Independent { probability: 0.4 };
+    }
+    let (mut lossy, mut full) = (Pair::running(links, 3 * SECOND), config(true, 2));
+    for link in &mut full.paths[0].links {
+        (link.rate_bps, link.queue) = (Some(300_000), QueueLimit::Bytes(100_000));
+    }
+    let mut full = Pair::running(full, 3 * SECOND);
+    for pair in [&mut lossy, &mut full] {
+        let mut flow = Flow::new(Side::B, 1300);
+        flow.run_for(pair, 30 * SECOND);
+        let events = pair.events(Side::A);
+        let asks = |(_, event): &(Time, Event)| matches!(event, Event::NotAnswered { .. });
+        assert!(!events.iter().any(asks), "{events:?}");
+    }
 }
 
 #[test]

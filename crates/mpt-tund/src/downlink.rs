@@ -95,8 +95,10 @@ pub(crate) type Sockets = mpsc::Sender<(String, PathId, Another)>;
 /// Why a path is to have another socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Another {
-    /// Nothing is answered: another port may help.
+    /// Nothing is answered: another port may help, or its own again.
     Port,
+    /// Too few probes are answered, as if this flow were throttled: one that it did not have may help.
+    NewPort,
     /// The one that it has fails.
     Socket,
 }
@@ -377,7 +379,14 @@ impl Downlink {
                 let text = format!("the peer of path {name} is at {address} now");
                 (format!("{name} moved"), Level::Info, text)
             }
-            Event::NotAnswered { path } => return self.ask_for(path, Another::Port),
+            Event::NotAnswered { path, is_faint } => {
+                let what = if is_faint {
+                    Another::NewPort
+                } else {
+                    Another::Port
+                };
+                return self.ask_for(path, what);
+            }
             Event::PathRests { path } => {
                 let name = name(path);
                 let text = format!(

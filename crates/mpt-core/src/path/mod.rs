@@ -251,18 +251,42 @@ impl Path {
         )
     }
 
+    /// Whether probes leave, and other ports might be answered.
+    fn is_asked(&self) -> bool {
+        let leaves = !self.out_of_service && !self.waiting && !self.link_down;
+        leaves && !self.is_cut_off() && self.config.remote.is_some()
+    }
+
     /// Since when probes stay without answer, though they leave, and other ports might be answered.
     fn unanswered_since(&self, now: Time) -> Option<Time> {
-        let leaves = !self.out_of_service && !self.waiting && !self.link_down;
-        let is_asked = leaves && !self.is_cut_off() && self.config.remote.is_some();
-        let since = self.rhythm.silent_since().filter(|_| is_asked)?;
+        let since = self.rhythm.silent_since().filter(|_| self.is_asked())?;
         (!self.is_answered(now)).then_some(since)
+    }
+
+    /// Since when so few probes are answered that other ports might be better.
+    fn faint_since(&self, now: Time) -> Option<Time> {
+        let rtt = self.rtt.round_trip();
+        let since = self.rhythm.faint_since(now, &self.config, rtt);
+        since.filter(|_| self.is_asked())
     }
 
     /// Whether another port is to be tried.
     pub(crate) fn needs_renewal(&self, now: Time, beside_others: bool) -> bool {
-        let since = self.unanswered_since(now);
-        since.is_some_and(|since| self.renewal.is_due(now, since, beside_others))
+        let is_silent = self
+            .unanswered_since(now)
+            .is_some_and(|since| self.renewal.is_due(now, since, beside_others));
+        let is_faint = |since| self.renewal.is_due_when_faint(now, since);
+        is_silent || self.faint_since(now).is_some_and(is_faint)
+    }
+
+    /// Another port is tried. Returns whether that is since too few probes are answered, and not none.
+    pub(crate) fn renew(&mut self, now: Time) -> bool {
+        let faint_since = self.faint_since(now);
+        match faint_since {
+            Some(since) => self.renewal.tried_when_faint(now, since),
+            None => self.renewal.tried(now),
+        }
+        faint_since.is_some()
     }
 
     /// Until when it rests, if it does.

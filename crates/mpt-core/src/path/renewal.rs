@@ -8,6 +8,10 @@
 //! port*. It goes back after [`AWAY`] when nothing is answered there either, and tries again after longer and
 //! longer: two ends that both leave the port where the other looks for them would never meet.
 //!
+//! So does a path that is *faint* ([`Rhythm`](super::rhythm::Rhythm)), whether there are others or not: a provider that
+//! throttles a flow of UDP leaves it a kilobit a second, and some probes are answered. Where another port is no better the
+//! next attempt comes after twice the time.
+//!
 //! In a plain tunnel, where it is not, the path *rests*: both ends say nothing for [`REST`], and then ask for
 //! [`TALK`]. Whatever the two ends' phases, in each period there are 32 s in which neither speaks, and Linux forgets a mapping
 //! without answers after 30 s (`nf_conntrack_udp_timeout`). Who hears the other while it rests answers at
@@ -27,6 +31,8 @@ const LONG_BESIDE_OTHERS: Duration = Duration::from_secs(5);
 const AWAY: Duration = Duration::from_secs(10);
 /// The longest time between two attempts at another port.
 const LONGEST: Duration = Duration::from_secs(300);
+/// A port that was good for this long was not tried in vain: providers throttle after some minutes.
+const WORKED: Duration = Duration::from_secs(60);
 /// How long a resting path is asked …
 pub(crate) const TALK: Duration = Duration::from_secs(5);
 /// … and how long it then is not: what is not `TALK` of two ends is 64 s, and the longer part of that 32 s.
@@ -41,6 +47,8 @@ pub(crate) struct Renewal {
     was_up: bool,
     /// An answer came since the last.
     answers: bool,
+    /// Attempts in a row that led to a port that was as faint.
+    in_vain: u32,
 }
 
 impl Renewal {
@@ -63,6 +71,20 @@ impl Renewal {
             tries => (LONG * (1 << (tries / 2).min(4))).min(LONGEST),
         };
         now.since(since.max(self.last)) >= after
+    }
+
+    /// Whether another port is to be tried, where too few probes are answered since `since`.
+    pub(crate) fn is_due_when_faint(&self, now: Time, since: Time) -> bool {
+        let apart = (AWAY * (1 << self.in_vain.min(5))).min(LONGEST);
+        let is_apart = self.last == Time::ZERO || now.since(self.last) >= apart;
+        is_apart && now.since(since) >= LONG_BESIDE_OTHERS
+    }
+
+    /// Another port is tried, where too few probes are answered since `since`.
+    pub(crate) fn tried_when_faint(&mut self, now: Time, since: Time) {
+        let worked = self.last == Time::ZERO || since.since(self.last) >= WORKED;
+        self.in_vain = if worked { 0 } else { self.in_vain + 1 };
+        self.tried(now);
     }
 
     /// Whether one was tried since the last answer, or for the last.
@@ -128,6 +150,29 @@ mod tests {
         let mut later = up;
         later.last = Time::ZERO;
         assert!(later.is_due(at(20), at(15), true) && !later.is_due(at(20), at(16), true));
+    }
+
+    #[test]
+    fn a_faint_path_tries_after_five_seconds_and_where_that_is_in_vain_after_twice_as_long_each_time()
+     {
+        // The port is faint a second after it was taken, and for good.
+        let mut renewal = Renewal::default();
+        let (mut since, mut tried) = (at(0), Vec::new());
+        for second in 0..1300 {
+            renewal.answered();
+            if renewal.is_due_when_faint(at(second), since) {
+                renewal.tried_when_faint(at(second), since);
+                since = at(second + 1);
+                tried.push(second);
+            }
+        }
+        assert_eq!(tried, [5, 15, 35, 75, 155, 315, 615, 915, 1215]);
+        // The last was good for a minute.
+        let since = at(1275);
+        assert!(!renewal.is_due_when_faint(at(1280), since));
+        assert!(renewal.is_due_when_faint(at(1515), since));
+        renewal.tried_when_faint(at(1515), since);
+        assert!(renewal.is_due_when_faint(at(1525), at(1520)));
     }
 
     #[test]

@@ -8,6 +8,9 @@
 //! the first. With the first packet, whichever way it goes, the path is quick again; `dead_after` counts
 //! from then at the earliest, since before nothing was asked.
 //!
+//! A path that answers few of its probes under traffic is *faint*: somebody lets next to nothing through, as providers do
+//! that throttle a flow of UDP after some minutes. It is not down, and carries nothing worth the name.
+//!
 //! A path that is down is probed less and less while the tunnel is idle, down to one in
 //! [`LONGEST_PAUSE`]: it should be found within five seconds after it is mended.
 
@@ -35,6 +38,15 @@ const LONGEST_METERED_PAUSE: Duration = Duration::from_secs(20);
 const ERROR_STANDS: Duration = Duration::from_secs(3);
 /// The pause grows to this part of the time since the path was heard.
 const PAUSE_SHARE: u32 = 16;
+/// The share of probes that are answered is smoothed over so many: 1.6 s with the usual keepalive.
+const SMOOTHED_OVER: f64 = 8.0;
+/// A path that answers less than this share of its probes is faint. A policer that leaves 1 kbit/s (glorytun issue 69)
+/// lets one of five pass; links that lose so many by their nature are of no use, and keep their port for longer and
+/// longer: see [`super::Renewal`].
+const FAINT: f64 = 0.33;
+/// It is not faint any more when it answers more than this share. One of five by chance are more in one of a thousand
+/// cases.
+const NOT_FAINT: f64 = 0.5;
 
 /// What was asked on a path, and when it answered.
 #[derive(Debug, Clone, Copy)]
@@ -49,6 +61,10 @@ pub(crate) struct Rhythm {
     quick_since: Option<Time>,
     /// When the first probe was sent that nothing has answered since.
     asked: Option<Time>,
+    /// The share of probes under traffic that were answered, smoothed.
+    answers: f64,
+    /// Since when they are too few.
+    faint_since: Option<Time>,
 }
 
 impl Rhythm {
@@ -59,14 +75,18 @@ impl Rhythm {
             heard: None,
             quick_since: Some(now),
             asked: None,
+            answers: 1.0,
+            faint_since: None,
         }
     }
 
     /// What was known no longer holds: the path is asked anew.
     pub(crate) fn begin(&mut self, now: Time) {
-        self.began = now;
-        self.echo = None;
-        self.asked = None;
+        *self = Rhythm {
+            heard: self.heard,
+            quick_since: self.quick_since,
+            ..Rhythm::new(now)
+        };
     }
 
     /// An error says that the path does not work; an echo may show that it does.
@@ -88,6 +108,12 @@ impl Rhythm {
     /// A probe was sent, or would have been.
     pub(crate) fn ask(&mut self, now: Time) {
         self.asked.get_or_insert(now);
+        if self.is_quick() {
+            self.answers -= self.answers / SMOOTHED_OVER;
+        }
+        if self.answers < FAINT {
+            self.faint_since.get_or_insert(now);
+        }
     }
 
     /// Something came that the peer sent.
@@ -98,6 +124,24 @@ impl Rhythm {
     /// An echo came.
     pub(crate) fn answered(&mut self, now: Time) {
         (self.echo, self.heard, self.asked) = (Some(now), Some(now), None);
+        self.answers = (self.answers + 1.0 / SMOOTHED_OVER).min(1.0);
+        if self.answers > NOT_FAINT {
+            self.faint_since = None;
+        }
+    }
+
+    /// Since when it answers too few of its probes: some, and not the last. One that was cut off for a moment answers
+    /// all when it is back.
+    pub(crate) fn faint_since(
+        &self,
+        now: Time,
+        config: &PathConfig,
+        rtt: Option<RoundTrip>,
+    ) -> Option<Time> {
+        let since = self.faint_since?;
+        let answers = self.echo.is_some_and(|echo| echo > since);
+        let misses = self.missed(config, rtt).is_some_and(|missed| missed <= now);
+        (answers && misses).then_some(since)
     }
 
     pub(crate) fn heard(&self) -> Option<Time> {
@@ -189,7 +233,7 @@ impl Rhythm {
         }
     }
 
-    /// When a probe of the idle path has stayed without answer for longer than answers take.
+    /// When a probe has stayed without answer for longer than answers take.
     pub(crate) fn missed(&self, config: &PathConfig, rtt: Option<RoundTrip>) -> Option<Time> {
         Some(self.asked? + self.patience(config, rtt))
     }
@@ -318,6 +362,38 @@ mod tests {
         rhythm.ask(at(1200));
         assert_eq!(rhythm.deadline(at(1200), DEAD_AFTER), Some(at(2000)));
         assert!(!rhythm.is_answered(at(2000), DEAD_AFTER));
+    }
+
+    /// For how many of 10 s a path under traffic was faint that answers these of its probes, five a second.
+    fn faint(answers: impl Fn(u64) -> bool) -> u64 {
+        let mut rhythm = Rhythm::new(at(0));
+        let probes = (1..50).filter(|&probe| {
+            rhythm.ask(at(200 * probe));
+            if answers(probe) {
+                rhythm.answered(at(200 * probe + 20));
+            }
+            let now = at(200 * probe + 199);
+            rhythm.faint_since(now, &config(false), None).is_some()
+        });
+        probes.count() as u64 / 5
+    }
+
+    #[test]
+    fn a_path_is_faint_that_answers_one_probe_of_five_and_not_one_that_is_silent_lossy_or_back() {
+        assert_eq!(faint(|_| true), 0);
+        assert_eq!(faint(|probe| probe % 2 == 0), 0);
+        assert_eq!(faint(|_| false), 0);
+        assert_eq!(faint(|probe| probe > 20), 0);
+        let seconds = faint(|probe| probe % 5 == 0);
+        assert!((4..=6).contains(&seconds), "{seconds}");
+        // An idle path is asked when something is in doubt.
+        let mut rhythm = idle();
+        for probe in 0..20 {
+            rhythm.ask(at(2000 + 200 * probe));
+        }
+        rhythm.answered(at(7000));
+        rhythm.ask(at(7000));
+        assert_eq!(rhythm.faint_since(at(9000), &config(false), None), None);
     }
 
     #[test]

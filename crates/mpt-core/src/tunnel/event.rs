@@ -42,11 +42,13 @@ pub enum Event {
         /// Where it is.
         address: SocketAddr,
     },
-    /// Nothing is answered on a path for long, and nothing says why: it may work from another port, with
+    /// Nothing is answered on a path for long, or too few probes are, and nothing says why: it may work from another port, with
     /// [`super::Inbound::open_path`] for the new socket; or from the one before, if this was said a little before.
     NotAnswered {
         /// The path.
         path: PathId,
+        /// Some probes are: somebody lets next to nothing of this flow through, and the port should be a new one.
+        is_faint: bool,
     },
     /// The same in a plain tunnel, whose ports are fixed: the path rests now and then.
     PathRests {

@@ -10,7 +10,7 @@ use rand::RngExt as _;
 use super::draw::{Links, log_uniform, uniform};
 use super::weather::Weather;
 use crate::delay::{Delay, MS};
-use crate::link::{LinkConfig, Order};
+use crate::link::{LinkConfig, Order, Policer};
 use crate::pair::PathSpec;
 use crate::rng::{SimRng, stream};
 
@@ -181,6 +181,8 @@ pub enum What {
 /// In what the links carry together, a 5-tuple that is throttled or dead counts as replaced after this time: how soon
 /// the tunnel is to be back by another port.
 const RENEWED_WITHIN: Duration = Duration::from_secs(10);
+/// Bytes that a throttled 5-tuple has at once: a full packet, or none would ever pass.
+const THROTTLED_BURST_BYTES: usize = 1500;
 
 impl Change {
     /// Whether it holds at a time, if nothing happens later.
@@ -424,7 +426,13 @@ impl What {
             What::Up(up) => link.up = up,
             What::Restore => *link = first.clone(),
             What::Rebind => {}
-            What::Tuple(share) if share > 0.0 => What::Rate(share).apply(link, first),
+            What::Tuple(share) if share > 0.0 => {
+                let rate = |bps| (bps as f64 * share) as u64;
+                link.policer = first.rate_bps.map(|bps| Policer {
+                    rate_bps: rate(bps),
+                    burst_bytes: THROTTLED_BURST_BYTES,
+                });
+            }
             What::Tuple(_) => link.up = false,
         }
     }

@@ -388,7 +388,7 @@ impl World<'_> {
     fn renew(&mut self, pair: &mut Pair) {
         pair.events(Side::A);
         for (_, event) in pair.events(Side::B) {
-            let Event::NotAnswered { path } = event else {
+            let Event::NotAnswered { path, .. } = event else {
                 continue;
             };
             self.go_over(pair, path.index());

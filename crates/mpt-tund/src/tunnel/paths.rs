@@ -174,8 +174,8 @@ impl Tunnel {
     }
 
     /// Gives a path another socket. Where its peer does not answer, that is one with a port that the kernel
-    /// chooses, or, if the one that it has is such a one, with that of the configuration: only in a sealed
-    /// tunnel, whose peer follows, and where the configuration names no port.
+    /// chooses, or, if the one that it has is such a one and nothing at all is answered, with that of the configuration:
+    /// only in a sealed tunnel, whose peer follows, and where the configuration names no port.
     pub(crate) async fn reopen(&mut self, id: PathId, what: Another) -> anyhow::Result<()> {
         let Some(at) = self.paths.iter().position(|path| path.id == id) else {
             return Ok(());
@@ -193,7 +193,7 @@ impl Tunnel {
         }
         let (now, before) = (clock::now(), bound.binding.local.port());
         let mut wanted = bound.binding.clone();
-        path.takes_any_port = !path.takes_any_port;
+        path.takes_any_port = what == Another::NewPort || !path.takes_any_port;
         wanted.local.set_port(match path.takes_any_port {
             true => 0,
             false => configured.local.port,
@@ -205,8 +205,13 @@ impl Tunnel {
         {
             path.said_any_port = Some(now);
             self.log.warn(format!(
-                "path {}: nothing is answered to port {before}; it is tried from other ports",
-                path.name
+                "path {}: {} is answered to port {before}; it is tried from other ports",
+                path.name,
+                if what == Another::NewPort {
+                    "little"
+                } else {
+                    "nothing"
+                }
             ));
         }
         self.open(at, wanted, now).await

@@ -34,11 +34,12 @@ impl Inbound {
         let Some(id) = due.and_then(PathId::new) else {
             return;
         };
-        if let Some(path) = &mut self.paths[id.index()] {
-            path.renewal.tried(now);
-        }
+        let Some(path) = &mut self.paths[id.index()] else {
+            return;
+        };
+        let is_faint = path.renew(now);
         self.next_renewal = now + APART;
-        self.events.push(Event::NotAnswered { path: id });
+        self.events.push(Event::NotAnswered { path: id, is_faint });
     }
 
     /// Until when nothing is to be sent on a path that rests. In a sealed tunnel none does: there one end may
