@@ -287,6 +287,72 @@ fn a_silent_tail_is_probed_with_the_newest_packet_and_not_for_ever() {
     );
 }
 
+/// What goes again until nothing more is due, with times, when no report comes.
+fn unanswered(sender: &mut Sender) -> Vec<(Seq, Time)> {
+    let mut sent = Vec::new();
+    for _ in 0..100 {
+        let Some(due) = sender.recovery.poll_timeout() else {
+            break;
+        };
+        if let Some(probe) = sender.recovery.handle_timeout(due) {
+            sender.recovery.resent(due, probe, path(0));
+            sent.push((probe.seq, due));
+        }
+        sent.extend(
+            sender
+                .resends(due, path(0))
+                .into_iter()
+                .map(|seq| (seq, due)),
+        );
+    }
+    sent
+}
+
+#[test]
+fn when_a_probe_is_in_vain_all_that_nothing_was_heard_of_goes_again_once() {
+    let mut sender = Sender::new();
+    let told = sender.send(at(0), path(0));
+    let seqs = [1, 2, 3].map(|ms| sender.send(at(ms), path(0)));
+    sender.hears(at(40), &[(path(0), told)], &[], &[]);
+    let sent = unanswered(&mut sender);
+    let count = |seq| sent.iter().filter(|&&(again, _)| again == seq).count();
+    assert_eq!(
+        [told, seqs[0], seqs[1], seqs[2]].map(count),
+        [0, 1, 1, 2],
+        "{sent:?}"
+    );
+    assert!(
+        sent[1..].iter().all(|&(_, time)| time > sent[0].1),
+        "the first probe goes alone: {sent:?}"
+    );
+}
+
+#[test]
+fn when_a_probe_was_answered_the_next_goes_alone() {
+    let mut sender = Sender::new();
+    let [_, newest] = [0, 1].map(|ms| sender.send(at(ms), path(0)));
+    let probe = loop {
+        let due = sender.recovery.poll_timeout().expect("a probe");
+        if let Some(probe) = sender.recovery.handle_timeout(due) {
+            sender.recovery.resent(due, probe, path(0));
+            break due;
+        }
+    };
+    sender.hears(
+        probe + Duration::from_millis(40),
+        &[(path(0), newest)],
+        &[],
+        &[],
+    );
+    let mut last = newest;
+    for sent in [41, 42, 43] {
+        last = sender.send(probe + Duration::from_millis(sent), path(0));
+    }
+    let sent = unanswered(&mut sender);
+    assert_eq!(sent[0].0, last, "{sent:?}");
+    assert!(sent[1].1 > sent[0].1, "{sent:?}");
+}
+
 #[test]
 fn a_tail_that_arrived_is_not_probed() {
     let mut sender = Sender::new();
