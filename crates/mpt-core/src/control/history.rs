@@ -194,4 +194,17 @@ mod tests {
         assert_eq!(both.rx_loss, None);
         assert!((both.up_share() - 75.0 / 90.0).abs() < 1e-9);
     }
+
+    #[test]
+    fn what_weighs_nothing_is_seen_where_nothing_else_is() {
+        let unsent = Minute {
+            loss: Some(0.25),
+            rtt_us: Some(7_000),
+            ..Minute::default()
+        };
+        let alone = together(&[unsent]).unwrap();
+        assert_eq!((alone.loss, alone.rtt_us), (Some(0.25), Some(7_000)));
+        assert_eq!(alone.tx_bps, 0);
+        assert_eq!(alone.up_share(), 0.0, "of no time no share");
+    }
 }

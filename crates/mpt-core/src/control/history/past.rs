@@ -225,6 +225,18 @@ mod tests {
             }
         }
 
+        /// Lets so much pass between two looks, of which the host was awake for `awake`; each path sends so many bytes.
+        fn skip(&mut self, calendar: Duration, awake: Duration, bytes: u64) {
+            self.calendar = self.calendar + calendar - SECOND;
+            self.awake = self.awake + awake - SECOND;
+            self.run(1, bytes);
+        }
+
+        fn whole(&self) -> PathHistory {
+            let history = self.past.history(None, self.calendar, 0).unwrap();
+            history.whole.unwrap()
+        }
+
         fn of(&self, name: &str) -> PathHistory {
             let history = self.past.history(Some(name), self.calendar, 0).unwrap();
             history.paths.into_iter().next().unwrap()
@@ -261,6 +273,64 @@ mod tests {
         assert_eq!(minutes[1].span_ms, 60_000);
         assert_eq!(minutes[1].tx_bytes, 60_000);
         assert_eq!(minutes[1].tx_bps, 8_000);
+        // By time, and the rate to the minute that most of it fell into.
+        world.skip(Duration::from_millis(300), Duration::from_millis(300), 0);
+        world.run(57, 0);
+        let gap = Duration::from_secs(4);
+        world.skip(gap, gap, 40_000);
+        let minutes = world.of("lte").minutes;
+        let [.., before, after] = &minutes[..] else {
+            panic!("{minutes:?}")
+        };
+        // 300 bytes are of the last step of the minutes before.
+        assert_eq!((before.tx_bytes, after.tx_bytes), (24_300, 16_000));
+        assert_eq!((before.span_ms, after.span_ms), (60_000, 1_600));
+        assert_eq!((before.tx_max_bps, after.tx_max_bps), (80_000, 80_000));
+    }
+
+    #[test]
+    fn the_busiest_second_may_be_any() {
+        let mut world = World::new(&["lte"]);
+        world.run(30, 1000);
+        world.run(1, 10_000);
+        world.run(40, 1000);
+        let minutes = world.of("lte").minutes;
+        assert_eq!(
+            (minutes[0].tx_max_bps, minutes[0].rx_max_bps),
+            (80_000, 40_000)
+        );
+        assert_eq!(minutes[1].tx_max_bps, 8_000);
+    }
+
+    #[test]
+    fn a_look_that_comes_late_says_nothing_of_the_minute_before() {
+        let mut world = World::new(&["lte"]);
+        world.run(50, 1000);
+        let (long, longest) = (Duration::from_secs(20), Duration::from_secs(5));
+        world.skip(long, long, 20_000);
+        let minutes = world.of("lte").minutes;
+        assert_eq!((minutes[0].span_ms, minutes[0].tx_bytes), (49_000, 49_000));
+        assert_eq!((minutes[1].span_ms, minutes[1].tx_bytes), (10_000, 10_000));
+        // One that is no later than it may be does.
+        world.run(47, 1000);
+        world.skip(longest, longest, 5_000);
+        let minutes = world.of("lte").minutes;
+        assert_eq!((minutes[1].span_ms, minutes[1].tx_bytes), (60_000, 60_000));
+        assert_eq!((minutes[2].span_ms, minutes[2].tx_bytes), (2_000, 2_000));
+    }
+
+    #[test]
+    fn times_are_whole_seconds_by_the_clock_as_it_is_set() {
+        let mut world = World::new(&["lte"]);
+        world.run(10, 1000);
+        let told = |origin_us| world.past.history(None, world.calendar, origin_us).unwrap();
+        for (origin_us, began_us) in [(7_499_999, 607_000_000), (7_500_000, 608_000_000)] {
+            let history = told(origin_us);
+            assert_eq!(history.at_us, origin_us + 610_000_000);
+            for told in history.paths.iter().chain(&history.whole) {
+                assert_eq!(told.minutes[0].at_us, began_us);
+            }
+        }
     }
 
     #[test]
@@ -352,6 +422,60 @@ mod tests {
         assert_eq!(minutes[0].tx_bytes, 57_000);
         assert!(minutes[0].span_ms <= 55_000, "{:?}", minutes[0]);
         assert_eq!(minutes[0].rtt_max_us, Some(30_000));
+        // The second part was the busier one.
+        assert_eq!(
+            (minutes[0].tx_max_bps, minutes[0].rx_max_bps),
+            (16_000, 8_000)
+        );
+    }
+
+    /// The tunnel is opened anew within a minute, and another path's socket counts from where it did.
+    #[test]
+    fn the_parts_of_a_minute_are_one_by_what_they_weigh() {
+        let mut world = World::new(&["lte"]);
+        world.status.paths[0].loss = 0.1;
+        world.status.paths[0].rx_loss = 0.2;
+        world.run(1, 0);
+        world.status.paths[0].tx_recovered = 3;
+        world.status.tunnel.recovery.resent = 5;
+        world.status.reorder.gaps_recovered = 6;
+        world.run(18, 10_000);
+        world.run(1, 50_000);
+        world.past.pause();
+        world.calendar = world.calendar + 5 * SECOND;
+        let lte = &mut world.status.paths[0];
+        (lte.loss, lte.rx_loss, lte.rtt_us) = (0.4, 0.6, Some(30_000));
+        world.run(1, 0);
+        world.status.paths[0].tx_recovered += 4;
+        world.status.tunnel.recovery.resent += 7;
+        world.status.reorder.gaps_recovered += 8;
+        world.run(10, 20_000);
+        world.status.paths[0].state = PathState::Down;
+        world.run(9, 20_000);
+        let going_on = world.of("lte").minutes;
+        world.run(30, 0);
+        let over = world.of("lte").minutes;
+        let whole = world.whole().minutes.remove(0);
+        let (recovered, rx_recovered) = (whole.recovered, whole.rx_recovered);
+        assert_eq!((recovered, rx_recovered), (5 + 7, 6 + 8));
+        let (tx, rx) = (230_000 + 380_000, 115_000 + 190_000);
+        let shares = [
+            (0.1 * 230.0 + 0.4 * 380.0) / 610.0,
+            (0.2 * 115.0 + 0.6 * 190.0) / 305.0,
+        ];
+        for (joined, span_ms) in [(&going_on[0], 38_000), (&over[0], 53_000)] {
+            assert_eq!((joined.span_ms, joined.up_ms), (span_ms, 29_000));
+            assert_eq!((joined.tx_bytes, joined.rx_bytes), (tx, rx));
+            assert_eq!((joined.tx_max_bps, joined.rx_max_bps), (400_000, 200_000));
+            assert_eq!(joined.state, PathState::Down);
+            assert_eq!((joined.recovered, joined.rx_recovered), (7, 0));
+            let rtt = [joined.rtt_min_us, joined.rtt_us, joined.rtt_max_us];
+            let mean = (10_000 * 19 + 30_000 * 10) / 29;
+            assert_eq!(rtt, [Some(10_000), Some(mean), Some(30_000)]);
+            for (told, share) in [joined.loss, joined.rx_loss].into_iter().zip(shares) {
+                assert!((told.unwrap() - share).abs() < 2e-6, "{told:?} {share}");
+            }
+        }
     }
 
     #[test]
@@ -367,6 +491,7 @@ mod tests {
         assert_eq!(minutes.len(), MINUTES);
         let (first, last) = (&minutes[0], &minutes[MINUTES - 1]);
         assert_eq!((last.at_us - first.at_us) / 60_000_000, MINUTES as u64 - 1);
+        assert_eq!(world.whole().minutes.len(), MINUTES);
     }
 
     #[test]
@@ -392,8 +517,12 @@ mod tests {
     #[test]
     fn the_whole_counts_inner_bytes_and_what_was_given_up() {
         let mut world = World::new(&["lte"]);
-        world.run(60, 1000);
-        world.status.tunnel.rx_packets = 900;
+        world.status.tunnel.rx_packets = 1;
+        world.run(30, 1000);
+        world.status.tunnel.rx_packets = 500;
+        world.run(30, 1000);
+        assert_eq!(world.whole().minutes[0].rx_loss, Some(0.0));
+        world.status.tunnel.rx_packets = 1400;
         world.status.reorder.gaps_timed_out = 100;
         world.status.tunnel.recovery.resent = 7;
         world.run(1, 1000);
@@ -410,6 +539,7 @@ mod tests {
         let mut world = World::new(&["lte"]);
         world.run(70, 1000);
         world.past.pause();
+        assert!(!world.of("lte").present && !world.whole().present);
         world.calendar = world.calendar + Duration::from_secs(180);
         world.awake = world.awake + Duration::from_secs(180);
         world.status.paths[0].tx_bytes = 0;
@@ -418,5 +548,9 @@ mod tests {
         assert_eq!(began(&minutes), [10, 11, 14]);
         assert_eq!(minutes[2].tx_bytes, 9_000);
         assert_eq!(minutes[2].tx_max_bps, 8_000);
+        // The first look tells where counters stand, and nothing of the time before.
+        assert_eq!(minutes[2].span_ms, 9_000);
+        assert_eq!(world.whole().minutes[2].span_ms, 9_000);
+        assert!(world.of("lte").present && world.whole().present);
     }
 }

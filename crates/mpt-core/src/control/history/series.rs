@@ -341,7 +341,13 @@ impl Kept {
         self.rx_loss = mean((self.rx_loss, self.rx_bytes), (more.rx_loss, more.rx_bytes));
         self.rtt_us = match (self.rtt_us, more.rtt_us) {
             ([0, _, 0], rtt) | (rtt, [0, _, 0]) => rtt,
-            ([least, a, most], [less, b, more]) => [least.min(less), a / 2 + b / 2, most.max(more)],
+            ([least, a, most], [less, b, more_us]) => {
+                // Looked at once a second while the path was up.
+                let looks = [self.up_ms, more.up_ms].map(|ms| u64::from(ms.max(1)));
+                let sum = u64::from(a) * looks[0] + u64::from(b) * looks[1];
+                let mean = u32::try_from(sum / (looks[0] + looks[1])).unwrap_or(u32::MAX);
+                [least.min(less), mean, most.max(more_us)]
+            }
         };
         self.span_ms = ms(self.span_ms, more.span_ms);
         self.up_ms = ms(self.up_ms, more.up_ms);
