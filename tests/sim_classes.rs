@@ -165,7 +165,7 @@ fn a_redundant_call_loses_one_in_a_thousand_and_is_as_quick_as_the_better_link()
         (20, [20, 60], false, 10),
         (20, [60, 20], false, 10),
         (100, [20, 20], true, 10),
-        (20, [20, 20], true, 20),
+        (20, [20, 20], true, 16),
     ] {
         let paths = delays.map(|delay| path(mbps, delay, 0.03));
         let mut pair = pair(paths, true, 1, &classes);
