@@ -16,7 +16,7 @@ use mpt_sim::link::QueueLimit;
 use mpt_sim::loss::Loss;
 use mpt_sim::packet::{Inner, id_of, source_port_of};
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side};
-use mpt_sim::source::Flow;
+use mpt_sim::source::{Flow, Sender};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
@@ -336,6 +336,25 @@ fn high_priority_goes_before_bulk() {
     // The path's 10 ms, and what the rate law lets stand on the link.
     assert!(high.p99 < 32 * MS, "{high:?}");
     assert!(high.p99 < normal.p99 * 2 / 3, "{high:?} {normal:?}");
+}
+
+/// The faster path dies, and what bulk had under way there goes over the slower one again.
+#[test]
+fn high_priority_goes_before_what_a_path_that_died_had_swallowed() {
+    let classes = [ClassConfig {
+        priority: Priority::High,
+        ..class(ef(), ClassPolicy::Adaptive)
+    }];
+    let mut pair = pair([path(30, 40, 0.0), path(3, 55, 0.0)], false, 1, &classes);
+    let mut bulk = Flow::of(Sender::Cubic, Side::A, 1400);
+    bulk.begin(pair.now());
+    bulk.run_for(&mut pair, 5 * SECOND);
+    pair.set_links_up(0, false);
+    let video = Inner { len: 700, ..call() };
+    let fared = stream(&mut pair, None, video, 10 * MS, SECOND);
+    // What left before the path was suspected is lost. The others had 298 ms in turn with the rest; the link has 55.
+    assert!(fared.lost < 25, "{fared:?}");
+    assert!(fared.p99 < 130 * MS, "{fared:?}");
 }
 
 #[test]

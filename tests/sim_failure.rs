@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use mpt_core::control::drops::DropReason;
 use mpt_core::path::{DownReason, PathState, Unreachable};
+use mpt_core::send::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_core::tunnel::Event;
-use mpt_sim::packet::{Inner, id_of};
+use mpt_sim::packet::{Inner, id_of, source_port_of};
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side};
-use mpt_sim::source::Flow;
+use mpt_sim::source::{Flow, Sender};
 use proptest::prelude::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -135,6 +136,66 @@ fn a_flow_survives_a_black_hole_and_the_sum_comes_back() {
     flow.run_for(&mut pair, 3 * SECOND);
     let both = flow.goodput_bps(&mut pair, SECOND);
     assert!(both > 0.9 * 150e6, "{both}");
+}
+
+/// A call of 50 packets a second beside a greedy flow, until `span` is over; it arrives at `Side::B` at these times.
+fn call_beside_bulk(pair: &mut Pair, bulk: &mut Flow, span: Duration) -> Vec<(Time, Vec<u8>)> {
+    let call = Inner {
+        source_port: 6000,
+        ..Inner::of_len(200)
+    };
+    let (until, mut next) = (pair.now() + span, pair.now());
+    let mut arrived = Vec::new();
+    let mut id = 0;
+    while pair.now() < until {
+        if pair.now() >= next {
+            pair.send(Side::A, call.packet(id));
+            (id, next) = (id + 1, next + 20 * MS);
+        }
+        bulk.send(pair);
+        pair.step(until.min(next).min(bulk.deadline()));
+        for side in Side::BOTH {
+            let packets = pair.delivered(side);
+            bulk.take(pair, side, &packets);
+            let calls = packets
+                .iter()
+                .filter(|(_, packet)| side == Side::B && source_port_of(packet) == Some(6000));
+            arrived.extend(calls.cloned());
+        }
+        bulk.handle_timeout(pair.now());
+    }
+    arrived
+}
+
+/// The longest silence of a call after the faster of two paths died under it and a download; they carry so many Mbit/s,
+/// with so many ms one way.
+fn longest_silence(paths: [(u64, u64); 2]) -> Duration {
+    let paths = paths.map(|(mbps, ms)| PathSpec::symmetric(mbps, ms));
+    let mut config = PairConfig::new(paths);
+    config.policy = Policy::Adaptive;
+    config.recovery = true;
+    let mut pair = Pair::running(config, SECOND);
+    let mut bulk = Flow::of(Sender::Cubic, Side::A, 1400);
+    bulk.begin(pair.now());
+    call_beside_bulk(&mut pair, &mut bulk, 5 * SECOND);
+    pair.set_links_up(0, false);
+    let died = pair.now();
+    let arrived = call_beside_bulk(&mut pair, &mut bulk, 5 * SECOND);
+    longest_pause(&arrived, died, died + 5 * SECOND)
+}
+
+#[test]
+fn a_call_does_not_wait_for_what_a_download_had_under_way_on_the_path_that_died() {
+    // Two round trips of the slower path and 150 ms. 0.9 to 1.3 s where the call waits its turn.
+    let longest = 2 * 110 * MS + 150 * MS;
+    for paths in [
+        [(30, 40), (3, 55)],
+        [(100, 20), (3, 55)],
+        [(100, 50), (2, 55)],
+    ] {
+        let silence = longest_silence(paths);
+        assert!(silence < longest, "{paths:?}: {silence:?}");
+    }
 }
 
 #[test]

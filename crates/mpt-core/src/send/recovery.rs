@@ -545,7 +545,8 @@ impl Recovery {
         if self.high.is_after(newest) && self.missing.is_empty() {
             return None;
         }
-        if kept.bound {
+        if kept.bound || kept.stranded {
+            // It goes, or goes again, in its turn.
             self.probe_check = Some(now + self.tail_patience());
             return None;
         }

@@ -258,13 +258,7 @@ impl Sender {
         if segments.segments() == 1 && self.send_sparse(turn, class, usable, &mut segments) {
             return;
         }
-        self.rescue.go_on(
-            turn,
-            &mut self.paths,
-            &mut self.recovery,
-            &mut self.committed,
-            &mut self.lanes.classes,
-        );
+        self.send_stranded(turn);
         let lane = self.lanes.lane_of(class, &packet);
         let is_in_order = !matches!(lane, Lane::ByItself(_));
         if is_in_order && self.lanes.is_empty() && !self.recovery.has_stranded() {
@@ -354,13 +348,16 @@ impl Sender {
         }
         let now = turn.now;
         let (flow, len) = (flow::hash(&packet), segments.segment_len(0));
-        if !self.sparse.takes(now, flow, len) || self.lanes.holds(class, flow) {
+        // What waits behind what is to be sent again for a silent path comes too late to be waited for.
+        let is_stuck = self.recovery.has_stranded();
+        let is_behind = self.lanes.holds(class, flow) && !is_stuck;
+        if !self.sparse.takes(now, flow, len) || is_behind {
             return false;
         }
         let Some((path, _)) = self.paths.fastest(now, self.cheapest(usable)) else {
             return false;
         };
-        if !self.rescue.is_told_of(now, path) {
+        if !self.rescue.is_told_of(now, path) && !is_stuck {
             // Nobody would notice that the path swallows it.
             return false;
         }
@@ -787,6 +784,16 @@ impl Sender {
         while let Some(resend) = self.recovery.next_resend() {
             self.resend(turn, resend);
         }
+        self.send_stranded(turn);
+        fell_silent
+    }
+
+    /// Sends again what is stranded, and before it what goes by itself.
+    fn send_stranded(&mut self, turn: &mut Turn<'_>) {
+        if self.recovery.has_stranded() {
+            let usable = self.rescue.trusted(turn);
+            self.drain_in_turn(turn, usable, &self.lanes.by_themselves());
+        }
         self.rescue.go_on(
             turn,
             &mut self.paths,
@@ -794,7 +801,6 @@ impl Sender {
             &mut self.committed,
             &mut self.lanes.classes,
         );
-        fell_silent
     }
 
     /// Nothing waits: the queue need not be looked at.

@@ -3,7 +3,8 @@
 //! With several paths in use, whatever has a number waits at the receiver for slower paths. A call or a
 //! game need not: datagrams of flows that send little go out at once, over the path that is fastest, without
 //! a number. (RFC 2890 lets the two mix; a receiver delivers what has no number at once.) Of TCP even the
-//! sparse packets are numbered, to be reordered and recovered like the rest.
+//! sparse packets are numbered, to be reordered and recovered like the rest. While what a silent path had taken goes again
+//! over another they do not wait for that either: of one that carries a fiftieth it is seconds.
 
 use std::time::Duration;
 

@@ -354,6 +354,24 @@ fn when_a_probe_was_answered_the_next_goes_alone() {
 }
 
 #[test]
+fn a_tail_that_goes_again_in_its_turn_is_not_probed() {
+    let mut sender = Sender::new();
+    sender.send(at(0), path(0));
+    let newest = sender.send(at(1), path(0));
+    let probed_by = |sender: &mut Sender, until| {
+        let due = sender.recovery.poll_timeout().filter(|&due| due <= until);
+        due.and_then(|due| sender.recovery.handle_timeout(due))
+    };
+    sender.recovery.strand(path(0));
+    for ms in (100..1000).step_by(50) {
+        assert!(probed_by(&mut sender, at(ms)).is_none(), "at {ms} ms");
+    }
+    sender.recovery.unstrand(path(0));
+    let probe = (1000..2000).find_map(|ms| probed_by(&mut sender, at(ms)));
+    assert_eq!(probe.map(|probe| probe.seq), Some(newest));
+}
+
+#[test]
 fn a_tail_that_arrived_is_not_probed() {
     let mut sender = Sender::new();
     let newest = sender.send(at(0), path(0));
