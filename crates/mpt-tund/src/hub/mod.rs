@@ -4,6 +4,7 @@
 //! [`mpt_core::hub`], which say whose a packet is; each peer's halves are those of any sealed tunnel.
 
 pub(crate) mod downlink;
+pub(crate) mod handover;
 pub(crate) mod peers;
 pub(crate) mod uplink;
 
