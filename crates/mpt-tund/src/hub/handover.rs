@@ -153,7 +153,6 @@ mod tests {
         assert_eq!(handed.count(), MAX_PACKETS);
     }
 
-    /// Run under the thread sanitizer, too.
     #[test]
     fn nothing_is_lost_between_threads_but_what_was_refused() {
         let mut workers = Others::all(2);

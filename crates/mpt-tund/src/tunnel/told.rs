@@ -72,7 +72,7 @@ impl<C: Send + Sync + 'static> Told<C> {
         Ok(answered.await?)
     }
 
-    /// Has each do something and waits until all have.
+    /// Has each do something; each says by what is returned when it has.
     ///
     /// # Errors
     /// When one of the threads has ended.
