@@ -40,6 +40,8 @@ struct World {
     hosts: Vec<Namespace>,
     hub_keys: (String, String),
     keys: Vec<(String, String)>,
+    /// Of the hub, if its file says so: in all tests as many as `MPT_TEST_HUB_WORKERS` says.
+    workers: Option<String>,
 }
 
 /// The inner address of a client.
@@ -81,6 +83,7 @@ impl World {
             hosts,
             hub_keys: key_pair(),
             keys: NAMES.iter().map(|_| key_pair()).collect(),
+            workers: std::env::var("MPT_TEST_HUB_WORKERS").ok(),
         }
     }
 
@@ -92,6 +95,9 @@ impl World {
              [crypto]\nprivate_key_file = \"{}\"\n",
             key.display()
         );
+        if let Some(workers) = &self.workers {
+            text = text.replacen("name", &format!("workers = {workers}\nname"), 1);
+        }
         for (path, at) in AT.iter().enumerate() {
             text += &format!(
                 "[[paths]]\nname = \"isp{}\"\nlocal = \"{at}:4754\"\n",
@@ -208,6 +214,83 @@ fn three_clients_reach_the_hub_and_each_other_also_after_it_was_killed() {
         paths.iter().all(|path| path["local"] == "203.0.113.1:4754"),
         "{told}"
     );
+    drop(clients);
+}
+
+/// Alice and carol are of one worker, bob is of the other.
+#[test]
+fn workers_share_the_peers_and_one_that_goes_under_traffic_costs_no_other() {
+    let Some(_turn) = net::turn() else { return };
+    let world = World {
+        workers: Some("2".to_owned()),
+        ..World::new()
+    };
+    let clients: Vec<Daemon> = (0..3).map(|client| world.start_client(client)).collect();
+    let mut hub = world.start_hub();
+    for round in ["at first", "after it was killed"] {
+        await_peers(&hub);
+        for (from, name) in NAMES.iter().enumerate() {
+            for to in ["10.99.0.1".to_owned(), inner((from + 1) % 3)] {
+                let seen = ping(&world.hosts[from], &to, 5, 20, "");
+                assert_eq!(seen.received, 5, "{round}: {name} to {to}");
+            }
+        }
+        if round == "at first" {
+            hub.crash_and_restart(&world.hub_host);
+        }
+    }
+    let tasks = format!("/proc/{}/task", hub.process().id());
+    let tasks = std::fs::read_dir(tasks).unwrap();
+    let name = |task: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap()
+    };
+    let names: Vec<String> = tasks.map(name).collect();
+    for line in ["mpt0-out\n", "mpt0-in\n", "mpt0-out1\n", "mpt0-in1\n"] {
+        assert!(names.iter().any(|name| name == line), "{names:?}");
+    }
+    // From one worker's peer to the other's, and back.
+    for iperf in [Iperf::tcp(&inner(1), 2), Iperf::tcp(&inner(1), 2).reverse()] {
+        let run = iperf.run(&world.hosts[0], &world.hosts[1]);
+        assert!(run.intervals_mbps.iter().all(|mbps| *mbps > 1.0), "{run:?}");
+    }
+    // What was sent is counted once, whoever did.
+    let status = hub.status();
+    let all = peers(&hub);
+    let sum: u64 = all.iter().map(|peer| peer.tx_packets).sum();
+    assert!(all.iter().all(|peer| peer.tx_packets > 0), "{all:?}");
+    assert!(sum >= status.tunnel.tx_packets, "{sum} of {status:?}");
+    assert_eq!(status.hub.unwrap().up, 3);
+
+    let socket = hub.socket().display().to_string();
+    std::thread::scope(|scope| {
+        let flood = |from: usize, to: usize| {
+            let mut command = world.hosts[from].command("ping");
+            command.args(["-q", "-f", "-c", "20000", "-w", "6", &inner(to)]);
+            command.stdout(Stdio::null());
+            command.spawn().unwrap()
+        };
+        let mut floods = [flood(0, 1), flood(1, 2), flood(2, 1)];
+        let calm = scope.spawn(|| ping(&world.hosts[0], &inner(2), 40, 50, ""));
+        for round in 0..4 {
+            for with_bob in [false, true] {
+                std::thread::sleep(Duration::from_millis(200));
+                let peers: &[usize] = if with_bob { &[0, 1, 2] } else { &[0, 2] };
+                std::fs::write(hub.config(), world.hub_text(&socket, peers)).unwrap();
+                hub.ctl(&["reload"]);
+                assert_eq!(state_of(&hub, "bob").is_some(), with_bob, "round {round}");
+            }
+        }
+        assert_eq!(calm.join().unwrap().received, 40);
+        for flood in &mut floods {
+            let _ = flood.kill();
+            let _ = flood.wait();
+        }
+    });
+    await_peers(&hub);
+    for (from, to) in [(0, 1), (1, 2), (2, 1)] {
+        let seen = ping(&world.hosts[from], &inner(to), 5, 20, "");
+        assert_eq!(seen.received, 5, "{from} to {to}");
+    }
     drop(clients);
 }
 

@@ -103,6 +103,31 @@ fn what_a_tunnel_of_two_ends_has_does_not_go_with_peers() {
 }
 
 #[test]
+fn a_hub_has_some_workers_and_two_ends_have_none() {
+    let with = |workers: &str| hub().replacen("name", &format!("workers = {workers}\nname"), 1);
+    for workers in ["1", "64"] {
+        let (right, _, complaint) = checked(&with(workers));
+        assert!(right, "{complaint}");
+    }
+    for workers in ["0", "65", "\"auto\""] {
+        let (right, _, complaint) = checked(&with(workers));
+        assert!(!right, "{workers}");
+        assert!(
+            complaint.contains("write a whole number from 1 to 64, without quotes"),
+            "{complaint}"
+        );
+    }
+    let text = with("2");
+    let two_ends = text.split("[[peers]]").next().unwrap();
+    let (right, _, complaint) = checked(two_ends);
+    assert!(!right);
+    assert!(
+        complaint.contains("mpt0.toml:2:11: `workers` stands in a tunnel with two ends"),
+        "{complaint}"
+    );
+}
+
+#[test]
 fn a_peer_has_a_key_that_is_not_the_hub_s_and_addresses() {
     insta::assert_snapshot!(complaint(ALICE, PUBLIC), @r"
     mpt0.toml:14:14: `public_key` is this end's own: the hub would speak with itself

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use mpt_core::crypto::{CryptoConfig, Entropy, Sessions, has_hardware_aes};
 
-use mpt_core::hub::HubConfig;
+use mpt_core::hub::{HubConfig, Worker};
 use mpt_core::path::MAX_PATHS;
 use mpt_core::tunnel::TunnelConfig;
 
@@ -38,8 +38,8 @@ fn silence(config: &Config) -> Duration {
     keepalive.unwrap_or(Duration::from_secs(1)) * SILENT_KEEPALIVES
 }
 
-/// What the peers of a hub have in common, if the tunnel is one.
-pub(crate) fn hub(config: &Config, tunnel: &TunnelConfig) -> Option<HubConfig> {
+/// What the peers of a hub have in common, for one of its workers; none if the tunnel is no hub.
+pub(crate) fn hub(config: &Config, tunnel: &TunnelConfig, worker: Worker) -> Option<HubConfig> {
     let crypto = config.crypto.as_ref()?;
     config.peers.as_ref()?;
     Some(HubConfig {
@@ -53,6 +53,7 @@ pub(crate) fn hub(config: &Config, tunnel: &TunnelConfig) -> Option<HubConfig> {
         hardware_aes: has_hardware_aes(),
         silence: silence(config),
         called: [None; MAX_PATHS],
+        worker,
         entropy: Box::new(entropy),
         wall: Box::new(|| Box::new(|_| since_1970())),
     })

@@ -16,6 +16,7 @@ mod peers;
 mod routes;
 mod standing;
 mod threads;
+mod told;
 
 use std::thread::JoinHandle;
 
@@ -37,7 +38,8 @@ use mpt_core::time::Time;
 use mpt_core::tunnel::{ReorderSettings, TunnelConfig};
 use paths::RunningPath;
 use routes::Ways;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
+use told::Told;
 
 use crate::budgets::Budgets;
 use crate::config::{self, Changes, Config, PeerChange, Roster};
@@ -65,8 +67,8 @@ pub(crate) struct Tunnel {
     log: Log,
     started: Time,
     history: History,
-    uplink: mpsc::Sender<uplink::Command>,
-    downlink: mpsc::Sender<downlink::Command>,
+    uplink: Told<uplink::Command>,
+    downlink: Told<downlink::Command>,
     threads: Vec<JoinHandle<()>>,
     /// In a hub: which slots its peers have.
     peers: Peers,
@@ -110,17 +112,18 @@ impl Tunnel {
             receives_trains,
             law: &Law::LAW,
         };
-        let (uplink, uplink_commands) = mpsc::channel(MAX_COMMANDS);
-        let (downlink, downlink_commands) = mpsc::channel(MAX_COMMANDS);
+        let workers = config.workers();
+        let (uplink, uplink_commands) = Told::new(workers, MAX_COMMANDS);
+        let (downlink, downlink_commands) = Told::new(workers, MAX_COMMANDS);
         let lines = Lines {
             whose: (&name, session),
             ended,
             mtus,
             sockets,
-            commands: (uplink_commands, downlink_commands),
+            commands: uplink_commands.into_iter().zip(downlink_commands).collect(),
         };
-        let threads = match sealing::hub(&config, &tunnel_config) {
-            Some(hub) => lines.of_hub(hub)?,
+        let threads = match &config.peers {
+            Some(_) => lines.of_hub(|worker| sealing::hub(&config, &tunnel_config, worker))?,
             None => lines.of_two_ends(&config, &tunnel_config)?,
         };
         let mut this = Tunnel {
@@ -195,11 +198,16 @@ impl Tunnel {
             .interface
             .mend((&self.config, &routes), host, &mut self.log, now)
             .await;
-        if let Some(tun) = opened {
-            let command = uplink::Command::SetTun(tun.clone());
-            self.uplink.send(command).await?;
-            let command = downlink::Command::SetTun(tun);
-            self.downlink.send(command).await?;
+        if let Some(queues) = opened {
+            // Where there is one queue for all, the first worker reads it.
+            let command = |worker: usize| match (queues.get(worker), queues.first()) {
+                (Some(own), _) => Some(uplink::Command::SetTun(own.clone())),
+                (None, first) => first.map(|first| uplink::Command::ShareTun(first.clone())),
+            };
+            self.uplink.tell_some(command).await?;
+            let queue = |worker: usize| queues.get(worker).or(queues.first());
+            let command = |worker| queue(worker).cloned().map(downlink::Command::SetTun);
+            self.downlink.tell_some(command).await?;
         }
         self.mend_paths(links, now).await?;
         self.follow_budgets().await?;
@@ -309,10 +317,9 @@ impl Tunnel {
     }
 
     async fn order(&self) -> anyhow::Result<Box<OrderStatus>> {
-        let (reply, answer) = oneshot::channel();
-        let command = downlink::Command::ReportOrder(reply);
-        self.downlink.send(command).await?;
-        Ok(answer.await?)
+        self.downlink
+            .ask_first(downlink::Command::ReportOrder)
+            .await
     }
 
     /// What was decided about a path's rate, from decision number `from` on.
@@ -320,10 +327,8 @@ impl Tunnel {
         let mut trace = Trace::default();
         // A path that waits for its device has no place yet, and nothing was decided.
         if let Some(path) = self.paths.iter().find(|path| path.name == name) {
-            let (reply, answer) = oneshot::channel();
-            let command = uplink::Command::Trace(path.id, from, reply);
-            self.uplink.send(command).await?;
-            trace = answer.await?;
+            let command = |reply| uplink::Command::Trace(path.id, from, reply);
+            trace = self.uplink.ask_first(command).await?;
         }
         let origin_us = clock::origin_us();
         for decision in &mut trace.decisions {
@@ -354,16 +359,8 @@ impl Tunnel {
             paths,
             ..Default::default()
         });
-        let (reply, answer) = oneshot::channel();
-        self.downlink
-            .send(downlink::Command::Report(report, reply))
-            .await?;
-        let report = *answer.await?;
-        let (reply, answer) = oneshot::channel();
-        self.uplink
-            .send(uplink::Command::Report(Box::new(report), reply))
-            .await?;
-        let report = *answer.await?;
+        let report = self.downlink.ask(report, downlink::Command::Report).await?;
+        let report = *self.uplink.ask(report, uplink::Command::Report).await?;
         let configured = self.config.peers.as_ref().map(Roster::len);
         Ok(Status {
             hub: configured.map(|peers| HubStatus {
@@ -401,7 +398,7 @@ impl Tunnel {
         };
         path.weight = weight;
         if let Some(at) = self.paths.iter().position(|path| path.name == name) {
-            self.set_path(at, None).await?;
+            self.set_path(at, &[]).await?;
         }
         Ok(true)
     }
@@ -411,10 +408,10 @@ impl Tunnel {
         self.config.reorder = reorder;
         let numbered = reorder.is_numbered();
         self.uplink
-            .send(uplink::Command::SetNumbered(numbered))
+            .tell(|_| uplink::Command::SetNumbered(numbered))
             .await?;
         self.downlink
-            .send(downlink::Command::SetReorder(reorder))
+            .tell(|_| downlink::Command::SetReorder(reorder))
             .await?;
         Ok(())
     }
@@ -455,19 +452,21 @@ impl Tunnel {
     async fn tell_lines(&mut self, changes: &Changes) -> anyhow::Result<()> {
         if changes.key {
             let key = self.config.tunnel.key;
-            self.uplink.send(uplink::Command::SetKey(key)).await?;
-            self.downlink.send(downlink::Command::SetKey(key)).await?;
+            self.uplink.tell(|_| uplink::Command::SetKey(key)).await?;
+            self.downlink
+                .tell(|_| downlink::Command::SetKey(key))
+                .await?;
         }
         if let Some(scheduler) = changes.scheduler {
-            let command = uplink::Command::SetPolicy(scheduler);
-            self.uplink.send(command).await?;
+            let command = |_| uplink::Command::SetPolicy(scheduler);
+            self.uplink.tell(command).await?;
         }
         if changes.scheduler.is_some() || changes.recovery.is_some() {
             let (policy, recovers) = (self.config.tunnel.scheduler, self.config.recovers());
-            let command = uplink::Command::SetRecovery(recovers);
-            self.uplink.send(command).await?;
+            let command = |_| uplink::Command::SetRecovery(recovers);
+            self.uplink.tell(command).await?;
             self.downlink
-                .send(downlink::Command::SetSending(policy, recovers))
+                .tell(|_| downlink::Command::SetSending(policy, recovers))
                 .await?;
         }
         if let Some(reorder) = changes.reorder {
@@ -476,7 +475,9 @@ impl Tunnel {
         self.follow_peers(&changes.peers).await?;
         if let Some(mtu) = changes.mtu {
             self.interface.set_mtu(&self.config, mtu);
-            self.downlink.send(downlink::Command::SetMtu(mtu)).await?;
+            self.downlink
+                .tell(|_| downlink::Command::SetMtu(mtu))
+                .await?;
         }
         Ok(())
     }
@@ -488,8 +489,8 @@ impl Tunnel {
             Some(path.id)
         };
         let classes = self.config.classes_of(place);
-        let command = uplink::Command::SetClasses(classes);
-        self.uplink.send(command).await?;
+        let command = |_| uplink::Command::SetClasses(classes.clone());
+        self.uplink.tell(command).await?;
         Ok(())
     }
 
@@ -510,7 +511,7 @@ impl Tunnel {
             let name = &change.path.name;
             if let Some(at) = self.paths.iter().position(|path| path.name == *name) {
                 self.budget_path(at, change.path.budget);
-                self.set_path(at, None).await?;
+                self.set_path(at, &[]).await?;
             }
         }
         for path in &changes.paths_added {

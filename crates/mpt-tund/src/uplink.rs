@@ -45,6 +45,8 @@ pub(crate) enum Command {
     Close(PathId, oneshot::Sender<()>),
     /// Use another interface: the one before is gone.
     SetTun(Arc<Tun>),
+    /// In a hub: write to this one, which another worker reads.
+    ShareTun(Arc<Tun>),
     /// Number packets, or stop.
     SetNumbered(bool),
     /// Share packets in another way.
@@ -177,7 +179,7 @@ impl Uplink {
                 self.sockets[id.index()] = None;
                 let _ = done.send(());
             }
-            Command::SetTun(_) => {}
+            Command::SetTun(_) | Command::ShareTun(_) => {}
             Command::SetNumbered(numbered) => self.outbound.set_numbered(numbered),
             Command::SetPolicy(policy) => self.outbound.set_policy(policy),
             Command::SetRecovery(recovery) => self.outbound.set_recovery(recovery),
@@ -237,7 +239,7 @@ impl Uplink {
             outcome.report(&mut self.outbound);
         }
         while let Some(message) = self.outbound.poll_tun() {
-            write_icmp(self.tun.as_ref(), message);
+            write_icmp(self.tun.as_ref().map(|tun| &**tun.get_ref()), message);
         }
     }
 }
@@ -277,9 +279,9 @@ pub(crate) fn take_batch(
 }
 
 /// An ICMP message that the host does not take is lost, as any may be.
-pub(crate) fn write_icmp(tun: Option<&AsyncFd<Arc<Tun>>>, message: &[u8]) {
+pub(crate) fn write_icmp(tun: Option<&Tun>, message: &[u8]) {
     if let Some(tun) = tun {
-        let _ = tun.get_ref().send(&VnetHeader::default(), message);
+        let _ = tun.send(&VnetHeader::default(), message);
     }
 }
 

@@ -11,7 +11,7 @@ pub struct HubSlot(u32);
 
 impl HubSlot {
     /// Bits of an index that are the session's own, the lowest of them clear.
-    const OWN_BITS: u32 = 15;
+    pub const OWN_BITS: u32 = 15;
     /// How many there are.
     pub const COUNT: usize = 1 << (u32::BITS - HubSlot::OWN_BITS);
 

@@ -8,6 +8,7 @@ mod calls;
 
 use super::allowed::{Exchange, Holdings, Sources};
 use super::waiting::{Load, Waiting};
+use super::worker::{Handed, MAX_HANDED, What, Worker};
 use super::{HubSlot, PeerKeys, Schedule};
 use crate::control::Protection;
 use crate::control::drops::{DropReason, Drops};
@@ -39,6 +40,8 @@ pub struct HubConfig {
     pub silence: Duration,
     /// By socket: what the paths get that come into being as peers call it.
     pub called: [Option<PathConfig>; MAX_PATHS],
+    /// Which of the hub's workers this is.
+    pub worker: Worker,
     /// Makes sources of random bytes, one for each peer.
     pub entropy: Box<dyn FnMut() -> Entropy + Send>,
     /// Makes wall clocks likewise.
@@ -85,6 +88,8 @@ pub struct HubInbound {
     schedule: Schedule,
     waiting: Waiting<Came>,
     news: VecDeque<HubNews>,
+    /// For other workers, by their number.
+    handed: VecDeque<(usize, Handed)>,
     replies: VecDeque<(PathId, SocketAddr, [u8; 4 + COOKIE_REPLY_BYTES])>,
     /// Who called last and is no peer.
     stranger: Option<PublicKey>,
@@ -156,6 +161,7 @@ impl HubInbound {
             schedule: Schedule::default(),
             waiting: Waiting::default(),
             news: VecDeque::new(),
+            handed: VecDeque::new(),
             replies: VecDeque::new(),
             stranger: None,
             drops: Drops::default(),
@@ -164,8 +170,13 @@ impl HubInbound {
         }
     }
 
-    /// Adds a peer, or gives one other keys; with other keys it has to call again.
+    /// Adds a peer, or gives one other keys; with other keys it has to call again. Who calls is known by the worker that
+    /// opens calls, and by the peer's owner; the others forget it at once.
     pub fn set_peer(&mut self, slot: HubSlot, keys: PeerKeys) {
+        let worker = self.config.worker;
+        if !worker.owns(slot) && !worker.opens_calls() {
+            return;
+        }
         let number = slot.number();
         if self.peers.len() <= number {
             self.peers.resize_with(number + 1, || None);
@@ -360,6 +371,72 @@ impl HubInbound {
     }
 
     fn handle_one(&mut self, now: Time, came: Came, bytes: &[u8]) {
+        match self.other_owner(bytes) {
+            Some(owner) => self.hand_to(owner, What::Datagram(came, bytes.to_vec())),
+            None => self.handle_own(now, came, bytes),
+        }
+    }
+
+    /// The other worker that a datagram is for, if it is for another.
+    fn other_owner(&self, bytes: &[u8]) -> Option<usize> {
+        let worker = self.config.worker;
+        if worker.is_alone() {
+            return None;
+        }
+        let message = || bytes.strip_prefix(&HANDSHAKE_GRE);
+        let index = claimed_index(bytes).or_else(|| claimed_answer(message()?));
+        let owner = match index {
+            Some(index) => worker.owner(HubSlot::of_index(index)),
+            None if message().is_some() => 0,
+            // It will be dropped wherever it is.
+            None => return None,
+        };
+        (owner != worker.number()).then_some(owner)
+    }
+
+    fn hand_to(&mut self, owner: usize, what: What) {
+        match self.handed.len() < MAX_HANDED {
+            true => self.handed.push_back((owner, Handed(what))),
+            false => self.not_handed(Handed(what)),
+        }
+    }
+
+    /// What is for another worker, by its number: give it to [`HubInbound::handle_handed`] there.
+    pub fn poll_handed(&mut self) -> Option<(usize, Handed)> {
+        self.handed.pop_front()
+    }
+
+    /// The other worker has no room for that: it is dropped.
+    pub fn not_handed(&mut self, Handed(what): Handed) {
+        let why = match what {
+            What::Datagram(..) => DropReason::PeerShare,
+            What::Call(_, _, tag) => {
+                // A copy of it may have more luck.
+                self.forget_answered(tag);
+                DropReason::HandshakeLimit
+            }
+            What::Again(..) => DropReason::HandshakeLimit,
+        };
+        self.drops.count(why, 1);
+    }
+
+    /// Takes what another worker has handed over. Afterwards poll everything. Whose it is is looked up again: the peer
+    /// may be gone, or another in its place.
+    pub fn handle_handed(&mut self, now: Time, Handed(what): Handed) {
+        match what {
+            What::Datagram(came, bytes) => self.handle_own(now, came, &bytes),
+            What::Call(sender, caller, tag) => self.handle_caller(now, sender, *caller, tag),
+            What::Again(sender, slot, tag) => {
+                let inbound = self.peer(slot);
+                match inbound.is_some_and(|inbound| inbound.answer_again(now, sender, tag)) {
+                    true => self.schedule.touch(slot),
+                    false => self.drops.count(DropReason::Replayed, 1),
+                }
+            }
+        }
+    }
+
+    fn handle_own(&mut self, now: Time, came: Came, bytes: &[u8]) {
         if let Some(index) = claimed_index(bytes) {
             return self.hand_over(now, HubSlot::of_index(index), came, bytes);
         }

@@ -12,6 +12,9 @@
 //!   row in a table.
 //! * [`HubOutbound`]: finds the peer of what the interface brings.
 //!
+//! Where a hub has several workers, there is a pair of them for each, with peers of its own ([`Worker`]), and what is for a
+//! peer of another worker is handed over ([`Handed`]).
+//!
 //! Neither looks at all peers to find out what is due: `Schedule` knows the next. And when more comes than either can
 //! handle, each peer gets its share of the processor: `Waiting` has a queue for each, served in turn.
 
@@ -23,12 +26,14 @@ mod schedule;
 #[cfg(test)]
 mod tests;
 mod waiting;
+mod worker;
 
 pub use allowed::{AllowedIps, Exchange, Overlap, Prefix, Sources};
 pub use inbound::{Came, HubConfig, HubInbound, HubNews, PeerSummary};
 pub(crate) use limit::RateLimit;
-pub use outbound::HubOutbound;
+pub use outbound::{HubOutbound, Taken};
 use schedule::Schedule;
+pub use worker::{Handed, Worker};
 
 use crate::crypto::{PresharedKey, PublicKey};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::allowed::{Exchange, Holdings};
 use super::waiting::{Load, Waiting};
-use super::{HubNews, HubSlot, RateLimit, Schedule};
+use super::{HubNews, HubSlot, RateLimit, Schedule, Worker};
 use crate::control::drops::{DropReason, Drops};
 use crate::time::Time;
 use crate::tunnel::Outbound;
@@ -21,6 +21,7 @@ const ICMP_INTERVAL: Duration = Duration::from_millis(2);
 /// See the module.
 #[derive(Default)]
 pub struct HubOutbound {
+    worker: Worker,
     allowed: Holdings,
     /// By slot.
     peers: Vec<Peer>,
@@ -75,7 +76,27 @@ impl Peer {
     }
 }
 
+/// Whose a packet from the interface is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// Of this peer, who has it: [`Outbound::poll_ready`] may have something.
+    By(HubSlot),
+    /// Of nobody who is there, or it waits for its turn.
+    Kept,
+    /// Of a peer of the worker of this number, who is to be given it.
+    ForWorker(usize),
+}
+
 impl HubOutbound {
+    /// The line out of one of a hub's workers.
+    #[must_use]
+    pub fn new(worker: Worker) -> HubOutbound {
+        HubOutbound {
+            worker,
+            ..HubOutbound::default()
+        }
+    }
+
     /// Exchanges the prefixes of peers: those of one that was taken away are none.
     pub fn set_allowed(&mut self, exchange: &Exchange) {
         self.allowed.exchange(exchange);
@@ -128,23 +149,21 @@ impl HubOutbound {
         self.peers.get_mut(slot.number())?.outbound.as_deref_mut()
     }
 
-    /// Takes what was read from the TUN: see [`Outbound::handle_tun`]. Returns the peer that it goes to, whose
-    /// [`Outbound::poll_ready`] may have something; everything is to be polled at the end of the batch.
-    pub fn handle_tun(
-        &mut self,
-        now: Time,
-        header: &VnetHeader,
-        packet: &mut [u8],
-    ) -> Option<HubSlot> {
+    /// Takes what was read from the TUN, here or by another worker: see [`Outbound::handle_tun`]. Everything is to be
+    /// polled at the end of the batch.
+    pub fn handle_tun(&mut self, now: Time, header: &VnetHeader, packet: &mut [u8]) -> Taken {
         let Ok(looked) = Packet::parse(packet) else {
             self.drops.count(DropReason::NotIp, 1);
-            return None;
+            return Taken::Kept;
         };
         let Some(slot) = self.allowed.all().peer_of(looked.destination()) else {
             self.drops
                 .count(DropReason::NoPeer, header.packets(packet.len()));
-            return None;
+            return Taken::Kept;
         };
+        if !self.worker.owns(slot) {
+            return Taken::ForWorker(self.worker.owner(slot));
+        }
         self.waiting.note_whose(now, Some(slot));
         let row = self.peers.get_mut(slot.number());
         if let Some(row) = row
@@ -156,17 +175,17 @@ impl HubOutbound {
                 if !limit.take(packet.len() as u64) {
                     let packets = header.packets(packet.len());
                     row.former_drops.count(DropReason::RateLimit, packets);
-                    return None;
+                    return Taken::Kept;
                 }
             }
             outbound.handle_tun(now, header, packet);
             self.schedule.touch(slot);
-            return Some(slot);
+            return Taken::By(slot);
         }
         self.drops
             .count(DropReason::PeerAway, header.packets(packet.len()));
         self.tell_unreachable(now, packet);
-        None
+        Taken::Kept
     }
 
     /// Whether packets go to several peers at this time: when more come than can be handled, they are to wait by peer.
@@ -177,13 +196,14 @@ impl HubOutbound {
 
     /// Takes what [`HubOutbound::handle_tun`] does, and lets it wait for its peer's turn
     /// ([`HubOutbound::pop_waiting`]). What goes to nobody who is there is handled at once.
-    pub fn enqueue(&mut self, now: Time, header: &VnetHeader, packet: &mut [u8]) {
+    pub fn enqueue(&mut self, now: Time, header: &VnetHeader, packet: &mut [u8]) -> Taken {
         let looked = Packet::parse(packet).ok();
         let slot = looked.and_then(|looked| self.allowed.all().peer_of(looked.destination()));
         match slot.filter(|slot| self.peer(*slot).is_some()) {
             Some(slot) => self.waiting.push(now, Some(slot), *header, packet),
-            None => drop(self.handle_tun(now, header, packet)),
+            None => return self.handle_tun(now, header, packet),
         }
+        Taken::Kept
     }
 
     /// Whether anything waits for its peer's turn.
@@ -225,6 +245,19 @@ impl HubOutbound {
             self.icmp.push_back(message);
             self.next_icmp = now + ICMP_INTERVAL;
         }
+    }
+
+    /// Counts what is for a peer of another worker that has no room for it.
+    pub fn not_handed(&mut self, header: &VnetHeader, packet: &[u8]) {
+        let packets = header.packets(packet.len());
+        self.drops.count(DropReason::PeerShare, packets);
+    }
+
+    /// Counts what another worker has handed over, and is of yet another by now: its peer has come to another place
+    /// meanwhile, and was away for that moment.
+    pub fn handed_astray(&mut self, header: &VnetHeader, packet: &[u8]) {
+        let packets = header.packets(packet.len());
+        self.drops.count(DropReason::PeerAway, packets);
     }
 
     /// Counts a packet from the TUN whose virtio header makes no sense.

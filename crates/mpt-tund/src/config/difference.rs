@@ -140,6 +140,9 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<String> {
     if old.tunnel.state_dir != new.tunnel.state_dir {
         reasons.push("state_dir".to_owned());
     }
+    if old.tunnel.workers != new.tunnel.workers {
+        reasons.push("workers".to_owned());
+    }
     if old.tunnel.clamps_mss != new.tunnel.clamps_mss {
         reasons.push(format!("clamp_mss, to {}", new.tunnel.clamps_mss));
     }

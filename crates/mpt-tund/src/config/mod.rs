@@ -71,6 +71,8 @@ pub(crate) const DEFAULT_WEIGHT: u32 = 100;
 pub(crate) const MAX_TUNNELS: usize = 64;
 /// Mode of the control socket unless configured.
 pub(crate) const DEFAULT_SOCKET_MODE: u32 = 0o600;
+/// Most workers of a hub: threads for 128 cores. (A TUN has at most 256 queues, Linux's MAX_TAP_QUEUES.)
+const MOST_WORKERS: usize = 64;
 /// Largest configuration file, in bytes.
 const MAX_FILE_BYTES: u64 = 32 * 1024 * 1024;
 
@@ -130,6 +132,8 @@ pub(crate) struct Tunnel {
     pub(crate) routing: Routing,
     /// Folder of what is to be known after a restart, if it is given.
     pub(crate) state_dir: Option<PathBuf>,
+    /// Workers of a hub, if it is given; [`Config::workers`] has how many there are.
+    pub(crate) workers: Option<u8>,
 }
 
 /// Who sees to it that the tunnel's own packets stay out of the tunnel, and that each path leaves by its
@@ -361,6 +365,16 @@ impl Config {
     #[cfg(test)]
     pub(crate) fn read(file: &FilePath) -> Result<Config, Mistake> {
         Config::read_from(file, &Files::Own)
+    }
+
+    /// Pairs of lines that share a hub's peers: a thread a core, where the file does not say.
+    pub(crate) fn workers(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let pairs = || (cores() / 2).clamp(1, MOST_WORKERS);
+        match &self.peers {
+            Some(_) => self.tunnel.workers.map_or_else(pairs, usize::from),
+            None => 1,
+        }
     }
 
     /// MTU of the TUN interface in bytes: the one configured, else what fits 1500-byte paths, over IPv6

@@ -25,13 +25,15 @@ use super::validate::Places;
 use super::values::{self, End, PrefixKind};
 use super::{
     Config, Control, DEFAULT_PORT, DEFAULT_SOCKET_MODE, DEFAULT_WEIGHT, Local, MAX_FILE_BYTES,
-    Offload, Path, Recovery, Routing, Tunnel, remote, validate,
+    MOST_WORKERS, Offload, Path, Recovery, Routing, Tunnel, remote, validate,
 };
 
 /// Most addresses, and most routes, of a tunnel.
 const MAX_PREFIXES: usize = 1024;
 /// MTU of a TUN interface, in bytes. The least is what every IPv4 host takes (RFC 791 §3.2).
 const MTU_RANGE: RangeInclusive<u64> = 576..=65_000;
+/// Workers of a hub.
+const WORKERS: RangeInclusive<u64> = 1..=MOST_WORKERS as u64;
 const KEEPALIVE_RANGE: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(60);
 const DEAD_AFTER_RANGE: RangeInclusive<Duration> =
@@ -59,6 +61,7 @@ const TUNNEL: Schema = Schema {
         "routing",
         "state_dir",
         "peers_dir",
+        "workers",
     ],
 };
 const REORDER: Schema = Schema {
@@ -190,6 +193,14 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
         .map(|entry| values::beside(entry, source, "peers.d"));
     let folder = folder.transpose()?;
     let is_hub = peer_sections.is_some() || folder.is_some();
+    if let Some(entry) = head.get("workers")
+        && !is_hub
+    {
+        return Err(entry.mistake(
+            "`workers` stands in a tunnel with two ends: they share the peers of a hub",
+            "take it out, or add [[peers]]",
+        ));
+    }
     let mut crypto = match root.get("crypto") {
         Some(section) => Some(crypto(
             &Section::of(section, CRYPTO, &ALL)?,
@@ -315,6 +326,7 @@ fn tunnel(section: &Section<'_>, source: Source<'_>) -> Result<(Tunnel, Place), 
             .get("state_dir")
             .map(|entry| values::beside(entry, source, "/var/lib/mpt"))
             .transpose()?,
+        workers: section.number("workers", WORKERS, "")?,
     };
     Ok((tunnel, name.place()))
 }

@@ -12,13 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mpt_core::control::{PathState, PathStatus, Protection, TunnelStatus};
-use mpt_core::hub::{Came, HubConfig, HubInbound, HubNews, HubSlot};
+use mpt_core::hub::{Came, HubConfig, HubInbound, HubNews, HubSlot, Worker};
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
 use mpt_core::send::scheduler::Policy;
 use mpt_core::time::{Time, earliest};
 use mpt_core::tunnel::{Event, Inbound};
 use tokio::sync::{Notify, mpsc};
 
+use super::handover::{Message, Others, Ways};
 use super::uplink::add_drops;
 use super::{Listed, PeerChanges, Shown, Wakes};
 use crate::clock::{self, Sleeps, Timer};
@@ -62,15 +63,19 @@ pub(crate) struct Outlets {
 pub(crate) async fn run(
     config: HubConfig,
     outlets: Outlets,
+    others: Others<Message>,
     mut commands: mpsc::Receiver<Command>,
 ) -> io::Result<()> {
     let mut timer = Timer::new()?;
     let mut sleeps = Sleeps::new();
     let wake = Rc::new(Notify::new());
-    let wakes = outlets.wakes.clone();
+    let (wakes, worker) = (outlets.wakes.clone(), config.worker);
+    let Others { to, mut from } = others;
     let downlink = Rc::new(RefCell::new(HubDownlink {
         mtu: config.tunnel.mtu,
         hub: HubInbound::new(clock::now(), config),
+        worker,
+        others: to,
         tun: None,
         outlets,
         sockets: Default::default(),
@@ -93,6 +98,9 @@ pub(crate) async fn run(
                 let now = clock::now();
                 slots.into_iter().for_each(|slot| downlink.hub.wake(now, slot));
             }
+            Some(message) = from.recv(), if !worker.is_alone() => {
+                downlink.borrow_mut().take_handed(message, &mut from);
+            }
             // A socket's task has worked; the timer may have to go off earlier.
             () = wake.notified() => {}
         }
@@ -108,6 +116,8 @@ pub(crate) async fn run(
 
 struct HubDownlink {
     hub: HubInbound,
+    worker: Worker,
+    others: Ways<Message>,
     mtu: u16,
     tun: Option<Arc<Tun>>,
     outlets: Outlets,
@@ -256,6 +266,9 @@ impl HubDownlink {
         }
         for peer in &changes.set {
             self.hub.set_peer(peer.slot, peer.keys.clone());
+            if !self.worker.owns(peer.slot) {
+                continue;
+            }
             self.hub.set_rate_limit(now, peer.slot, peer.rate_limit);
             let number = peer.slot.number();
             if self.journals.len() <= number {
@@ -294,10 +307,33 @@ impl HubDownlink {
         for slot in &left {
             self.hub.settle(*slot, true);
         }
+        self.hand_over();
         while let Some((socket, to, bytes)) = self.hub.poll_reply() {
             send(&mut self.sockets, socket, to, 0, &bytes, bytes.len());
         }
         !left.is_empty()
+    }
+
+    /// Takes what other workers have handed over, as much as a batch brings.
+    fn take_handed(&mut self, first: Message, from: &mut mpsc::Receiver<Message>) {
+        let now = clock::now();
+        let rest = std::iter::from_fn(|| from.try_recv().ok());
+        for message in std::iter::once(first)
+            .chain(rest)
+            .take(MAX_IN_HAND as usize)
+        {
+            self.hub.handle_handed(now, message);
+        }
+        self.flush_peers(now);
+    }
+
+    /// Hands over what is of other workers.
+    fn hand_over(&mut self) {
+        while let Some((worker, message)) = self.hub.poll_handed() {
+            if let Err(message) = self.others.hand(worker, message) {
+                self.hub.not_handed(message);
+            }
+        }
     }
 
     /// Tells the line out which peers come and go. Whether there is room for more.
@@ -358,21 +394,27 @@ impl HubDownlink {
         let total = self.hub.total();
         let tunnel = &mut report.tunnel;
         tunnel.mtu = u32::from(self.mtu);
-        tunnel.protection = Protection::Waiting;
-        (tunnel.rx_packets, tunnel.rx_bytes) = (total.rx_packets, total.rx_bytes);
+        if self.worker.opens_calls() {
+            tunnel.protection = Protection::Waiting;
+        }
+        tunnel.rx_packets += total.rx_packets;
+        tunnel.rx_bytes += total.rx_bytes;
         total.drops.add_to(&mut tunnel.drops);
         for (id, status) in &mut report.paths {
             if let Some(attached) = &self.sockets[id.index()] {
                 report_socket(attached, status);
             }
         }
-        report.peers_up = self.hub.up();
+        report.peers_up += self.hub.up();
         if let Some(protection) = self.hub.protection() {
             tunnel.protection = protection;
         }
     }
 
     fn report_peer(&mut self, one: &mut Listed) {
+        if !self.worker.owns(one.slot) {
+            return;
+        }
         let Some(summary) = self.hub.summary(one.slot) else {
             return;
         };
@@ -508,10 +550,12 @@ fn report_socket(attached: &Attached, status: &mut PathStatus) {
         None => PathState::Waiting,
     };
     status.remote = "peers call".to_owned();
-    (status.rx_packets, status.rx_bytes) = attached.received;
-    (status.tx_packets, status.tx_bytes) = attached.sent;
+    status.rx_packets += attached.received.0;
+    status.rx_bytes += attached.received.1;
+    status.tx_packets += attached.sent.0;
+    status.tx_bytes += attached.sent.1;
     let drops = attached.open.as_ref().map_or(0, |open| open.drops);
-    status.socket_drops = attached.former_drops + u64::from(drops);
+    status.socket_drops += attached.former_drops + u64::from(drops);
 }
 
 fn send(

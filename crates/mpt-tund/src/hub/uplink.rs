@@ -7,18 +7,20 @@ use std::sync::Arc;
 
 use mpt_core::control::drops::Drops;
 use mpt_core::control::{PathStatus, TunnelStatus};
-use mpt_core::hub::{HubNews, HubOutbound, HubSlot};
+use mpt_core::hub::{HubNews, HubOutbound, HubSlot, Taken, Worker};
 use mpt_core::path::MAX_PATHS;
 use mpt_core::time::Time;
 use mpt_core::tunnel::Transmit;
+use mpt_core::wire::vnet::VnetHeader;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
+use super::handover::{Others, Packet, Ways};
 use super::{PeerChanges, Wakes};
 use crate::clock::{self, Timer};
 use crate::tun::{self, Tun};
 use crate::uplink::{
-    BATCH, BATCH_BYTES, Command, Offered, Outcome, Sockets, readable, take_batch, write_icmp,
+    BATCH, BATCH_BYTES, Command, Outcome, Sockets, readable, take_batch, write_icmp,
 };
 
 /// In a rush so many batches are read before anything of them is handled.
@@ -29,16 +31,20 @@ const MAX_BATCHES: usize = 4;
 /// # Errors
 /// When the TUN fails or cannot be watched, or there is no descriptor for the timer.
 pub(crate) async fn run(
+    worker: Worker,
     mut news: mpsc::Receiver<HubNews>,
     mut commands: mpsc::Receiver<Command>,
     wakes: Arc<Wakes>,
+    mut others: Others<Packet>,
 ) -> io::Result<()> {
     let mut timer = Timer::new()?;
     let mut uplink = HubUplink {
-        hub: HubOutbound::default(),
+        hub: HubOutbound::new(worker),
+        worker,
         sockets: Default::default(),
         sent: [(0, 0); MAX_PATHS],
         tun: None,
+        shared: None,
         is_behind: false,
         wakes,
     };
@@ -48,6 +54,7 @@ pub(crate) async fn run(
             biased;
             command = commands.recv() => match command {
                 Some(Command::SetTun(tun)) => uplink.tun = Some(tun.register()?),
+                Some(Command::ShareTun(tun)) => uplink.shared = Some(tun),
                 Some(command) => uplink.obey(command),
                 None => return Ok(()),
             },
@@ -55,9 +62,10 @@ pub(crate) async fn run(
             Some(news) = news.recv() => uplink.hub.learn(news),
             ready = readable(uplink.tun.as_ref()) => {
                 ready?;
-                uplink.take_batch(&mut bytes)?;
+                uplink.take_batch(&mut bytes, &others.to)?;
             }
             // What waits for its peer's turn has no other to wake it.
+            Some(packet) = others.from.recv(), if !worker.is_alone() => uplink.take_handed(packet, &mut others.from),
             () = tokio::task::yield_now(), if uplink.hub.is_waiting() => uplink.serve(),
         }
         uplink.send();
@@ -67,10 +75,13 @@ pub(crate) async fn run(
 
 struct HubUplink {
     hub: HubOutbound,
+    worker: Worker,
     sockets: Sockets,
     /// Datagrams and bytes by socket.
     sent: [(u64, u64); MAX_PATHS],
     tun: Option<AsyncFd<Arc<Tun>>>,
+    /// Another worker's, to write to, where it has none of its own.
+    shared: Option<Arc<Tun>>,
     /// The last batch was as large as one may be: more comes than is handled.
     is_behind: bool,
     wakes: Arc<Wakes>,
@@ -96,7 +107,8 @@ impl HubUplink {
             Command::SetPolicy(policy) => self.each(|peer| peer.set_policy(policy)),
             Command::SetRecovery(recovery) => self.each(|peer| peer.set_recovery(recovery)),
             // Sealed packets have none, and without a path of its own nothing is decided.
-            Command::SetTun(_) | Command::SetKey(_) | Command::Trace(..) => {}
+            Command::SetTun(_) | Command::ShareTun(_) | Command::SetKey(_) | Command::Trace(..) => {
+            }
             // The configuration refuses them.
             Command::SetClasses(_) | Command::SetCosts(_) => {}
             Command::SetPeers(changes) => self.set_peers(&changes),
@@ -108,7 +120,7 @@ impl HubUplink {
                 let _ = reply.send(report);
             }
             Command::ReportPeers(mut list, reply) => {
-                for one in &mut list {
+                for one in list.iter_mut().filter(|one| self.worker.owns(one.slot)) {
                     let drops;
                     let peer = &mut one.peer;
                     (peer.tx_packets, peer.tx_bytes, drops) = self.hub.summary(one.slot);
@@ -154,8 +166,9 @@ impl HubUplink {
     }
 
     fn report(&self, status: &mut TunnelStatus) {
-        let drops;
-        (status.tx_packets, status.tx_bytes, drops) = self.hub.total();
+        let (packets, bytes, drops) = self.hub.total();
+        status.tx_packets += packets;
+        status.tx_bytes += bytes;
         drops.add_to(&mut status.drops);
     }
 
@@ -165,7 +178,7 @@ impl HubUplink {
         path.tx_bytes += bytes;
     }
 
-    fn take_batch(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+    fn take_batch(&mut self, bytes: &mut [u8], others: &Ways<Packet>) -> io::Result<()> {
         for _ in 0..MAX_BATCHES {
             let now = clock::now();
             let is_rushed = self.hub.is_waiting() || self.is_behind && self.hub.is_shared(now);
@@ -173,9 +186,17 @@ impl HubUplink {
             self.tun = take_batch(self.tun.take(), bytes, |packet| {
                 packets += 1;
                 sum += packet.as_ref().map_or(0, |(_, packet)| packet.len());
-                match (packet, is_rushed) {
-                    (Some((header, packet)), true) => self.hub.enqueue(now, &header, packet),
-                    (packet, _) => self.take(now, packet),
+                let Some((header, packet)) = packet else {
+                    return self.hub.refuse_offload();
+                };
+                let taken = match is_rushed {
+                    true => self.hub.enqueue(now, &header, packet),
+                    false => self.take(now, &header, packet),
+                };
+                if let Taken::ForWorker(owner) = taken
+                    && !others.hand(owner, &header, packet)
+                {
+                    self.hub.not_handed(&header, packet);
                 }
             })?;
             self.is_behind = packets >= BATCH || sum >= BATCH_BYTES;
@@ -194,22 +215,53 @@ impl HubUplink {
             && let Some((header, mut packet)) = self.hub.pop_waiting(clock::now())
         {
             sum += packet.len();
-            self.take(clock::now(), Some((header, &mut packet)));
+            if let Taken::ForWorker(_) = self.take(clock::now(), &header, &mut packet) {
+                self.hub.handed_astray(&header, &packet);
+            }
             self.hub.give_back(packet);
         }
     }
 
-    fn take(&mut self, now: Time, packet: Offered<'_>) {
-        let Some((header, packet)) = packet else {
-            return self.hub.refuse_offload();
-        };
-        let slot = self.hub.handle_tun(now, &header, packet);
-        if let Some(outbound) = slot.and_then(|slot| self.hub.peer(slot)) {
+    /// Takes what another worker's queue has brought, and what came after it, up to a batch.
+    fn take_handed(&mut self, first: Packet, others: &mut mpsc::Receiver<Packet>) {
+        let (now, mut sum) = (clock::now(), 0);
+        let is_rushed = self.hub.is_waiting();
+        let mut next = Some(first);
+        while let Some(Packet {
+            header, mut bytes, ..
+        }) = next
+        {
+            sum += bytes.len();
+            let taken = match is_rushed {
+                true => self.hub.enqueue(now, &header, &mut bytes),
+                false => self.take(now, &header, &mut bytes),
+            };
+            if let Taken::ForWorker(_) = taken {
+                self.hub.handed_astray(&header, &bytes);
+            }
+            next = (sum < BATCH_BYTES)
+                .then(|| others.try_recv().ok())
+                .flatten();
+        }
+    }
+
+    fn take(&mut self, now: Time, header: &VnetHeader, packet: &mut [u8]) -> Taken {
+        let taken = self.hub.handle_tun(now, header, packet);
+        if let Taken::By(slot) = taken
+            && let Some(outbound) = self.hub.peer(slot)
+        {
             while let Some(train) = outbound.poll_ready() {
                 let outcome = send_train(&train, &self.sockets, &mut self.sent);
                 outcome.report(outbound);
             }
         }
+        taken
+    }
+
+    /// Where to write.
+    fn written(&self) -> Option<&Tun> {
+        let own = self.tun.as_ref().map(|tun| &**tun.get_ref());
+        own.or(self.shared.as_deref())
     }
 
     /// Sends everything that the peers' cores have.
@@ -219,11 +271,13 @@ impl HubUplink {
             self.hub.settle(slot);
         }
         while let Some(message) = self.hub.poll_tun() {
-            write_icmp(self.tun.as_ref(), &message);
+            write_icmp(self.written(), &message);
         }
     }
 
     fn send_of(&mut self, slot: HubSlot) {
+        let own = self.tun.as_ref().map(|tun| &**tun.get_ref());
+        let tun = own.or(self.shared.as_deref());
         let Some(outbound) = self.hub.peer(slot) else {
             return;
         };
@@ -232,7 +286,7 @@ impl HubUplink {
             outcome.report(outbound);
         }
         while let Some(message) = outbound.poll_tun() {
-            write_icmp(self.tun.as_ref(), message);
+            write_icmp(tun, message);
         }
         if outbound.poll_wake() {
             self.wakes.wake(slot);

@@ -13,6 +13,7 @@ mod error;
 mod offload;
 mod plain;
 
+use std::ffi::c_int;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -72,7 +73,7 @@ impl Tun {
     /// # Errors
     /// [`TunError`], whose text says what the operator can do.
     pub(crate) fn open(name: &str, wanted: Offload) -> Result<Tun, TunError> {
-        Tun::open_with(name, wanted, &device, Plain::open)
+        Tun::open_with(name, wanted, (&device, 0), Plain::open)
     }
 
     /// The same, with what `device` opens for it.
@@ -84,20 +85,48 @@ impl Tun {
         wanted: Offload,
         device: Device<'_>,
     ) -> Result<Tun, TunError> {
-        Tun::open_with(name, wanted, device, |name| Plain::open_lent(name, device))
+        Tun::open_with(name, wanted, (device, 0), |name| {
+            Plain::open_lent(name, device, 0)
+        })
+    }
+
+    /// Creates the interface with a queue for each of a hub's workers. The kernel gives a packet to the queue that wrote
+    /// the last one of its flow, so that what is answered comes back to who has the peer.
+    ///
+    /// One queue alone, which all have to share, where there are no more: of an interface that was made persistent with
+    /// one.
+    ///
+    /// # Errors
+    /// As [`Tun::open`].
+    pub(crate) fn open_queues(
+        name: &str,
+        wanted: Offload,
+        device: Device<'_>,
+        workers: usize,
+    ) -> Result<Vec<Tun>, TunError> {
+        let flags = libc::IFF_MULTI_QUEUE;
+        let open = || {
+            Tun::open_with(name, wanted, (device, flags), |name| {
+                Plain::open_lent(name, device, flags)
+            })
+        };
+        match (0..workers).map(|_| open()).collect() {
+            Ok(queues) => Ok(queues),
+            Err(_) => Tun::open_lent(name, wanted, device).map(|tun| vec![tun]),
+        }
     }
 
     fn open_with(
         name: &str,
         wanted: Offload,
-        device: Device<'_>,
+        (device, flags): (Device<'_>, c_int),
         open_plain: impl FnOnce(&str) -> io::Result<Plain>,
     ) -> Result<Tun, TunError> {
         check_name(name)?;
         let why_plain = if wanted == Offload::Off {
             "offload = \"off\"".to_owned()
         } else {
-            match Offloading::open(name, device) {
+            match Offloading::open(name, device, flags) {
                 Ok(offloading) => return Ok(Tun(BackEnd::Offloading(offloading))),
                 Err(Failure::Open(source)) => return Err(TunError::diagnose(name, source)),
                 Err(Failure::Refused { what, source }) => {

@@ -64,14 +64,19 @@ pub(super) enum Failure {
 
 impl Offloading {
     /// Creates the interface `name`, or attaches to one that was made persistent for us.
-    pub(super) fn open(name: &str, device: Device<'_>) -> Result<Offloading, Failure> {
+    /// `flags` are given besides.
+    pub(super) fn open(
+        name: &str,
+        device: Device<'_>,
+        flags: c_int,
+    ) -> Result<Offloading, Failure> {
         let device = device().map_err(Failure::Open)?;
         let refused = |what| move |source| Failure::Refused { what, source };
-        attach(device.as_fd(), name, libc::IFF_VNET_HDR).map_err(|source| {
-            match source.raw_os_error() {
-                Some(libc::EINVAL) => refused(HEADER)(source),
-                _ => Failure::Open(source),
-            }
+        attach(device.as_fd(), name, libc::IFF_VNET_HDR | flags).map_err(|source| match source
+            .raw_os_error()
+        {
+            Some(libc::EINVAL) => refused(HEADER)(source),
+            _ => Failure::Open(source),
         })?;
         set_header_len(device.as_fd()).map_err(refused("TUNSETVNETHDRSZ"))?;
         let features = first_accepted(|features| set_offload(device.as_fd(), features))

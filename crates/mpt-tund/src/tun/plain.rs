@@ -3,6 +3,7 @@
 //! It works on every kernel that has TUN, and is what remains when offloads are refused. `tun-tap` opens
 //! /dev/net/tun itself; a device that another process opened is used without it.
 
+use std::ffi::c_int;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, RawFd};
@@ -33,9 +34,10 @@ impl Plain {
     }
 
     /// The same with a device that is open.
-    pub(super) fn open_lent(name: &str, device: Device<'_>) -> io::Result<Plain> {
+    /// `flags` are given besides.
+    pub(super) fn open_lent(name: &str, device: Device<'_>, flags: c_int) -> io::Result<Plain> {
         let device = device()?;
-        offload::attach(device.as_fd(), name, 0)?;
+        offload::attach(device.as_fd(), name, flags)?;
         let _ = offload::switch_off(device.as_fd());
         Ok(Plain::Lent(device))
     }

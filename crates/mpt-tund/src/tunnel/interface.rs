@@ -12,7 +12,7 @@ use crate::config::{self, Config};
 use crate::host::Host;
 use crate::log::Log;
 use crate::netlink::{Change, Links, Netlink, NetlinkError, Prefix, network};
-use crate::tun::Tun;
+use crate::tun::{self, Tun};
 use crate::wanted::interface::{Observed, Step, Wanted, steps};
 use crate::wanted::retry::{Ration, Retry};
 
@@ -28,7 +28,8 @@ const MENDED_EACH: Duration = Duration::from_millis(500);
 
 /// A TUN interface, or the wish for one.
 pub(super) struct Interface {
-    tun: Option<Arc<Tun>>,
+    /// Its queues: one, or one for each of a hub's workers.
+    queues: Vec<Arc<Tun>>,
     index: u32,
     /// MTU that it is to have, in bytes: less than is configured where the paths carry less.
     mtu: u16,
@@ -47,7 +48,7 @@ impl Interface {
     /// None yet.
     pub(super) fn new(config: &Config) -> Interface {
         Interface {
-            tun: None,
+            queues: Vec::new(),
             index: 0,
             mtu: config.mtu(),
             ours: BTreeSet::new(),
@@ -66,13 +67,13 @@ impl Interface {
 
     /// Its index, while there is one.
     pub(super) fn index(&self) -> Option<u32> {
-        self.tun.as_ref().map(|_| self.index)
+        (!self.queues.is_empty()).then_some(self.index)
     }
 
     /// The back end in use, in words.
     pub(super) fn describe(&self) -> String {
         let none = || "none: the interface is missing".to_owned();
-        self.tun.as_ref().map_or_else(none, |tun| tun.describe())
+        self.queues.first().map_or_else(none, |tun| tun.describe())
     }
 
     /// The host has changed: is it of concern?
@@ -118,29 +119,29 @@ impl Interface {
     }
 
     /// Compares it with what is wanted, and mends it: `routes` are those of the main table. Returns a new
-    /// interface, when there is one, for the two lines to use.
+    /// interface's queues, when there is one, for the lines to use.
     pub(super) async fn mend(
         &mut self,
         (config, routes): (&Config, &[Prefix]),
         host: &Host,
         log: &mut Log,
         now: Time,
-    ) -> Option<Arc<Tun>> {
+    ) -> Option<Vec<Arc<Tun>>> {
         let (netlink, links) = (&host.netlink, host.links.table());
         let is_due = self.retry.is_some_and(|retry| retry.is_due(now));
         if !is_due && self.doubt.is_none_or(|at| now < at) {
             return None;
         }
         let mut opened = None;
-        if self.tun.is_some()
+        if !self.queues.is_empty()
             && links.link(self.index).is_none()
             && !netlink.exists(self.index).await
         {
-            self.tun = None;
+            self.queues.clear();
             self.ours.clear();
             self.retry = None;
         }
-        if self.tun.is_none() {
+        if self.queues.is_empty() {
             if !self.ration.take(now) {
                 self.doubt = Some(now + MENDED_EACH);
                 return None;
@@ -161,12 +162,12 @@ impl Interface {
         host: &Host,
         log: &mut Log,
         now: Time,
-    ) -> Option<Arc<Tun>> {
+    ) -> Option<Vec<Arc<Tun>>> {
         let name = &config.tunnel.name;
         match open(config, host).await {
-            Ok((tun, index)) => {
-                let tun = Arc::new(tun);
-                (self.tun, self.index) = (Some(tun.clone()), index);
+            Ok((queues, index)) => {
+                let queues: Vec<Arc<Tun>> = queues.into_iter().map(Arc::new).collect();
+                (self.queues, self.index) = (queues.clone(), index);
                 if self.was_open {
                     log.warn(format!(
                         "the interface {name} was removed; it is made again"
@@ -177,7 +178,7 @@ impl Interface {
                 self.was_open = true;
                 self.missing.clear();
                 self.retry = None;
-                Some(tun)
+                Some(queues)
             }
             Err(error) => {
                 let missing = Missing {
@@ -292,17 +293,22 @@ impl Interface {
     }
 }
 
-async fn open(config: &Config, host: &Host) -> anyhow::Result<(Tun, u32)> {
+async fn open(config: &Config, host: &Host) -> anyhow::Result<(Vec<Tun>, u32)> {
     let name = &config.tunnel.name;
     let offload: config::Offload = config.tunnel.offload;
-    let tun = match host.files.lends_device() {
-        true => Tun::open_lent(name, offload, &|| host.files.tun_device())?,
-        false => Tun::open(name, offload)?,
+    let workers = config.workers();
+    let queues = match host.files.lends_device() {
+        true if workers > 1 => {
+            Tun::open_queues(name, offload, &|| host.files.tun_device(), workers)?
+        }
+        true => vec![Tun::open_lent(name, offload, &|| host.files.tun_device())?],
+        false if workers > 1 => Tun::open_queues(name, offload, &tun::device, workers)?,
+        false => vec![Tun::open(name, offload)?],
     };
     let netlink = &host.netlink;
     let index = netlink.interface_index(name).await?;
     netlink.prepare(index).await?;
-    Ok((tun, index))
+    Ok((queues, index))
 }
 
 /// What the interface has now. What the table of links does not know yet is nothing.

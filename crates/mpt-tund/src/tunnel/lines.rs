@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use mpt_core::hub::HubConfig;
+use anyhow::Context as _;
+use mpt_core::hub::{HubConfig, Worker};
 use mpt_core::tunnel::{TunnelConfig, sealed_tunnel, tunnel};
 use tokio::sync::{Notify, mpsc};
 
 use super::Mtus;
 use super::threads::{self, Ended};
 use crate::config::Config;
+use crate::hub::handover::Others;
 use crate::hub::{self, Wakes};
 use crate::{downlink, sealing, uplink};
 
@@ -19,6 +21,12 @@ const MAX_NEWS: usize = 16;
 /// The same of all peers of a hub.
 const MAX_HUB_NEWS: usize = 1024;
 
+/// What the two lines of a worker listen to.
+pub(super) type Commands = (
+    mpsc::Receiver<uplink::Command>,
+    mpsc::Receiver<downlink::Command>,
+);
+
 /// What both lines are made with.
 pub(super) struct Lines<'a> {
     /// The tunnel's name and its session.
@@ -26,10 +34,8 @@ pub(super) struct Lines<'a> {
     pub(super) ended: &'a Ended,
     pub(super) mtus: &'a Mtus,
     pub(super) sockets: &'a downlink::Sockets,
-    pub(super) commands: (
-        mpsc::Receiver<uplink::Command>,
-        mpsc::Receiver<downlink::Command>,
-    ),
+    /// For each worker.
+    pub(super) commands: Vec<Commands>,
 }
 
 impl Lines<'_> {
@@ -38,7 +44,7 @@ impl Lines<'_> {
     /// # Errors
     /// When there are no threads to be had.
     pub(super) fn of_two_ends(
-        self,
+        mut self,
         config: &Config,
         tunnel_config: &TunnelConfig,
     ) -> anyhow::Result<Vec<JoinHandle<()>>> {
@@ -63,7 +69,7 @@ impl Lines<'_> {
             carries,
         };
         let receives_trains = tunnel_config.receives_trains;
-        let (to_out, to_in) = self.commands;
+        let (to_out, to_in) = self.commands.pop().context("a tunnel without lines")?;
         Ok(vec![
             threads::spawn(&format!("{name}-out"), self.whose, self.ended, move || {
                 uplink::run(outbound, told, to_out, out)
@@ -74,28 +80,51 @@ impl Lines<'_> {
         ])
     }
 
-    /// Those of a hub.
+    /// Those of a hub: a pair for each worker.
     ///
     /// # Errors
     /// As with [`Lines::of_two_ends`].
-    pub(super) fn of_hub(self, config: HubConfig) -> anyhow::Result<Vec<JoinHandle<()>>> {
+    pub(super) fn of_hub(
+        self,
+        config: impl Fn(Worker) -> Option<HubConfig>,
+    ) -> anyhow::Result<Vec<JoinHandle<()>>> {
         let (name, _) = self.whose;
-        let (news, told) = mpsc::channel(MAX_HUB_NEWS);
-        let wakes = Arc::new(Wakes::default());
-        let outlets = hub::downlink::Outlets {
-            tunnel: name.to_owned(),
-            news,
-            sockets: self.sockets.clone(),
-            wakes: wakes.clone(),
-        };
-        let (to_out, to_in) = self.commands;
-        Ok(vec![
-            threads::spawn(&format!("{name}-out"), self.whose, self.ended, move || {
-                hub::uplink::run(told, to_out, wakes)
-            })?,
-            threads::spawn(&format!("{name}-in"), self.whose, self.ended, move || {
-                hub::downlink::run(config, outlets, to_in)
-            })?,
-        ])
+        let workers = self.commands.len();
+        let mut threads = Vec::with_capacity(2 * workers);
+        let ways = Others::all(workers);
+        for ((number, (to_out, to_in)), (out_others, in_others)) in
+            self.commands.into_iter().enumerate().zip(ways)
+        {
+            let worker = Worker::new(number, workers).context("a worker too many")?;
+            let config = config(worker).context("a hub without keys")?;
+            let (news, told) = mpsc::channel(MAX_HUB_NEWS);
+            let wakes = Arc::new(Wakes::default());
+            let outlets = hub::downlink::Outlets {
+                tunnel: name.to_owned(),
+                news,
+                sockets: self.sockets.clone(),
+                wakes: wakes.clone(),
+            };
+            // The first has the names that the only one has.
+            let number = if number == 0 {
+                String::new()
+            } else {
+                number.to_string()
+            };
+            let name = |line| format!("{name}-{line}{number}");
+            threads.push(threads::spawn(
+                &name("out"),
+                self.whose,
+                self.ended,
+                move || hub::uplink::run(worker, told, to_out, wakes, out_others),
+            )?);
+            threads.push(threads::spawn(
+                &name("in"),
+                self.whose,
+                self.ended,
+                move || hub::downlink::run(config, outlets, in_others, to_in),
+            )?);
+        }
+        Ok(threads)
     }
 }

@@ -244,7 +244,7 @@ impl Tunnel {
             Ok(Some(address)) => {
                 self.log
                     .info(format!("path {path}: {host} is at {address}"));
-                self.set_path(at, None).await?;
+                self.set_path(at, &[]).await?;
             }
             Err(why) if is_first_failure => {
                 self.log

@@ -8,7 +8,6 @@ use anyhow::bail;
 use mpt_core::control::{Missing, PathState, PathStatus};
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
 use mpt_core::time::Time;
-use tokio::sync::oneshot;
 
 use super::Tunnel;
 use super::names::Lookup;
@@ -223,11 +222,19 @@ impl Tunnel {
         let offload = self.config.tunnel.offload;
         let mark = self.routing.mark();
         let path = &mut self.paths[at];
-        let opened = PathSocket::open(wanted.local, device, offload)
-            .and_then(|socket| socket.set_mark(mark).map(|()| socket))
-            .map(|socket| socket.counting(path.counted.clone()));
-        let socket = match opened {
-            Ok(socket) => socket,
+        let workers = self.config.workers();
+        let opened =
+            PathSocket::open_each(wanted.local, device, offload, workers).and_then(|sockets| {
+                sockets
+                    .iter()
+                    .try_for_each(|socket| socket.set_mark(mark))?;
+                Ok(sockets)
+            });
+        let sockets: Vec<Arc<PathSocket>> = match opened {
+            Ok(sockets) => sockets
+                .into_iter()
+                .map(|socket| Arc::new(socket.counting(path.counted.clone())))
+                .collect(),
             Err(error) => {
                 let retry = match path.refused.take() {
                     Some((refused, retry)) if refused == wanted => retry.again(now),
@@ -240,8 +247,11 @@ impl Tunnel {
                 return Ok(());
             }
         };
-        let granted = socket.buffers().receive;
-        let local = socket.local_addr();
+        let Some(first) = sockets.first() else {
+            return Ok(());
+        };
+        let granted = first.buffers().receive;
+        let local = first.local_addr();
         path.socket = Some(Bound {
             binding: Binding { local, ..wanted },
             receive_buffer: granted,
@@ -258,7 +268,7 @@ impl Tunnel {
                  net.core.rmem_max={BUFFER_WANTED}"
             ));
         }
-        self.set_path(at, Some(Arc::new(socket))).await
+        self.set_path(at, &sockets).await
     }
 
     /// Closes a path's socket, if it has one, and waits until its port is free.
@@ -267,14 +277,14 @@ impl Tunnel {
         if path.socket.take().is_none() {
             return Ok(());
         }
-        let (id, (out, out_closed), (inn, in_closed)) =
-            (path.id, oneshot::channel(), oneshot::channel());
-        self.uplink.send(uplink::Command::Close(id, out)).await?;
-        self.downlink
-            .send(downlink::Command::Close(id, inn))
-            .await?;
-        out_closed.await?;
-        in_closed.await?;
+        let id = path.id;
+        let command = |done| uplink::Command::Close(id, done);
+        let mut closed = self.uplink.order(command).await?;
+        let command = |done| downlink::Command::Close(id, done);
+        closed.extend(self.downlink.order(command).await?);
+        for closed in closed {
+            closed.await?;
+        }
         Ok(())
     }
 
@@ -300,8 +310,8 @@ impl Tunnel {
                 .is_some_and(|link| link.up);
             if up != path.link_up {
                 path.link_up = up;
-                let command = downlink::Command::SetLink(path.id, up);
-                self.downlink.send(command).await?;
+                let command = |_| downlink::Command::SetLink(path.id, up);
+                self.downlink.tell(command).await?;
             }
         }
         Ok(())
@@ -335,7 +345,7 @@ impl Tunnel {
         });
         let budget = self.config.path(name).and_then(|path| path.budget);
         self.budget_path(at, budget);
-        self.set_path(at, None).await
+        self.set_path(at, &[]).await
     }
 
     /// Takes a path away and waits until its socket is closed.
@@ -344,19 +354,19 @@ impl Tunnel {
             self.close(at).await?;
             self.budget_path(at, None);
             let id = self.paths.remove(at).id;
-            self.downlink
-                .send(downlink::Command::RemovePath(id))
-                .await?;
-            self.uplink.send(uplink::Command::RemovePath(id)).await?;
+            let command = |_| downlink::Command::RemovePath(id);
+            self.downlink.tell(command).await?;
+            let command = |_| uplink::Command::RemovePath(id);
+            self.uplink.tell(command).await?;
         }
         Ok(())
     }
 
-    /// Tells both lines what is configured of a path, and its socket, when that is a new one.
+    /// Tells the lines what is configured of a path, and its sockets, one for each worker, when those are new ones.
     pub(super) async fn set_path(
         &mut self,
         at: usize,
-        socket: Option<Arc<PathSocket>>,
+        sockets: &[Arc<PathSocket>],
     ) -> anyhow::Result<()> {
         let path = &mut self.paths[at];
         let Some(configured) = self.config.path(&path.name) else {
@@ -376,16 +386,15 @@ impl Tunnel {
             metered: configured.metered,
             keeps_port: configured.local.port_is_given,
         };
-        let command = uplink::Command::SetPath(id, config, socket.clone());
-        self.uplink.send(command).await?;
-        self.downlink
-            .send(downlink::Command::SetPath {
-                id,
-                name,
-                config,
-                socket,
-            })
-            .await?;
-        Ok(())
+        let socket = |worker: usize| sockets.get(worker).cloned();
+        let command = |worker| uplink::Command::SetPath(id, config, socket(worker));
+        self.uplink.tell(command).await?;
+        let command = |worker| downlink::Command::SetPath {
+            id,
+            name: name.clone(),
+            config,
+            socket: socket(worker),
+        };
+        self.downlink.tell(command).await
     }
 }

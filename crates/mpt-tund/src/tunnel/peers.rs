@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use anyhow::{bail, ensure};
 use mpt_core::control::{PeerReport, PeerStatus};
-use tokio::sync::oneshot;
 
 use super::Tunnel;
 use crate::config::{Config, Peer, PeerChange};
@@ -15,7 +14,7 @@ use crate::{downlink, uplink};
 const ASKED_AT_ONCE: usize = 32;
 
 impl Tunnel {
-    /// Tells both lines of peers that come, go and change. The line in goes first: what it has under way to a peer that is
+    /// Tells all lines of peers that come, go and change. The line in goes first: what it has under way to a peer that is
     /// gone comes to nothing at the line out.
     ///
     /// # Errors
@@ -25,10 +24,10 @@ impl Tunnel {
             return Ok(());
         }
         let changes = Arc::new(self.peers.follow(change));
-        let command = downlink::Command::SetPeers(changes.clone());
-        self.downlink.send(command).await?;
-        self.uplink.send(uplink::Command::SetPeers(changes)).await?;
-        Ok(())
+        let command = |_| downlink::Command::SetPeers(changes.clone());
+        self.downlink.tell(command).await?;
+        let command = |_| uplink::Command::SetPeers(changes.clone());
+        self.uplink.tell(command).await
     }
 
     /// Puts a peer in another's place, if it goes with the rest; without a new one the old one goes, without an old
@@ -83,14 +82,9 @@ impl Tunnel {
     }
 
     async fn fill_in(&self, list: Vec<Listed>) -> anyhow::Result<Vec<Listed>> {
-        let (reply, answer) = oneshot::channel();
-        let command = downlink::Command::ReportPeers(list, reply);
-        self.downlink.send(command).await?;
-        let list = answer.await?;
-        let (reply, answer) = oneshot::channel();
-        let command = uplink::Command::ReportPeers(list, reply);
-        self.uplink.send(command).await?;
-        Ok(answer.await?)
+        let command = downlink::Command::ReportPeers;
+        let list = self.downlink.ask(list, command).await?;
+        self.uplink.ask(list, uplink::Command::ReportPeers).await
     }
 
     /// All that is known of one; `None` when there is none of that name.
@@ -105,14 +99,10 @@ impl Tunnel {
             slot: listed.slot,
             report: Box::default(),
         };
-        let (reply, answer) = oneshot::channel();
-        let command = downlink::Command::ReportPeer(shown, reply);
-        self.downlink.send(command).await?;
-        let shown = answer.await?;
-        let (reply, answer) = oneshot::channel();
-        let command = uplink::Command::ReportPeer(shown, reply);
-        self.uplink.send(command).await?;
-        let mut report = *answer.await?.report;
+        let command = downlink::Command::ReportPeer;
+        let shown = self.downlink.ask(shown, command).await?;
+        let shown = self.uplink.ask(shown, uplink::Command::ReportPeer).await?;
+        let mut report = *shown.report;
         report.peer = listed.peer;
         Ok(Some(report))
     }

@@ -34,16 +34,16 @@ impl Tunnel {
             };
             let is_out = path.is_taken_out || state == BudgetState::Off;
             if path.is_out != is_out {
-                let command = downlink::Command::SetOutOfService(path.id, is_out);
-                self.downlink.send(command).await?;
+                let command = |_| downlink::Command::SetOutOfService(path.id, is_out);
+                self.downlink.tell(command).await?;
                 path.is_out = is_out;
             }
         }
         if self.costs_told != costs {
-            let command = uplink::Command::SetCosts(costs);
-            self.uplink.send(command).await?;
-            let command = downlink::Command::SetCosts(costs);
-            self.downlink.send(command).await?;
+            let command = |_| uplink::Command::SetCosts(costs);
+            self.uplink.tell(command).await?;
+            let command = |_| downlink::Command::SetCosts(costs);
+            self.downlink.tell(command).await?;
             self.costs_told = costs;
         }
         Ok(())

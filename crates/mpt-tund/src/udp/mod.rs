@@ -17,6 +17,7 @@
 //! counted  what the path's provider counts
 //! cmsg     ancillary data, read and written as bytes
 //! address  socket addresses, likewise
+//! steering which of several sockets at one address gets a hub's datagram
 //! ```
 //!
 //! Readiness: [`PathSocket::register`] asks tokio for `READABLE | ERROR`, never for `WRITABLE`. An
@@ -35,6 +36,7 @@ mod option;
 mod receive;
 mod send;
 mod socket;
+mod steering;
 
 pub(crate) use counted::Counted;
 pub(crate) use receive::RecvMeta;

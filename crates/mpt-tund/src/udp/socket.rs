@@ -20,7 +20,7 @@ use super::counted::Counted;
 use super::error::SocketError;
 use super::gso::Segmentation;
 use super::option::set_option;
-use super::{gro, gso};
+use super::{gro, gso, steering};
 use crate::config::Offload;
 
 /// Bytes asked for each socket's receive buffer, and for its send buffer.
@@ -68,6 +68,53 @@ impl PathSocket {
         interface: Option<&str>,
         offload: Offload,
     ) -> Result<PathSocket, SocketError> {
+        PathSocket::open_beside(local, interface, offload, false)
+    }
+
+    /// Opens a socket for each of a hub's workers, all at one address and port; each gets what is of its own peers.
+    ///
+    /// # Errors
+    /// As [`PathSocket::open`]: also where another program, or another path, has address and port, and would share them.
+    pub(crate) fn open_each(
+        local: SocketAddr,
+        interface: Option<&str>,
+        offload: Offload,
+        workers: usize,
+    ) -> Result<Vec<PathSocket>, SocketError> {
+        // Alone, so that nobody else is there; only then may others join it.
+        let first = PathSocket::open(local, interface, offload)?;
+        let local = first.local;
+        let mut sockets = vec![first];
+        if workers < 2 {
+            return Ok(sockets);
+        }
+        sockets[0].share()?;
+        for _ in 1..workers {
+            sockets.push(PathSocket::open_beside(local, interface, offload, true)?);
+        }
+        if let Err(error) = steering::attach(sockets[0].as_fd(), workers) {
+            tracing::warn!(
+                "{local}: the kernel does not choose the worker of what arrives: {error}"
+            );
+        }
+        Ok(sockets)
+    }
+
+    /// Lets other sockets have its address and port as well.
+    fn share(&self) -> Result<(), SocketError> {
+        let shared = self.socket.set_reuse_port(true);
+        shared.map_err(|source| SocketError::Failed {
+            what: format!("set SO_REUSEPORT on the socket for {}", self.local),
+            source,
+        })
+    }
+
+    fn open_beside(
+        local: SocketAddr,
+        interface: Option<&str>,
+        offload: Offload,
+        is_beside: bool,
+    ) -> Result<PathSocket, SocketError> {
         let domain = Domain::for_address(local);
         let socket = Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))
             .map_err(|source| SocketError::from_create(local, source))?;
@@ -82,6 +129,13 @@ impl PathSocket {
         let segmentation = Segmentation::new(trains && gso::is_known(socket.as_fd()));
         // Before the socket has a port: no train may come in that nobody can tell from a datagram.
         let receives_trains = trains && gro::switch_on(socket.as_fd());
+        if is_beside {
+            let shared = socket.set_reuse_port(true);
+            shared.map_err(|source| SocketError::Failed {
+                what: format!("set SO_REUSEPORT on the socket for {local}"),
+                source,
+            })?;
+        }
         socket
             .bind(&local.into())
             .map_err(|source| SocketError::from_bind(local, interface, source))?;

@@ -9,6 +9,7 @@ use crate::crypto::{
     Sessions,
 };
 use crate::hub::HubSlot;
+use crate::hub::worker::What;
 use crate::path::{MAX_PATHS, PathId};
 use crate::time::Time;
 use crate::tunnel::{TunnelConfig, sealed_tunnel};
@@ -32,6 +33,12 @@ impl HubInbound {
         tag: InitiationTag,
     ) {
         let known = self.answered.iter().find_map(|answered| answered.get(&tag));
+        let worker = self.config.worker;
+        if let Some(&slot) = known
+            && !worker.owns(slot)
+        {
+            return self.hand_to(worker.owner(slot), What::Again(sender, slot, tag));
+        }
         if let Some(&slot) = known
             && let Some(inbound) = self.peer(slot)
             && inbound.answer_again(now, sender, tag)
@@ -69,12 +76,24 @@ impl HubInbound {
         }
     }
 
-    fn handle_caller(&mut self, now: Time, sender: Sender, caller: Caller, tag: InitiationTag) {
+    pub(super) fn handle_caller(
+        &mut self,
+        now: Time,
+        sender: Sender,
+        caller: Caller,
+        tag: InitiationTag,
+    ) {
         let key = caller.public_key();
         let Some(&slot) = self.by_key.get(key.as_bytes()) else {
             self.stranger = Some(key);
             return self.drops.count(DropReason::BadHandshake, 1);
         };
+        let worker = self.config.worker;
+        if !worker.owns(slot) {
+            self.note_answered(now, tag, slot);
+            let call = What::Call(sender, Box::new(caller), tag);
+            return self.hand_to(worker.owner(slot), call);
+        }
         let Some(row) = self.peers.get_mut(slot.number()).and_then(Option::as_mut) else {
             return;
         };
@@ -103,6 +122,13 @@ impl HubInbound {
             self.answered[0].clear();
         }
         self.answered[0].insert(tag, slot);
+    }
+
+    /// Nobody will answer that one.
+    pub(super) fn forget_answered(&mut self, tag: InitiationTag) {
+        for answered in &mut self.answered {
+            answered.remove(&tag);
+        }
     }
 
     /// Makes the halves of a peer that has called.

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) use ends::{Client, Spec, address};
+pub(super) use ends::{Client, Spec, address, call_of, caller_keys, worker_of_two};
 use ends::{PATHS, client, client_key, config, cut, hub, hub_address, packet};
 
 use crate::control::PathStatus;

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use crate::crypto::{CryptoConfig, Entropy, PresharedKey, PrivateKey, Sessions};
-use crate::hub::{HubConfig, HubInbound};
+use crate::hub::{HubConfig, HubInbound, PeerKeys, Worker};
 use crate::path::{PathConfig, PathId};
 use crate::receive::coalesce::Accepts;
 use crate::send::scheduler::Policy;
@@ -134,6 +134,34 @@ pub(super) fn packet(from: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
 }
 
 pub(super) fn hub(now: Time, start: u64) -> HubInbound {
+    hub_of(now, start, Worker::ALONE)
+}
+
+/// One of two.
+pub(in crate::hub::tests) fn worker_of_two(now: Time, number: usize) -> HubInbound {
+    hub_of(now, number as u64, Worker::new(number, 2).unwrap())
+}
+
+/// Whom a client without a twin is.
+pub(in crate::hub::tests) fn caller_keys(number: usize) -> PeerKeys {
+    PeerKeys {
+        public_key: client_key(number).public_key(),
+        psk: PresharedKey::from_random([number as u8; 32]),
+    }
+}
+
+/// What a client that begins now says first.
+pub(in crate::hub::tests) fn call_of(now: Time, number: usize, spec: &Spec) -> Vec<u8> {
+    let mut client = client(now, number, spec);
+    client.inbound.handle_timeout(now);
+    let mut sent = Vec::new();
+    while let Some(transmit) = client.inbound.poll_transmit() {
+        cut(&transmit, &mut sent);
+    }
+    sent.swap_remove(0).4
+}
+
+fn hub_of(now: Time, start: u64, worker: Worker) -> HubInbound {
     let mut seeds = 1000 * (start + 1);
     HubInbound::new(
         now,
@@ -144,6 +172,7 @@ pub(super) fn hub(now: Time, start: u64) -> HubInbound {
             hardware_aes: true,
             silence: Duration::from_millis(600),
             called: [Some(config(None)); 16],
+            worker,
             entropy: Box::new(move || {
                 seeds += 1;
                 entropy(seeds)
