@@ -1,7 +1,8 @@
 //! A hub's two lines: as a tunnel's, but for many peers.
 //!
-//! There is one thread a line, as ever; and a pair of lines for each worker, with peers of its own ([`handover`]). What the peers share is the interface and the sockets, and the tables of
-//! [`mpt_core::hub`], which say whose a packet is; each peer's halves are those of any sealed tunnel.
+//! A line is one thread. A hub has a pair of lines for each worker, with peers of its own; [`handover`] is what workers
+//! give to each other. Peers share the interface, the sockets, and the tables of [`mpt_core::hub`], which say whose a
+//! packet is. Each peer's halves are those of any sealed tunnel.
 
 pub(crate) mod downlink;
 pub(crate) mod handover;

@@ -64,8 +64,9 @@ pub(crate) async fn run(
                 ready?;
                 uplink.take_batch(&mut bytes, &others.to)?;
             }
-            // What waits for its peer's turn has no other to wake it.
+            // From another worker, whose queue of the interface it came to.
             Some(packet) = others.from.recv(), if !worker.is_alone() => uplink.take_handed(packet, &mut others.from),
+            // What waits for its peer's turn has no other to wake it.
             () = tokio::task::yield_now(), if uplink.hub.is_waiting() => uplink.serve(),
         }
         uplink.send();
