@@ -181,14 +181,10 @@ fn await_peers(hub: &Daemon) {
     });
 }
 
-#[test]
-fn three_clients_reach_the_hub_and_each_other_also_after_it_was_killed() {
-    let Some(_turn) = net::turn() else { return };
-    let world = World::new();
-    let clients: Vec<Daemon> = (0..3).map(|client| world.start_client(client)).collect();
-    let mut hub = world.start_hub();
+/// Every client reaches the hub and the next client, and does so again after the hub was killed.
+fn all_reach_each_other_also_after_a_crash(world: &World, hub: &mut Daemon) {
     for round in ["at first", "after it was killed"] {
-        await_peers(&hub);
+        await_peers(hub);
         for (from, name) in NAMES.iter().enumerate() {
             for to in ["10.99.0.1".to_owned(), inner((from + 1) % 3)] {
                 let seen = ping(&world.hosts[from], &to, 5, 20, "");
@@ -199,6 +195,15 @@ fn three_clients_reach_the_hub_and_each_other_also_after_it_was_killed() {
             hub.crash_and_restart(&world.hub_host);
         }
     }
+}
+
+#[test]
+fn three_clients_reach_the_hub_and_each_other_also_after_it_was_killed() {
+    let Some(_turn) = net::turn() else { return };
+    let world = World::new();
+    let clients: Vec<Daemon> = (0..3).map(|client| world.start_client(client)).collect();
+    let mut hub = world.start_hub();
+    all_reach_each_other_also_after_a_crash(&world, &mut hub);
     let run = Iperf::tcp(&inner(1), 2).run(&world.hosts[0], &world.hosts[1]);
     assert!(run.intervals_mbps.iter().all(|mbps| *mbps > 1.0), "{run:?}");
     assert_eq!(
@@ -227,18 +232,7 @@ fn workers_share_the_peers_and_one_that_goes_under_traffic_costs_no_other() {
     };
     let clients: Vec<Daemon> = (0..3).map(|client| world.start_client(client)).collect();
     let mut hub = world.start_hub();
-    for round in ["at first", "after it was killed"] {
-        await_peers(&hub);
-        for (from, name) in NAMES.iter().enumerate() {
-            for to in ["10.99.0.1".to_owned(), inner((from + 1) % 3)] {
-                let seen = ping(&world.hosts[from], &to, 5, 20, "");
-                assert_eq!(seen.received, 5, "{round}: {name} to {to}");
-            }
-        }
-        if round == "at first" {
-            hub.crash_and_restart(&world.hub_host);
-        }
-    }
+    all_reach_each_other_also_after_a_crash(&world, &mut hub);
     let tasks = format!("/proc/{}/task", hub.process().id());
     let tasks = std::fs::read_dir(tasks).unwrap();
     let name = |task: std::io::Result<std::fs::DirEntry>| {
