@@ -205,10 +205,11 @@ impl Rescue {
             return;
         }
         let now = turn.now;
-        for path in self.silence.take_tries(now, turn.usable).iter() {
+        for path in self.silence.tries(now, turn.usable).iter() {
             if let Ok(parsed) = Packet::parse(packet) {
                 let numbered = (seq, parsed.version());
                 let len = turn.out.append_numbered(path, numbered, tos, packet);
+                self.silence.tried(now, path, paths.lasts(path, len));
                 paths.took(now, path, seq, 1, len as u32);
             }
         }

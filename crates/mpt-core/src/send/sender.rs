@@ -166,7 +166,7 @@ impl Sender {
         let behind = self.paths.longest_queue(now, usable) + self.recovery.holds(now) * 2;
         let lasts = |path: PathId| {
             let bytes = self.committed.bytes()[path.index()];
-            self.paths.lasts(path, bytes)
+            self.paths.lasts(path, bytes).unwrap_or_default()
         };
         let lasts = self.committed.paths().map(lasts);
         let committed = lasts.max().unwrap_or_default();
@@ -557,7 +557,8 @@ impl Sender {
         }
         let (path, _) = self.paths.fastest(now, usable)?;
         let bound = self.committed.bytes()[path.index()];
-        let binds = bound > 0 && self.paths.lasts(path, bound) < self.paths.spread(trusted);
+        let lasts = self.paths.lasts(path, bound).unwrap_or_default();
+        let binds = bound > 0 && lasts < self.paths.spread(trusted);
         binds.then_some(path)
     }
 

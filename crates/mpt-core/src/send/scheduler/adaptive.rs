@@ -353,11 +353,11 @@ impl Adaptive {
         self.paces[path.index()].ready_at(now)
     }
 
-    /// How long the path takes for so many bytes.
-    pub(crate) fn lasts(&self, path: PathId, bytes: usize) -> Duration {
+    /// How long the path takes for so many bytes, if it is known to carry any.
+    pub(crate) fn lasts(&self, path: PathId, bytes: usize) -> Option<Duration> {
         let pace = &self.paces[path.index()];
         let rate = pace.rate().unwrap_or(pace.delivered());
-        rate.time_for(bytes as f64).unwrap_or_default()
+        rate.time_for(bytes as f64)
     }
 
     /// `path` took `packets` packets of `bytes` altogether, numbered from `first` on.
