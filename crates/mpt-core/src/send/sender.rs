@@ -25,6 +25,7 @@ use crate::send::scheduler::adaptive::{Adaptive, Choice};
 use crate::send::scheduler::flow;
 use crate::send::scheduler::law::Law;
 use crate::send::segment::Segments;
+use crate::send::slab::{Slab, Stored};
 use crate::send::sparse::Sparse;
 use crate::send::turn::Turn;
 use crate::seq::Seq;
@@ -40,6 +41,8 @@ const AGAIN_AFTER: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(crate) struct Sender {
     paths: Adaptive,
+    /// The packets that wait or are kept.
+    slab: Slab,
     lanes: Lanes,
     committed: Committed,
     recovery: Recovery,
@@ -60,6 +63,7 @@ impl Sender {
     pub(crate) fn new(recovery: bool, law: &'static Law) -> Sender {
         Sender {
             paths: Adaptive::new(law),
+            slab: Slab::default(),
             lanes: Lanes::new(),
             committed: Committed::default(),
             recovery: Recovery::new(recovery),
@@ -75,7 +79,7 @@ impl Sender {
 
     /// Sends lost packets again from now on, or stops.
     pub(crate) fn set_recovery(&mut self, enabled: bool) {
-        self.recovery.set_enabled(enabled);
+        self.recovery.set_enabled(&mut self.slab, enabled);
     }
 
     /// What is committed to it goes over another when the queue is looked at next.
@@ -90,8 +94,10 @@ impl Sender {
         self.lanes.sleep();
         self.sparse.rest();
         self.paths.rest();
-        self.recovery.rest();
+        self.recovery.rest(&mut self.slab);
         self.committed.rest();
+        self.slab.rest();
+        debug_assert_eq!(self.slab.holders(), 0, "nothing waits and nothing is kept");
     }
 
     /// Whether reports come, as far as there is something to report.
@@ -176,7 +182,7 @@ impl Sender {
 
     /// Packets are of these classes from now on. What waits in former ones waits as what is of none.
     pub(crate) fn set_classes(&mut self, now: Time, configs: &[ClassConfig]) {
-        self.lanes.set_classes(now, configs);
+        self.lanes.set_classes(&mut self.slab, now, configs);
     }
 
     /// The paths cost this from now on.
@@ -395,7 +401,8 @@ impl Sender {
             };
             let run = (room / datagram).clamp(1, segments.remaining());
             let number = turn.out.next_seq();
-            let keeps = self.recovery.keeps(now, run * datagram);
+            let slab = &mut self.slab;
+            let keeps = self.recovery.keeps(slab, now, run * datagram);
             let mut bytes = 0;
             for index in first..first + run {
                 let inner_len = segments.segment_len(index);
@@ -405,17 +412,23 @@ impl Sender {
                 segments.write_next(out);
                 bytes += len;
                 if keeps && let Some(packet) = turn.out.last(path, inner_len) {
-                    self.recovery.keep(now, seq, path, tos, packet);
+                    let kept = slab.store(inner_len, |out| out.copy_from_slice(packet));
+                    self.recovery.keep(slab, now, seq, path, tos, kept);
                 }
             }
             self.took(now, path, number, run as u32, bytes as u32);
             self.note_spread(now, trusted, path);
-            if class.is_none() && !self.rescue.suspected().is_empty() {
-                let inner_len = segments.segment_len(first + run - 1);
-                let last = turn.out.last(path, inner_len).map(<[u8]>::to_vec);
+            let inner_len = segments.segment_len(first + run - 1);
+            if class.is_none()
+                && !self.rescue.suspected().is_empty()
+                && let Some(packet) = turn.out.last(path, inner_len)
+            {
                 let newest = number.plus(run as u32 - 1);
-                let (paths, last) = (&mut self.paths, last.unwrap_or_default());
-                self.rescue.try_suspected(turn, paths, newest, tos, &last);
+                let (paths, slab) = (&mut self.paths, &mut self.slab);
+                let last = slab.store(inner_len, |out| out.copy_from_slice(packet));
+                self.rescue
+                    .try_suspected(turn, paths, newest, tos, slab.bytes(&last));
+                slab.release(last);
             }
         }
     }
@@ -432,9 +445,10 @@ impl Sender {
         while segments.remaining() > 0 {
             let index = segments.segments() - segments.remaining();
             let len = segments.segment_len(index);
-            self.lanes.push(now, lane, flow, len, |out| {
+            let packet = self.slab.store(len, |out| {
                 segments.write_next(out);
             });
+            self.lanes.push(&mut self.slab, now, lane, flow, packet);
         }
     }
 
@@ -523,16 +537,17 @@ impl Sender {
                     true => DropReason::NoPath,
                     false => DropReason::ClassPaths,
                 };
-                turn.drops.count(why, self.lanes.clear(lane));
+                turn.drops
+                    .count(why, self.lanes.clear(&mut self.slab, lane));
                 return false;
             }
         };
-        let Some(bytes) = self.lanes.queue(lane).pop(now) else {
+        let Some(packet) = self.lanes.queue(lane).pop(&mut self.slab, now) else {
             return false;
         };
         if matches!(lane, Lane::ByItself(_)) {
-            self.send_by_itself(turn, lane, path, bytes);
-        } else if let Some(packet) = self.number(turn, path, lane, bytes) {
+            self.send_by_itself(turn, path, packet);
+        } else if let Some(packet) = self.number(turn, path, packet) {
             if is_busy {
                 self.committed.push(path, packet);
             } else {
@@ -562,17 +577,18 @@ impl Sender {
     }
 
     /// Sends a packet from the queue without a number.
-    fn send_by_itself(&mut self, turn: &mut Turn<'_>, lane: Lane, path: PathId, bytes: Vec<u8>) {
-        if let Ok(packet) = Packet::parse(&bytes) {
-            let header = turn.out.unnumbered_header(packet.version(), bytes.len());
-            let tos = ecn::outer_tos(packet.tos());
+    fn send_by_itself(&mut self, turn: &mut Turn<'_>, path: PathId, packet: Stored) {
+        let bytes = self.slab.bytes(&packet);
+        if let Ok(parsed) = Packet::parse(bytes) {
+            let header = turn.out.unnumbered_header(parsed.version(), bytes.len());
+            let tos = ecn::outer_tos(parsed.tos());
             let (out, len) = turn.out.append(path, &header, tos, bytes.len());
-            out.copy_from_slice(&bytes);
+            out.copy_from_slice(bytes);
             self.paths.took_unnumbered(path, len);
         } else {
             turn.drops.count(DropReason::NotIp, 1);
         }
-        self.lanes.queue(lane).give_back(bytes);
+        self.slab.release(packet);
     }
 
     /// Gives a packet from the queue its number, to be sent over `path`.
@@ -580,43 +596,45 @@ impl Sender {
         &mut self,
         turn: &mut Turn<'_>,
         path: PathId,
-        lane: Lane,
-        bytes: Vec<u8>,
+        packet: Stored,
     ) -> Option<CommittedPacket> {
-        let Ok(packet) = Packet::parse(&bytes) else {
+        let (now, slab) = (turn.now, &mut self.slab);
+        let Ok(parsed) = Packet::parse(slab.bytes(&packet)) else {
             turn.drops.count(DropReason::NotIp, 1);
-            self.lanes.queue(lane).give_back(bytes);
+            slab.release(packet);
             return None;
         };
-        let (version, tos) = (packet.version(), ecn::outer_tos(packet.tos()));
+        let (version, tos) = (parsed.version(), ecn::outer_tos(parsed.tos()));
         let seq = turn.out.next_seq();
-        let header = turn.out.next_header(version, bytes.len());
-        if self.recovery.keeps(turn.now, bytes.len()) {
-            self.recovery.keep(turn.now, seq, path, tos, &bytes);
+        let header = turn.out.next_header(version, packet.len());
+        if self.recovery.keeps(slab, now, packet.len()) {
+            let kept = slab.share(&packet);
+            self.recovery.keep(slab, now, seq, path, tos, kept);
             self.recovery.bind_newest();
         }
         Some(CommittedPacket {
             seq,
             version,
             tos,
-            len: turn.out.datagram_len(&header, bytes.len()),
-            bytes,
+            len: turn.out.datagram_len(&header, packet.len()),
+            packet,
         })
     }
 
-    fn send_numbered(&mut self, turn: &mut Turn<'_>, path: PathId, packet: CommittedPacket) {
-        let CommittedPacket {
-            seq, tos, bytes, ..
-        } = packet;
-        let numbered = (seq, packet.version);
-        let len = turn.out.append_numbered(path, numbered, tos, &bytes);
+    fn send_numbered(&mut self, turn: &mut Turn<'_>, path: PathId, committed: CommittedPacket) {
+        let CommittedPacket { seq, tos, .. } = committed;
+        let packet = committed.packet;
+        let numbered = (seq, committed.version);
+        let bytes = self.slab.bytes(&packet);
+        let len = turn.out.append_numbered(path, numbered, tos, bytes);
         self.recovery.unbind(turn.now, seq, path);
         self.took(turn.now, path, seq, 1, len as u32);
-        if self.lanes.class_of(&bytes).is_none() {
+        let bytes = self.slab.bytes(&packet);
+        if self.lanes.class_of(bytes).is_none() {
             let paths = &mut self.paths;
-            self.rescue.try_suspected(turn, paths, seq, tos, &bytes);
+            self.rescue.try_suspected(turn, paths, seq, tos, bytes);
         }
-        self.lanes.give_back(bytes);
+        self.slab.release(packet);
     }
 
     /// Sends what is committed to paths that can take it.
@@ -646,7 +664,7 @@ impl Sender {
                     self.committed.recommit(path, other);
                 }
                 None => {
-                    let left = self.committed.clear(path);
+                    let left = self.committed.retain(&mut self.slab, path, |_| false);
                     turn.drops.count(DropReason::NoPath, left as u64);
                 }
             }
@@ -660,7 +678,7 @@ impl Sender {
         }
         let (classes, only) = (&mut self.lanes.classes, PathSet::only(other));
         let paths = &self.paths;
-        let left = self.committed.retain(path, |packet| {
+        let left = self.committed.retain(&mut self.slab, path, |packet| {
             !classes.allowed_for(packet, only, paths).is_empty()
         });
         turn.drops.count(DropReason::ClassPaths, left as u64);
@@ -678,13 +696,15 @@ impl Sender {
         }
     }
 
-    /// The next packet of the queue, which is to be given back.
-    pub(crate) fn take_queued(&mut self, now: Time) -> Option<Vec<u8>> {
-        self.lanes.pop(now)
-    }
-
-    pub(crate) fn give_back(&mut self, packet: Vec<u8>) {
-        self.lanes.give_back(packet);
+    /// Takes the next packet out of the queue, in place of what `out` holds. Whether there was one.
+    pub(crate) fn take_queued(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        let Some(packet) = self.lanes.pop(&mut self.slab, now) else {
+            return false;
+        };
+        out.clear();
+        out.extend_from_slice(self.slab.bytes(&packet));
+        self.slab.release(packet);
+        true
     }
 
     /// Counts what the queue has dropped.
@@ -701,7 +721,8 @@ impl Sender {
             return;
         };
         let trusted = self.rescue.trusted(turn);
-        let allowed = self.lanes.classes.allowed_for(packet, trusted, &self.paths);
+        let bytes = self.slab.bytes(packet);
+        let allowed = self.lanes.classes.allowed_for(bytes, trusted, &self.paths);
         // What is lost on a cheaper path is no reason to use a dearer one.
         let mut usable = self.paths.tiers.cheapest(allowed);
         let mut others = usable;
@@ -715,7 +736,7 @@ impl Sender {
         usable.remove(path);
         let second = self.paths.surest(now, usable);
         let second = second.filter(|_| resend.is_twofold);
-        let Ok(parsed) = Packet::parse(packet) else {
+        let Ok(parsed) = Packet::parse(bytes) else {
             return;
         };
         let (seq, version) = (resend.seq, parsed.version());
@@ -723,12 +744,12 @@ impl Sender {
         for path in [Some(path), second].into_iter().flatten() {
             if self.committed.holds_before(path, seq) {
                 waits = true;
+                let packet = self.slab.share(packet);
                 let again = turn.out.committed(seq, version, resend.tos, packet);
                 self.committed.insert(path, again);
             } else {
-                let len = turn
-                    .out
-                    .append_numbered(path, (seq, version), resend.tos, packet);
+                let (numbered, bytes) = ((seq, version), self.slab.bytes(packet));
+                let len = turn.out.append_numbered(path, numbered, resend.tos, bytes);
                 self.paths.took_again(path, len);
             }
         }
@@ -756,12 +777,18 @@ impl Sender {
         self.note_silence(now);
         self.paths.learn(now, report, suspected);
         self.paths.weigh(turn.usable, self.recovery.is_enabled());
-        self.recovery.learn(now, report, self.paths.log());
+        self.recovery
+            .learn(&mut self.slab, now, report, self.paths.log());
         self.set_patience(turn);
     }
 
     /// When the sender is to be called at the latest.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        debug_assert_eq!(
+            self.slab.holders(),
+            self.lanes.waiting().0 + self.committed.packets() + self.recovery.packets(),
+            "what is stored is held, once by each"
+        );
         let recovery = earliest(self.rescue.poll_timeout(), self.recovery.poll_timeout());
         earliest(self.wake, recovery)
     }
@@ -800,6 +827,7 @@ impl Sender {
             &mut self.recovery,
             &mut self.committed,
             &mut self.lanes.classes,
+            &mut self.slab,
         );
     }
 
