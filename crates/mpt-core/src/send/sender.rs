@@ -9,14 +9,12 @@
 //! ([`Adaptive`]), what waits ([`Lanes`]), what is committed, what is kept to be sent again ([`Recovery`]), which paths are
 //! silent ([`Rescue`]), which flows are sparse ([`Sparse`]). Here is in which order a packet meets them.
 
-use std::time::Duration;
-
 use crate::control::classes::ClassStatus;
 use crate::control::drops::DropReason;
 use crate::control::trace::{Trace, Why};
 use crate::control::{PathPhase, PathStatus, RecoveryStatus, TunnelStatus};
 use crate::path::{Answered, MAX_PATHS, PathId, PathSet};
-use crate::send::classes::{ClassConfig, ClassId, ClassPolicy, Priority, is_lossy};
+use crate::send::classes::{ClassConfig, ClassId, Priority};
 use crate::send::committed::{Committed, CommittedPacket};
 use crate::send::lanes::{Lane, Lanes};
 use crate::send::recovery::{Recovery, Resend};
@@ -33,9 +31,6 @@ use crate::time::{Time, earliest};
 use crate::wire::ecn;
 use crate::wire::ip::Packet;
 use crate::wire::report::Report;
-
-/// A third copy follows after this time: a burst of losses may be over by then, and it is early enough for a call.
-const AGAIN_AFTER: Duration = Duration::from_millis(5);
 
 /// What decides by what the paths turn out to deliver.
 #[derive(Debug)]
@@ -211,39 +206,25 @@ impl Sender {
     ) -> PathSet {
         let class = self.lanes.classes.of(&segments.packet());
         let usable = turn.usable;
-        let allowed = self.admit(turn, class, usable, segments);
-        if let Some(class) = class.filter(|_| !allowed.is_empty()) {
+        let classes = &mut self.lanes.classes;
+        let allowed = classes.admit(turn, &self.paths, class, usable, segments);
+        if !allowed.is_empty() {
             self.send_copies(turn, class, allowed, segments);
         }
         allowed
     }
 
-    /// The class's packets have come. Returns the paths that they go over; if there is none, they are counted as dropped.
-    fn admit(
+    /// Sends the copies of a class that has any.
+    fn send_copies(
         &mut self,
         turn: &mut Turn<'_>,
         class: Option<ClassId>,
         usable: PathSet,
-        segments: &Segments<'_>,
-    ) -> PathSet {
-        let Some(class) = class.and_then(|class| self.lanes.classes.list.get_mut(class)) else {
-            return usable;
-        };
-        let packets = segments.remaining() as u64;
-        class.counters.packets += packets;
-        class.counters.bytes += segments.remaining_bytes() as u64;
-        let allowed = class.allowed(usable, &self.paths);
-        if allowed.is_empty() {
-            let why = match usable.is_empty() {
-                true => DropReason::NoPath,
-                false => DropReason::ClassPaths,
-            };
-            class.counters.dropped_no_path += packets;
-            turn.drops.count(why, packets);
-        } else if class.is_away(usable) {
-            class.counters.elsewhere += packets;
+        segments: &mut Segments<'_>,
+    ) {
+        if let Some(class) = class.and_then(|id| self.lanes.classes.list.get_mut(id)) {
+            class.send_copies(turn, &mut self.paths, &self.answered, usable, segments);
         }
-        allowed
     }
 
     /// Sends what goes now and lets the rest wait.
@@ -251,15 +232,14 @@ impl Sender {
         let packet = segments.packet();
         let class = self.lanes.classes.of(&packet);
         let trusted = self.rescue.trusted(turn);
-        let usable = self.admit(turn, class, trusted, &segments);
+        let classes = &mut self.lanes.classes;
+        let usable = classes.admit(turn, &self.paths, class, trusted, &segments);
         if usable.is_empty() && !trusted.is_empty() {
             return;
         }
-        if let Some(class) = class {
-            self.send_copies(turn, class, usable, &mut segments);
-            if segments.remaining() == 0 {
-                return;
-            }
+        self.send_copies(turn, class, usable, &mut segments);
+        if segments.remaining() == 0 {
+            return;
         }
         if segments.segments() == 1 && self.send_sparse(turn, class, usable, &mut segments) {
             return;
@@ -273,70 +253,6 @@ impl Sender {
         if segments.remaining() > 0 {
             self.enqueue(turn.now, lane, flow::hash(&packet), &mut segments);
             self.drain(turn);
-        }
-    }
-
-    /// Sends packets of a redundant class at once over two paths, as far as its copies may take so much.
-    pub(crate) fn send_copies(
-        &mut self,
-        turn: &mut Turn<'_>,
-        class: ClassId,
-        usable: PathSet,
-        segments: &mut Segments<'_>,
-    ) {
-        let now = turn.now;
-        let Some(class) = self.lanes.classes.list.get_mut(class) else {
-            return;
-        };
-        if class.config.policy != ClassPolicy::Redundant {
-            return;
-        }
-        let cheapest = self.paths.tiers.cheapest(usable);
-        let first = self.paths.fastest(now, cheapest).map(|(path, _)| path);
-        let mut others = class.allowed(turn.usable, &self.paths);
-        first.into_iter().for_each(|path| others.remove(path));
-        let trusted = PathSet::from_bits(others.bits() & usable.bits());
-        if !trusted.is_empty() {
-            // One that is suspected may deliver after all, but is the last to be tried.
-            others = trusted;
-        }
-        let others = self.paths.tiers.beside(first, others);
-        let second = self.paths.fastest(now, others).map(|(path, _)| path);
-        let (Some(first), Some(second)) = (first, second.filter(|_| turn.out.tells_copies()))
-        else {
-            class.counters.uncopied += segments.remaining() as u64;
-            return;
-        };
-        let loss = self.answered[first.index()].loss_ppm;
-        let again = is_lossy(loss).then_some((first, Some(now + AGAIN_AFTER)));
-        let copies = [Some((second, None)), again];
-        let count = copies.iter().flatten().count();
-        let packet = segments.packet();
-        let (version, tos) = (packet.version(), ecn::outer_tos(packet.tos()));
-        let flow = flow::hash(&packet);
-        if class.queue.holds(flow) {
-            // What of its flow went without copies is not to be overtaken.
-            class.counters.uncopied += segments.remaining() as u64;
-            return;
-        }
-        while segments.remaining() > 0 {
-            let len = segments.segment_len(segments.segments() - segments.remaining());
-            let bytes = (len + turn.out.overhead()) * count;
-            if !class.takes_copies(now, bytes) {
-                class.counters.uncopied += segments.remaining() as u64;
-                return;
-            }
-            let header = turn.out.unnumbered_header(version, len);
-            let (out, bytes) = turn
-                .out
-                .append_with_copies(first, copies, &header, tos, len);
-            segments.write_next(out);
-            self.paths.took_unnumbered(first, bytes);
-            for (path, _) in copies.into_iter().flatten() {
-                self.paths.took_unnumbered(path, bytes);
-                class.counters.copies += 1;
-                class.counters.copy_bytes += bytes as u64;
-            }
         }
     }
 
