@@ -425,7 +425,9 @@ fn packets_wait_and_are_sent_again(classes: &[ClassConfig]) -> Bonded {
         // More comes at first, so that the queue has been longer than it will be.
         let every = if ms < 2000 { EVERY_MS / 3 } else { EVERY_MS };
         let comes = ms % every == 0;
-        let mut packet = comes.then(|| flow.super_packet(SUPER_PACKET, size));
+        // The last packet of each has another length.
+        let len = SUPER_PACKET - (ms % 1000) as usize;
+        let mut packet = comes.then(|| flow.super_packet(len, size));
         if ms == 22_000 {
             before = (bonded.received, status(&bonded).recovery.resent);
         }

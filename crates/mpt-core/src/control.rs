@@ -439,7 +439,7 @@ pub struct RecoveryStatus {
     pub spurious: u64,
     /// Sent again since no report came, to learn about the end of a burst.
     pub probes: u64,
-    /// Memory that sent packets are kept in.
+    /// Memory that sent packets are kept in, without what is ready for more.
     pub memory_bytes: u64,
     /// Bytes of this end's reports to the peer, with all headers.
     #[serde(default)]

@@ -11,6 +11,7 @@
 use std::collections::VecDeque;
 
 use crate::path::{MAX_PATHS, PathId};
+use crate::send::slab::{Slab, Stored};
 use crate::seq::Seq;
 use crate::wire::ip::Version;
 
@@ -22,7 +23,7 @@ pub(crate) struct CommittedPacket {
     /// The outer one.
     pub(crate) tos: u8,
     /// The inner packet.
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) packet: Stored,
     /// The datagram's length.
     pub(crate) len: usize,
 }
@@ -107,21 +108,25 @@ impl Committed {
     }
 
     /// Forgets what is committed to a path and is not to be kept; says how many packets that were.
-    pub(crate) fn retain(&mut self, path: PathId, mut keeps: impl FnMut(&[u8]) -> bool) -> usize {
-        let queue = &mut self.queues[path.index()];
-        let before = queue.len();
-        queue.retain(|packet| keeps(&packet.bytes));
-        self.bytes[path.index()] = queue.iter().map(|packet| packet.len).sum();
-        before - queue.len()
-    }
-
-    /// Forgets what is committed to a path; says how many packets that were.
-    pub(crate) fn clear(&mut self, path: PathId) -> usize {
-        self.bytes[path.index()] = 0;
-        let queue = &mut self.queues[path.index()];
-        let count = queue.len();
-        queue.clear();
-        count
+    pub(crate) fn retain(
+        &mut self,
+        slab: &mut Slab,
+        path: PathId,
+        mut keeps: impl FnMut(&[u8]) -> bool,
+    ) -> usize {
+        let mut forgotten = 0;
+        for _ in 0..self.queues[path.index()].len() {
+            let Some(packet) = self.pop(path) else {
+                break;
+            };
+            if keeps(slab.bytes(&packet.packet)) {
+                self.push(path, packet);
+            } else {
+                slab.release(packet.packet);
+                forgotten += 1;
+            }
+        }
+        forgotten
     }
 }
 
@@ -129,29 +134,33 @@ impl Committed {
 mod tests {
     use super::*;
 
-    fn packet(seq: u32) -> CommittedPacket {
+    fn packet(slab: &mut Slab, seq: u32) -> CommittedPacket {
         CommittedPacket {
             seq: Seq::new(seq),
             version: Version::V4,
             tos: 0,
-            bytes: vec![0; 100],
+            packet: slab.store(100, |out| out.fill(seq as u8)),
             len: 104,
         }
     }
 
-    fn numbers(committed: &mut Committed, path: PathId) -> Vec<u32> {
-        std::iter::from_fn(|| committed.pop(path))
-            .map(|packet| packet.seq.value())
-            .collect()
+    fn numbers(slab: &mut Slab, committed: &mut Committed, path: PathId) -> Vec<u32> {
+        let mut numbers = Vec::new();
+        while let Some(packet) = committed.pop(path) {
+            slab.release(packet.packet);
+            numbers.push(packet.seq.value());
+        }
+        assert_eq!(slab.holders(), committed.packets());
+        numbers
     }
 
     #[test]
     fn packets_come_out_in_order_also_when_their_path_is_gone() {
         let [a, b] = [0, 1].map(|index| PathId::new(index).unwrap());
-        let mut committed = Committed::default();
+        let (mut committed, mut slab) = (Committed::default(), Slab::default());
         // Across the end of the numbers.
         for (path, seq) in [(a, u32::MAX - 1), (b, u32::MAX), (a, 0), (b, 1), (a, 2)] {
-            committed.push(path, packet(seq));
+            committed.push(path, packet(&mut slab, seq));
         }
         assert_eq!(committed.first(), Some(Seq::new(u32::MAX - 1)));
         assert_eq!((committed.packets(), committed.bytes()[0]), (5, 312));
@@ -159,7 +168,7 @@ mod tests {
         committed.recommit(a, b);
         assert_eq!((committed.bytes()[0], committed.bytes()[1]), (0, 520));
         assert_eq!(
-            numbers(&mut committed, b),
+            numbers(&mut slab, &mut committed, b),
             [u32::MAX - 1, u32::MAX, 0, 1, 2]
         );
         assert!(committed.is_empty() && committed.first().is_none());
@@ -169,24 +178,28 @@ mod tests {
     #[test]
     fn what_is_sent_again_waits_behind_lower_numbers() {
         let [a, b] = [0, 1].map(|index| PathId::new(index).unwrap());
-        let mut committed = Committed::default();
+        let (mut committed, mut slab) = (Committed::default(), Slab::default());
         for seq in [u32::MAX, 1, 4] {
-            committed.push(a, packet(seq));
+            committed.push(a, packet(&mut slab, seq));
         }
         let is_before = |path, seq| committed.holds_before(path, Seq::new(seq));
         assert!(is_before(a, 3) && !is_before(a, u32::MAX - 1) && !is_before(b, 3));
-        committed.insert(a, packet(3));
+        committed.insert(a, packet(&mut slab, 3));
         assert_eq!(committed.bytes()[0], 416);
-        assert_eq!(numbers(&mut committed, a), [u32::MAX, 1, 3, 4]);
+        assert_eq!(numbers(&mut slab, &mut committed, a), [u32::MAX, 1, 3, 4]);
     }
 
     #[test]
     fn what_is_forgotten_is_counted() {
         let a = PathId::new(0).unwrap();
-        let mut committed = Committed::default();
-        committed.push(a, packet(1));
-        committed.push(a, packet(2));
-        assert_eq!(committed.clear(a), 2);
+        let (mut committed, mut slab) = (Committed::default(), Slab::default());
+        for seq in 1..=5 {
+            committed.push(a, packet(&mut slab, seq));
+        }
+        let is_odd = |packet: &[u8]| packet[0] % 2 == 1;
+        assert_eq!(committed.retain(&mut slab, a, is_odd), 2);
+        assert_eq!((committed.bytes()[0], slab.holders()), (312, 3));
+        assert_eq!(numbers(&mut slab, &mut committed, a), [1, 3, 5]);
         assert!(committed.is_empty());
         assert_eq!(committed.bytes()[0], 0);
     }

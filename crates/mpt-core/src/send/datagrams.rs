@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use crate::crypto::{DATA_HEAD_BYTES, TAG_BYTES, lay_out};
 use crate::path::{MAX_PATHS, PathId};
 use crate::send::committed::CommittedPacket;
+use crate::send::slab::Stored;
 use crate::send::train::{MAX_COPIES, Train};
 use crate::seq::Seq;
 use crate::time::Time;
@@ -273,7 +274,7 @@ impl Datagrams {
         seq: Seq,
         version: Version,
         tos: u8,
-        packet: &[u8],
+        packet: Stored,
     ) -> CommittedPacket {
         let header = Header {
             sequence: Some(seq),
@@ -284,7 +285,7 @@ impl Datagrams {
             version,
             tos,
             len: self.datagram_len(&header, packet.len()),
-            bytes: packet.to_vec(),
+            packet,
         }
     }
 

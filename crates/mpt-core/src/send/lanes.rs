@@ -12,6 +12,7 @@ use crate::limits::MAX_CLASSES;
 use crate::send::classes::{Class, ClassConfig, ClassId, Classes, Priority};
 use crate::send::queue::{Losses, MAX_BYTES, Queue};
 use crate::send::scheduler::flow;
+use crate::send::slab::{Slab, Stored};
 use crate::send::sparse::Sparse;
 use crate::time::Time;
 use crate::wire::ip::Packet;
@@ -61,13 +62,14 @@ impl Lanes {
     }
 
     /// Packets are of these classes from now on. What waits in former ones waits as what is of none.
-    pub(crate) fn set_classes(&mut self, now: Time, configs: &[ClassConfig]) {
+    pub(crate) fn set_classes(&mut self, slab: &mut Slab, now: Time, configs: &[ClassConfig]) {
         for mut former in self.classes.set(configs) {
-            while let Some(packet) = former.by_itself.pop(now).or_else(|| former.queue.pop(now)) {
-                if let Ok(parsed) = Packet::parse(&packet) {
-                    let (flow, bytes) = (flow::hash(&parsed), parsed.bytes());
-                    let write = |out: &mut [u8]| out.copy_from_slice(bytes);
-                    self.rest.push(now, flow, bytes.len(), write);
+            for queue in former.queues() {
+                while let Some(packet) = queue.pop(slab, now) {
+                    match Packet::parse(slab.bytes(&packet)).map(|parsed| flow::hash(&parsed)) {
+                        Ok(flow) => self.rest.push(slab, now, flow, packet),
+                        Err(_) => slab.release(packet),
+                    }
                 }
             }
         }
@@ -142,25 +144,22 @@ impl Lanes {
         }
     }
 
-    /// Lets a packet of `len` bytes wait, which `write` writes. The queue that is longest makes room where there is none.
+    /// Lets a packet wait. The queue that is longest makes room where there is none.
     pub(crate) fn push(
         &mut self,
+        slab: &mut Slab,
         now: Time,
         lane: Lane,
         flow: u64,
-        len: usize,
-        write: impl FnOnce(&mut [u8]),
+        packet: Stored,
     ) {
-        while !self.classes.is_empty() && self.waiting().1 + len > MAX_BYTES {
+        while !self.classes.is_empty() && self.waiting().1 + packet.len() > MAX_BYTES {
             let Some(longest) = self.queues().max_by_key(|queue| queue.bytes()) else {
                 break;
             };
-            longest.shed();
+            longest.shed(slab);
         }
-        if let Lane::Class(id) = lane {
-            self.classes.list[id].queue.borrow_from(&mut self.rest);
-        }
-        self.queue(lane).push(now, flow, len, write);
+        self.queue(lane).push(slab, now, flow, packet);
     }
 
     /// The queues of what goes by itself.
@@ -177,22 +176,17 @@ impl Lanes {
     }
 
     /// No path takes what waits there: says how many packets are dropped.
-    pub(crate) fn clear(&mut self, lane: Lane) -> u64 {
-        let left = self.queue(lane).clear();
+    pub(crate) fn clear(&mut self, slab: &mut Slab, lane: Lane) -> u64 {
+        let left = self.queue(lane).clear(slab);
         if let Some(id) = lane.class() {
             self.classes.list[id].counters.dropped_no_path += left;
         }
         left
     }
 
-    /// The next packet of any queue, which is to be given back.
-    pub(crate) fn pop(&mut self, now: Time) -> Option<Vec<u8>> {
-        self.queues().find_map(|queue| queue.pop(now))
-    }
-
-    /// Takes back what a queue gave, to be used again.
-    pub(crate) fn give_back(&mut self, packet: Vec<u8>) {
-        self.rest.give_back(packet);
+    /// The next packet of any queue.
+    pub(crate) fn pop(&mut self, slab: &mut Slab, now: Time) -> Option<Stored> {
+        self.queues().find_map(|queue| queue.pop(slab, now))
     }
 
     /// What was dropped and marked since this was last asked.

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use codel::{Codel, Verdict};
 
+use crate::send::slab::{Slab, Stored};
 use crate::time::Time;
 use crate::wire::checksum;
 use crate::wire::ecn;
@@ -41,7 +42,8 @@ const NONE: u16 = u16::MAX;
 /// A packet that waits.
 #[derive(Debug, Default)]
 struct Slot {
-    bytes: Vec<u8>,
+    /// None in a slot that is free.
+    packet: Option<Stored>,
     since: Time,
     next: u16,
 }
@@ -95,8 +97,6 @@ pub(crate) struct Losses {
 pub(crate) struct Queue {
     slots: Vec<Slot>,
     free: Vec<u16>,
-    /// Memory of packets that are gone.
-    spare: Vec<Vec<u8>>,
     /// None while no packet has waited yet.
     buckets: Box<[Bucket]>,
     new: VecDeque<u16>,
@@ -115,7 +115,6 @@ impl Queue {
         Queue {
             slots: Vec::new(),
             free: Vec::new(),
-            spare: Vec::new(),
             buckets: Box::default(),
             new: VecDeque::new(),
             old: VecDeque::new(),
@@ -183,10 +182,11 @@ impl Queue {
         self.packets > 0 && self.buckets[flow as usize % BUCKETS].head != NONE
     }
 
-    /// Lets a packet of `len` bytes wait, which `write` writes.
-    pub(crate) fn push(&mut self, now: Time, flow: u64, len: usize, write: impl FnOnce(&mut [u8])) {
+    /// Lets a packet wait.
+    pub(crate) fn push(&mut self, slab: &mut Slab, now: Time, flow: u64, packet: Stored) {
+        let len = packet.len();
         while self.packets >= MAX_PACKETS || self.bytes + len > MAX_BYTES {
-            self.shed();
+            self.shed(slab);
         }
         if self.buckets.is_empty() {
             self.buckets = (0..BUCKETS).map(|_| Bucket::default()).collect();
@@ -196,12 +196,11 @@ impl Queue {
             (self.slots.len() - 1) as u16
         });
         let slot = &mut self.slots[usize::from(index)];
-        slot.bytes = self.spare.pop().unwrap_or_default();
-        slot.bytes.clear();
-        slot.bytes.resize(len, 0);
-        write(&mut slot.bytes);
-        slot.since = now;
-        slot.next = NONE;
+        *slot = Slot {
+            packet: Some(packet),
+            since: now,
+            next: NONE,
+        };
         let name = (flow as usize % BUCKETS) as u16;
         let bucket = &mut self.buckets[usize::from(name)];
         match bucket.tail {
@@ -219,39 +218,20 @@ impl Queue {
         self.bytes += len;
     }
 
-    /// Takes the next packet out. Give it back with [`Queue::give_back`] when done. `None` when
-    /// none is left.
-    pub(crate) fn pop(&mut self, now: Time) -> Option<Vec<u8>> {
-        let index = self.next_of_turn(now)?;
-        self.free.push(index);
-        Some(std::mem::take(&mut self.slots[usize::from(index)].bytes))
-    }
-
-    /// Takes back what [`Queue::pop`] gave, to be used again.
-    pub(crate) fn give_back(&mut self, packet: Vec<u8>) {
-        self.spare.push(packet);
-    }
-
-    /// Takes the memory of a packet from another queue, if it needs any.
-    pub(crate) fn borrow_from(&mut self, other: &mut Queue) {
-        if self.spare.is_empty() {
-            self.spare.extend(other.spare.pop());
-        }
-    }
-
     /// Forgets all that waits; says how many packets that were.
-    pub(crate) fn clear(&mut self) -> u64 {
+    pub(crate) fn clear(&mut self, slab: &mut Slab) -> u64 {
         let cleared = self.packets as u64;
         for name in 0..self.buckets.len() {
-            while let Some(index) = self.unlink(name) {
-                self.release(index);
+            while let Some((packet, _)) = self.unlink(name) {
+                slab.release(packet);
             }
         }
         cleared
     }
 
-    /// RFC 8290 §4.2: new buckets before old ones, each as long as its deficit lasts.
-    fn next_of_turn(&mut self, now: Time) -> Option<u16> {
+    /// Takes the next packet out; `None` when none is left. RFC 8290 §4.2: new buckets before old ones, each as
+    /// long as its deficit lasts.
+    pub(crate) fn pop(&mut self, slab: &mut Slab, now: Time) -> Option<Stored> {
         loop {
             let is_new = !self.new.is_empty();
             let list = if is_new { &mut self.new } else { &mut self.old };
@@ -264,8 +244,8 @@ impl Queue {
                 self.old.push_back(name);
                 continue;
             }
-            if let Some(index) = self.next_of_bucket(now, usize::from(name)) {
-                return Some(index);
+            if let Some(packet) = self.next_of_bucket(slab, now, usize::from(name)) {
+                return Some(packet);
             }
             // An emptied new bucket goes through the old list once, lest it come back as new.
             let bucket = &mut self.buckets[usize::from(name)];
@@ -281,59 +261,51 @@ impl Queue {
     }
 
     /// The bucket's first packet that CoDel lets pass.
-    fn next_of_bucket(&mut self, now: Time, name: usize) -> Option<u16> {
+    fn next_of_bucket(&mut self, slab: &mut Slab, now: Time, name: usize) -> Option<Stored> {
         loop {
-            let Some(index) = self.unlink(name) else {
+            let Some((packet, since)) = self.unlink(name) else {
                 self.buckets[name].codel.emptied();
                 return None;
             };
-            let slot = &mut self.slots[usize::from(index)];
             let bucket = &mut self.buckets[name];
-            let waited = now.since(slot.since);
+            let waited = now.since(since);
             // With less than a full packet behind it, a queue is not standing.
             let is_last = bucket.bytes < QUANTUM as u32;
             let verdict = bucket
                 .codel
                 .judge(now, waited, is_last, self.target, self.interval);
             if verdict == Verdict::Drop {
-                if mark(&mut slot.bytes) {
+                if mark(slab.bytes_mut(&packet)) {
                     self.losses.marked += 1;
                 } else {
                     self.losses.late += 1;
-                    self.release(index);
+                    slab.release(packet);
                     continue;
                 }
             }
-            bucket.deficit -= slot.bytes.len() as i32;
-            return Some(index);
+            bucket.deficit -= packet.len() as i32;
+            return Some(packet);
         }
     }
 
-    fn unlink(&mut self, name: usize) -> Option<u16> {
+    /// The bucket's first packet, and since when it has waited.
+    fn unlink(&mut self, name: usize) -> Option<(Stored, Time)> {
         let bucket = &mut self.buckets[name];
-        let index = bucket.head;
-        if index == NONE {
-            return None;
-        }
-        let slot = &self.slots[usize::from(index)];
+        let slot = self.slots.get_mut(usize::from(bucket.head))?;
+        let packet = slot.packet.take()?;
+        self.free.push(bucket.head);
         bucket.head = slot.next;
         if bucket.head == NONE {
             bucket.tail = NONE;
         }
-        bucket.bytes -= slot.bytes.len() as u32;
+        bucket.bytes -= packet.len() as u32;
         self.packets -= 1;
-        self.bytes -= slot.bytes.len();
-        Some(index)
-    }
-
-    fn release(&mut self, index: u16) {
-        self.free.push(index);
-        let bytes = std::mem::take(&mut self.slots[usize::from(index)].bytes);
-        self.spare.push(bytes);
+        self.bytes -= packet.len();
+        Some((packet, slot.since))
     }
 
     /// Drops from the head of the longest bucket: up to half of it.
-    pub(crate) fn shed(&mut self) {
+    pub(crate) fn shed(&mut self, slab: &mut Slab) {
         let lengths = self.buckets.iter().map(|bucket| bucket.bytes).enumerate();
         let Some((longest, bytes)) = lengths.max_by_key(|&(_, bytes)| bytes) else {
             return;
@@ -342,8 +314,8 @@ impl Queue {
             if self.buckets[longest].bytes <= bytes / 2 {
                 return;
             }
-            if let Some(index) = self.unlink(longest) {
-                self.release(index);
+            if let Some((packet, _)) = self.unlink(longest) {
+                slab.release(packet);
                 self.losses.overflowed += 1;
             }
         }

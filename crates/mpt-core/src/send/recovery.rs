@@ -25,12 +25,11 @@
 //! burst of losses holds on, which may be over only after so many packets, not after a time: the next probe goes
 //! with all that nothing was heard of, as fast as [`burst`] and the share of what is sent again allow.
 //!
-//! Packets are kept in one ring of bytes ([`kept`]). At rates at which the ring holds less than a round
-//! trip it would be of no use, and is left empty.
+//! What is kept has bounds ([`kept`]). At rates at which that is less than a round trip, nothing is kept.
 
 mod burst;
 mod detection;
-mod kept;
+pub(crate) mod kept;
 mod stranded;
 
 use std::collections::VecDeque;
@@ -44,6 +43,7 @@ use crate::bucket::ShareBucket;
 use crate::path::{MAX_PATHS, PathId};
 use crate::send::sent::SentLog;
 use crate::send::silence::REPORTED_WITHIN;
+use crate::send::slab::{Slab, Stored};
 use crate::seq::Seq;
 use crate::time::{Time, earliest};
 use crate::wire::report::{MAX_MISSING, Missing, Report};
@@ -157,9 +157,9 @@ impl Recovery {
         }
     }
 
-    pub(crate) fn set_enabled(&mut self, enabled: bool) {
+    pub(crate) fn set_enabled(&mut self, slab: &mut Slab, enabled: bool) {
         self.enabled = enabled;
-        self.forget();
+        self.forget(slab);
     }
 
     pub(crate) fn is_enabled(&self) -> bool {
@@ -190,21 +190,26 @@ impl Recovery {
         self.paths[path.index()].recovered = 0;
     }
 
-    /// Bytes of memory that the ring has.
+    /// How many packets are kept.
+    pub(crate) fn packets(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Bytes of memory that they take.
     pub(crate) fn memory(&self) -> usize {
         self.kept.memory()
     }
 
     /// Nothing was sent for some seconds: nobody asks for it any more, and the memory is given back.
-    pub(crate) fn rest(&mut self) {
-        self.forget();
-        self.kept.rest();
+    pub(crate) fn rest(&mut self, slab: &mut Slab) {
+        self.forget(slab);
+        self.kept.rest(slab);
         (self.due, self.stranded, self.resent) = Default::default();
     }
 
     /// Forgets all that was sent.
-    pub(crate) fn forget(&mut self) {
-        self.kept.clear();
+    fn forget(&mut self, slab: &mut Slab) {
+        self.kept.clear(slab);
         self.due.clear();
         self.stranded.clear();
         self.missing.clear();
@@ -223,7 +228,7 @@ impl Recovery {
 
     /// Says that `bytes` are about to be sent; whether what is sent now is to be kept.
     #[inline]
-    pub(crate) fn keeps(&mut self, now: Time, bytes: usize) -> bool {
+    pub(crate) fn keeps(&mut self, slab: &mut Slab, now: Time, bytes: usize) -> bool {
         if !self.enabled {
             return false;
         }
@@ -234,7 +239,7 @@ impl Recovery {
         *sum += bytes as u64;
         if *sum > FAST_BYTES {
             if !self.kept.is_empty() {
-                self.forget();
+                self.forget(slab);
             }
             return false;
         }
@@ -242,14 +247,20 @@ impl Recovery {
     }
 
     /// Keeps the inner packet that was sent with the number `seq`, the one after the last.
-    pub(crate) fn keep(&mut self, now: Time, seq: Seq, path: PathId, tos: u8, packet: &[u8]) {
+    pub(crate) fn keep(
+        &mut self,
+        slab: &mut Slab,
+        now: Time,
+        seq: Seq,
+        path: PathId,
+        tos: u8,
+        packet: Stored,
+    ) {
         if !self.kept.is_next(seq) {
-            self.forget();
-        }
-        if !self.kept.push(now, seq, path, tos, packet) {
-            return self.forget();
+            self.forget(slab);
         }
         self.allowance.earn(packet.len() as u64, 1);
+        self.kept.push(slab, now, seq, path, tos, packet);
         self.burst.note_sent();
         self.last_sent = now;
         self.probes = 0;
@@ -282,9 +293,9 @@ impl Recovery {
         }
     }
 
-    /// The bytes of a packet that is kept.
-    pub(crate) fn packet(&self, seq: Seq) -> Option<&[u8]> {
-        self.kept.bytes(seq)
+    /// A packet that is kept.
+    pub(crate) fn packet(&self, seq: Seq) -> Option<&Stored> {
+        self.kept.packet(seq)
     }
 
     /// How long what was lost is held up, until it is known and here after all.
@@ -302,12 +313,12 @@ impl Recovery {
     }
 
     /// Takes a believed report.
-    pub(crate) fn learn(&mut self, now: Time, report: &Report, log: &SentLog) {
+    pub(crate) fn learn(&mut self, slab: &mut Slab, now: Time, report: &Report, log: &SentLog) {
         if !self.enabled {
             return;
         }
         self.last_report = now;
-        self.kept.release_before(report.next);
+        self.kept.release_before(slab, report.next);
         self.note_overtaken(now, report);
         for entry in &report.paths {
             let Some(path) = PathId::new(usize::from(entry.path)) else {
@@ -447,7 +458,7 @@ impl Recovery {
         }
     }
 
-    /// The next packet to be sent again now, if there is one and the limits allow it. Its bytes:
+    /// The next packet to be sent again now, if there is one and the limits allow it: it is
     /// [`Recovery::packet`]. Say with [`Recovery::resent`] where it went.
     pub(crate) fn next_resend(&mut self) -> Option<Resend> {
         while let Some(&seq) = self.due.front() {

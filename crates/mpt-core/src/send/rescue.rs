@@ -13,6 +13,7 @@ use crate::send::recovery::Recovery;
 use crate::send::scheduler::adaptive::Adaptive;
 use crate::send::sent::SentLog;
 use crate::send::silence::Silence;
+use crate::send::slab::Slab;
 use crate::send::turn::Turn;
 use crate::seq::Seq;
 use crate::time::{Time, earliest};
@@ -145,6 +146,7 @@ impl Rescue {
         recovery: &mut Recovery,
         committed: &mut Committed,
         classes: &mut Classes,
+        slab: &mut Slab,
     ) {
         let now = turn.now;
         self.goes_on = None;
@@ -156,7 +158,7 @@ impl Rescue {
             let mut others = self.trusted(turn);
             others.remove(swallowed_by);
             if let Some(packet) = recovery.packet(seq) {
-                let allowed = classes.allowed_for(packet, others, paths);
+                let allowed = classes.allowed_for(slab.bytes(packet), others, paths);
                 if allowed.is_empty() && !others.is_empty() {
                     recovery.leave_stranded(seq);
                     continue;
@@ -174,15 +176,17 @@ impl Rescue {
                 }
             };
             if let Some(packet) = recovery.packet(seq)
-                && let Ok(parsed) = Packet::parse(packet)
+                && let Ok(parsed) = Packet::parse(slab.bytes(packet))
             {
                 let version = parsed.version();
                 if committed.holds_before(path, seq) {
+                    let packet = slab.share(packet);
                     committed.insert(path, turn.out.committed(seq, version, tos, packet));
                     recovery.rescued(now, seq, path);
                     recovery.bind(seq);
                     continue;
                 }
+                let packet = slab.bytes(packet);
                 let len = turn.out.append_numbered(path, (seq, version), tos, packet);
                 paths.took(now, path, seq, 1, len as u32);
                 self.silence.sent(now, path, 1);

@@ -9,14 +9,12 @@
 //! ([`Adaptive`]), what waits ([`Lanes`]), what is committed, what is kept to be sent again ([`Recovery`]), which paths are
 //! silent ([`Rescue`]), which flows are sparse ([`Sparse`]). Here is in which order a packet meets them.
 
-use std::time::Duration;
-
 use crate::control::classes::ClassStatus;
 use crate::control::drops::DropReason;
 use crate::control::trace::{Trace, Why};
 use crate::control::{PathPhase, PathStatus, RecoveryStatus, TunnelStatus};
 use crate::path::{Answered, MAX_PATHS, PathId, PathSet};
-use crate::send::classes::{ClassConfig, ClassId, ClassPolicy, Priority, is_lossy};
+use crate::send::classes::{ClassConfig, ClassId, Priority};
 use crate::send::committed::{Committed, CommittedPacket};
 use crate::send::lanes::{Lane, Lanes};
 use crate::send::recovery::{Recovery, Resend};
@@ -25,6 +23,7 @@ use crate::send::scheduler::adaptive::{Adaptive, Choice};
 use crate::send::scheduler::flow;
 use crate::send::scheduler::law::Law;
 use crate::send::segment::Segments;
+use crate::send::slab::{Slab, Stored};
 use crate::send::sparse::Sparse;
 use crate::send::turn::Turn;
 use crate::seq::Seq;
@@ -33,13 +32,12 @@ use crate::wire::ecn;
 use crate::wire::ip::Packet;
 use crate::wire::report::Report;
 
-/// A third copy follows after this time: a burst of losses may be over by then, and it is early enough for a call.
-const AGAIN_AFTER: Duration = Duration::from_millis(5);
-
 /// What decides by what the paths turn out to deliver.
 #[derive(Debug)]
 pub(crate) struct Sender {
     paths: Adaptive,
+    /// The packets that wait or are kept.
+    slab: Slab,
     lanes: Lanes,
     committed: Committed,
     recovery: Recovery,
@@ -60,6 +58,7 @@ impl Sender {
     pub(crate) fn new(recovery: bool, law: &'static Law) -> Sender {
         Sender {
             paths: Adaptive::new(law),
+            slab: Slab::default(),
             lanes: Lanes::new(),
             committed: Committed::default(),
             recovery: Recovery::new(recovery),
@@ -75,7 +74,7 @@ impl Sender {
 
     /// Sends lost packets again from now on, or stops.
     pub(crate) fn set_recovery(&mut self, enabled: bool) {
-        self.recovery.set_enabled(enabled);
+        self.recovery.set_enabled(&mut self.slab, enabled);
     }
 
     /// What is committed to it goes over another when the queue is looked at next.
@@ -90,8 +89,10 @@ impl Sender {
         self.lanes.sleep();
         self.sparse.rest();
         self.paths.rest();
-        self.recovery.rest();
+        self.recovery.rest(&mut self.slab);
         self.committed.rest();
+        self.slab.rest();
+        debug_assert_eq!(self.slab.holders(), 0, "nothing waits and nothing is kept");
     }
 
     /// Whether reports come, as far as there is something to report.
@@ -176,7 +177,7 @@ impl Sender {
 
     /// Packets are of these classes from now on. What waits in former ones waits as what is of none.
     pub(crate) fn set_classes(&mut self, now: Time, configs: &[ClassConfig]) {
-        self.lanes.set_classes(now, configs);
+        self.lanes.set_classes(&mut self.slab, now, configs);
     }
 
     /// The paths cost this from now on.
@@ -205,39 +206,25 @@ impl Sender {
     ) -> PathSet {
         let class = self.lanes.classes.of(&segments.packet());
         let usable = turn.usable;
-        let allowed = self.admit(turn, class, usable, segments);
-        if let Some(class) = class.filter(|_| !allowed.is_empty()) {
+        let classes = &mut self.lanes.classes;
+        let allowed = classes.admit(turn, &self.paths, class, usable, segments);
+        if !allowed.is_empty() {
             self.send_copies(turn, class, allowed, segments);
         }
         allowed
     }
 
-    /// The class's packets have come. Returns the paths that they go over; if there is none, they are counted as dropped.
-    fn admit(
+    /// Sends the copies of a class that has any.
+    fn send_copies(
         &mut self,
         turn: &mut Turn<'_>,
         class: Option<ClassId>,
         usable: PathSet,
-        segments: &Segments<'_>,
-    ) -> PathSet {
-        let Some(class) = class.and_then(|class| self.lanes.classes.list.get_mut(class)) else {
-            return usable;
-        };
-        let packets = segments.remaining() as u64;
-        class.counters.packets += packets;
-        class.counters.bytes += segments.remaining_bytes() as u64;
-        let allowed = class.allowed(usable, &self.paths);
-        if allowed.is_empty() {
-            let why = match usable.is_empty() {
-                true => DropReason::NoPath,
-                false => DropReason::ClassPaths,
-            };
-            class.counters.dropped_no_path += packets;
-            turn.drops.count(why, packets);
-        } else if class.is_away(usable) {
-            class.counters.elsewhere += packets;
+        segments: &mut Segments<'_>,
+    ) {
+        if let Some(class) = class.and_then(|id| self.lanes.classes.list.get_mut(id)) {
+            class.send_copies(turn, &mut self.paths, &self.answered, usable, segments);
         }
-        allowed
     }
 
     /// Sends what goes now and lets the rest wait.
@@ -245,15 +232,14 @@ impl Sender {
         let packet = segments.packet();
         let class = self.lanes.classes.of(&packet);
         let trusted = self.rescue.trusted(turn);
-        let usable = self.admit(turn, class, trusted, &segments);
+        let classes = &mut self.lanes.classes;
+        let usable = classes.admit(turn, &self.paths, class, trusted, &segments);
         if usable.is_empty() && !trusted.is_empty() {
             return;
         }
-        if let Some(class) = class {
-            self.send_copies(turn, class, usable, &mut segments);
-            if segments.remaining() == 0 {
-                return;
-            }
+        self.send_copies(turn, class, usable, &mut segments);
+        if segments.remaining() == 0 {
+            return;
         }
         if segments.segments() == 1 && self.send_sparse(turn, class, usable, &mut segments) {
             return;
@@ -267,70 +253,6 @@ impl Sender {
         if segments.remaining() > 0 {
             self.enqueue(turn.now, lane, flow::hash(&packet), &mut segments);
             self.drain(turn);
-        }
-    }
-
-    /// Sends packets of a redundant class at once over two paths, as far as its copies may take so much.
-    pub(crate) fn send_copies(
-        &mut self,
-        turn: &mut Turn<'_>,
-        class: ClassId,
-        usable: PathSet,
-        segments: &mut Segments<'_>,
-    ) {
-        let now = turn.now;
-        let Some(class) = self.lanes.classes.list.get_mut(class) else {
-            return;
-        };
-        if class.config.policy != ClassPolicy::Redundant {
-            return;
-        }
-        let cheapest = self.paths.tiers.cheapest(usable);
-        let first = self.paths.fastest(now, cheapest).map(|(path, _)| path);
-        let mut others = class.allowed(turn.usable, &self.paths);
-        first.into_iter().for_each(|path| others.remove(path));
-        let trusted = PathSet::from_bits(others.bits() & usable.bits());
-        if !trusted.is_empty() {
-            // One that is suspected may deliver after all, but is the last to be tried.
-            others = trusted;
-        }
-        let others = self.paths.tiers.beside(first, others);
-        let second = self.paths.fastest(now, others).map(|(path, _)| path);
-        let (Some(first), Some(second)) = (first, second.filter(|_| turn.out.tells_copies()))
-        else {
-            class.counters.uncopied += segments.remaining() as u64;
-            return;
-        };
-        let loss = self.answered[first.index()].loss_ppm;
-        let again = is_lossy(loss).then_some((first, Some(now + AGAIN_AFTER)));
-        let copies = [Some((second, None)), again];
-        let count = copies.iter().flatten().count();
-        let packet = segments.packet();
-        let (version, tos) = (packet.version(), ecn::outer_tos(packet.tos()));
-        let flow = flow::hash(&packet);
-        if class.queue.holds(flow) {
-            // What of its flow went without copies is not to be overtaken.
-            class.counters.uncopied += segments.remaining() as u64;
-            return;
-        }
-        while segments.remaining() > 0 {
-            let len = segments.segment_len(segments.segments() - segments.remaining());
-            let bytes = (len + turn.out.overhead()) * count;
-            if !class.takes_copies(now, bytes) {
-                class.counters.uncopied += segments.remaining() as u64;
-                return;
-            }
-            let header = turn.out.unnumbered_header(version, len);
-            let (out, bytes) = turn
-                .out
-                .append_with_copies(first, copies, &header, tos, len);
-            segments.write_next(out);
-            self.paths.took_unnumbered(first, bytes);
-            for (path, _) in copies.into_iter().flatten() {
-                self.paths.took_unnumbered(path, bytes);
-                class.counters.copies += 1;
-                class.counters.copy_bytes += bytes as u64;
-            }
         }
     }
 
@@ -395,7 +317,8 @@ impl Sender {
             };
             let run = (room / datagram).clamp(1, segments.remaining());
             let number = turn.out.next_seq();
-            let keeps = self.recovery.keeps(now, run * datagram);
+            let slab = &mut self.slab;
+            let keeps = self.recovery.keeps(slab, now, run * datagram);
             let mut bytes = 0;
             for index in first..first + run {
                 let inner_len = segments.segment_len(index);
@@ -405,17 +328,23 @@ impl Sender {
                 segments.write_next(out);
                 bytes += len;
                 if keeps && let Some(packet) = turn.out.last(path, inner_len) {
-                    self.recovery.keep(now, seq, path, tos, packet);
+                    let kept = slab.store(inner_len, |out| out.copy_from_slice(packet));
+                    self.recovery.keep(slab, now, seq, path, tos, kept);
                 }
             }
             self.took(now, path, number, run as u32, bytes as u32);
             self.note_spread(now, trusted, path);
-            if class.is_none() && !self.rescue.suspected().is_empty() {
-                let inner_len = segments.segment_len(first + run - 1);
-                let last = turn.out.last(path, inner_len).map(<[u8]>::to_vec);
+            let inner_len = segments.segment_len(first + run - 1);
+            if class.is_none()
+                && !self.rescue.suspected().is_empty()
+                && let Some(packet) = turn.out.last(path, inner_len)
+            {
                 let newest = number.plus(run as u32 - 1);
-                let (paths, last) = (&mut self.paths, last.unwrap_or_default());
-                self.rescue.try_suspected(turn, paths, newest, tos, &last);
+                let (paths, slab) = (&mut self.paths, &mut self.slab);
+                let last = slab.store(inner_len, |out| out.copy_from_slice(packet));
+                self.rescue
+                    .try_suspected(turn, paths, newest, tos, slab.bytes(&last));
+                slab.release(last);
             }
         }
     }
@@ -432,9 +361,10 @@ impl Sender {
         while segments.remaining() > 0 {
             let index = segments.segments() - segments.remaining();
             let len = segments.segment_len(index);
-            self.lanes.push(now, lane, flow, len, |out| {
+            let packet = self.slab.store(len, |out| {
                 segments.write_next(out);
             });
+            self.lanes.push(&mut self.slab, now, lane, flow, packet);
         }
     }
 
@@ -523,16 +453,17 @@ impl Sender {
                     true => DropReason::NoPath,
                     false => DropReason::ClassPaths,
                 };
-                turn.drops.count(why, self.lanes.clear(lane));
+                turn.drops
+                    .count(why, self.lanes.clear(&mut self.slab, lane));
                 return false;
             }
         };
-        let Some(bytes) = self.lanes.queue(lane).pop(now) else {
+        let Some(packet) = self.lanes.queue(lane).pop(&mut self.slab, now) else {
             return false;
         };
         if matches!(lane, Lane::ByItself(_)) {
-            self.send_by_itself(turn, lane, path, bytes);
-        } else if let Some(packet) = self.number(turn, path, lane, bytes) {
+            self.send_by_itself(turn, path, packet);
+        } else if let Some(packet) = self.number(turn, path, packet) {
             if is_busy {
                 self.committed.push(path, packet);
             } else {
@@ -563,17 +494,18 @@ impl Sender {
     }
 
     /// Sends a packet from the queue without a number.
-    fn send_by_itself(&mut self, turn: &mut Turn<'_>, lane: Lane, path: PathId, bytes: Vec<u8>) {
-        if let Ok(packet) = Packet::parse(&bytes) {
-            let header = turn.out.unnumbered_header(packet.version(), bytes.len());
-            let tos = ecn::outer_tos(packet.tos());
+    fn send_by_itself(&mut self, turn: &mut Turn<'_>, path: PathId, packet: Stored) {
+        let bytes = self.slab.bytes(&packet);
+        if let Ok(parsed) = Packet::parse(bytes) {
+            let header = turn.out.unnumbered_header(parsed.version(), bytes.len());
+            let tos = ecn::outer_tos(parsed.tos());
             let (out, len) = turn.out.append(path, &header, tos, bytes.len());
-            out.copy_from_slice(&bytes);
+            out.copy_from_slice(bytes);
             self.paths.took_unnumbered(path, len);
         } else {
             turn.drops.count(DropReason::NotIp, 1);
         }
-        self.lanes.queue(lane).give_back(bytes);
+        self.slab.release(packet);
     }
 
     /// Gives a packet from the queue its number, to be sent over `path`.
@@ -581,43 +513,45 @@ impl Sender {
         &mut self,
         turn: &mut Turn<'_>,
         path: PathId,
-        lane: Lane,
-        bytes: Vec<u8>,
+        packet: Stored,
     ) -> Option<CommittedPacket> {
-        let Ok(packet) = Packet::parse(&bytes) else {
+        let (now, slab) = (turn.now, &mut self.slab);
+        let Ok(parsed) = Packet::parse(slab.bytes(&packet)) else {
             turn.drops.count(DropReason::NotIp, 1);
-            self.lanes.queue(lane).give_back(bytes);
+            slab.release(packet);
             return None;
         };
-        let (version, tos) = (packet.version(), ecn::outer_tos(packet.tos()));
+        let (version, tos) = (parsed.version(), ecn::outer_tos(parsed.tos()));
         let seq = turn.out.next_seq();
-        let header = turn.out.next_header(version, bytes.len());
-        if self.recovery.keeps(turn.now, bytes.len()) {
-            self.recovery.keep(turn.now, seq, path, tos, &bytes);
+        let header = turn.out.next_header(version, packet.len());
+        if self.recovery.keeps(slab, now, packet.len()) {
+            let kept = slab.share(&packet);
+            self.recovery.keep(slab, now, seq, path, tos, kept);
             self.recovery.bind_newest();
         }
         Some(CommittedPacket {
             seq,
             version,
             tos,
-            len: turn.out.datagram_len(&header, bytes.len()),
-            bytes,
+            len: turn.out.datagram_len(&header, packet.len()),
+            packet,
         })
     }
 
-    fn send_numbered(&mut self, turn: &mut Turn<'_>, path: PathId, packet: CommittedPacket) {
-        let CommittedPacket {
-            seq, tos, bytes, ..
-        } = packet;
-        let numbered = (seq, packet.version);
-        let len = turn.out.append_numbered(path, numbered, tos, &bytes);
+    fn send_numbered(&mut self, turn: &mut Turn<'_>, path: PathId, committed: CommittedPacket) {
+        let CommittedPacket { seq, tos, .. } = committed;
+        let packet = committed.packet;
+        let numbered = (seq, committed.version);
+        let bytes = self.slab.bytes(&packet);
+        let len = turn.out.append_numbered(path, numbered, tos, bytes);
         self.recovery.unbind(turn.now, seq, path);
         self.took(turn.now, path, seq, 1, len as u32);
-        if self.lanes.class_of(&bytes).is_none() {
+        let bytes = self.slab.bytes(&packet);
+        if self.lanes.class_of(bytes).is_none() {
             let paths = &mut self.paths;
-            self.rescue.try_suspected(turn, paths, seq, tos, &bytes);
+            self.rescue.try_suspected(turn, paths, seq, tos, bytes);
         }
-        self.lanes.give_back(bytes);
+        self.slab.release(packet);
     }
 
     /// Sends what is committed to paths that can take it.
@@ -647,7 +581,7 @@ impl Sender {
                     self.committed.recommit(path, other);
                 }
                 None => {
-                    let left = self.committed.clear(path);
+                    let left = self.committed.retain(&mut self.slab, path, |_| false);
                     turn.drops.count(DropReason::NoPath, left as u64);
                 }
             }
@@ -661,7 +595,7 @@ impl Sender {
         }
         let (classes, only) = (&mut self.lanes.classes, PathSet::only(other));
         let paths = &self.paths;
-        let left = self.committed.retain(path, |packet| {
+        let left = self.committed.retain(&mut self.slab, path, |packet| {
             !classes.allowed_for(packet, only, paths).is_empty()
         });
         turn.drops.count(DropReason::ClassPaths, left as u64);
@@ -679,13 +613,15 @@ impl Sender {
         }
     }
 
-    /// The next packet of the queue, which is to be given back.
-    pub(crate) fn take_queued(&mut self, now: Time) -> Option<Vec<u8>> {
-        self.lanes.pop(now)
-    }
-
-    pub(crate) fn give_back(&mut self, packet: Vec<u8>) {
-        self.lanes.give_back(packet);
+    /// Takes the next packet out of the queue, in place of what `out` holds. Whether there was one.
+    pub(crate) fn take_queued(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        let Some(packet) = self.lanes.pop(&mut self.slab, now) else {
+            return false;
+        };
+        out.clear();
+        out.extend_from_slice(self.slab.bytes(&packet));
+        self.slab.release(packet);
+        true
     }
 
     /// Counts what the queue has dropped.
@@ -702,7 +638,8 @@ impl Sender {
             return;
         };
         let trusted = self.rescue.trusted(turn);
-        let allowed = self.lanes.classes.allowed_for(packet, trusted, &self.paths);
+        let bytes = self.slab.bytes(packet);
+        let allowed = self.lanes.classes.allowed_for(bytes, trusted, &self.paths);
         // What is lost on a cheaper path is no reason to use a dearer one.
         let mut usable = self.paths.tiers.cheapest(allowed);
         let mut others = usable;
@@ -716,7 +653,7 @@ impl Sender {
         usable.remove(path);
         let second = self.paths.surest(now, usable);
         let second = second.filter(|_| resend.is_twofold);
-        let Ok(parsed) = Packet::parse(packet) else {
+        let Ok(parsed) = Packet::parse(bytes) else {
             return;
         };
         let (seq, version) = (resend.seq, parsed.version());
@@ -724,12 +661,12 @@ impl Sender {
         for path in [Some(path), second].into_iter().flatten() {
             if self.committed.holds_before(path, seq) {
                 waits = true;
+                let packet = self.slab.share(packet);
                 let again = turn.out.committed(seq, version, resend.tos, packet);
                 self.committed.insert(path, again);
             } else {
-                let len = turn
-                    .out
-                    .append_numbered(path, (seq, version), resend.tos, packet);
+                let (numbered, bytes) = ((seq, version), self.slab.bytes(packet));
+                let len = turn.out.append_numbered(path, numbered, resend.tos, bytes);
                 self.paths.took_again(path, len);
             }
         }
@@ -757,12 +694,18 @@ impl Sender {
         self.note_silence(now);
         self.paths.learn(now, report, suspected);
         self.paths.weigh(turn.usable, self.recovery.is_enabled());
-        self.recovery.learn(now, report, self.paths.log());
+        self.recovery
+            .learn(&mut self.slab, now, report, self.paths.log());
         self.set_patience(turn);
     }
 
     /// When the sender is to be called at the latest.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        debug_assert_eq!(
+            self.slab.holders(),
+            self.lanes.waiting().0 + self.committed.packets() + self.recovery.packets(),
+            "what is stored is held, once by each"
+        );
         let recovery = earliest(self.rescue.poll_timeout(), self.recovery.poll_timeout());
         earliest(self.wake, recovery)
     }
@@ -801,6 +744,7 @@ impl Sender {
             &mut self.recovery,
             &mut self.committed,
             &mut self.lanes.classes,
+            &mut self.slab,
         );
     }
 

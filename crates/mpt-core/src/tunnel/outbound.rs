@@ -295,9 +295,9 @@ impl Outbound {
     fn release_queue(&mut self, now: Time) {
         let (sender, mut turn) = self.turn(now);
         sender.release_committed(&mut turn);
-        while let Some(mut packet) = self.sender.take_queued(now) {
+        let mut packet = Vec::new();
+        while self.sender.take_queued(now, &mut packet) {
             self.handle_tun(now, &VnetHeader::default(), &mut packet);
-            self.sender.give_back(packet);
         }
         let (sender, mut turn) = self.turn(now);
         sender.count_losses(&mut turn);

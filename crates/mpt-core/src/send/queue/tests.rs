@@ -5,8 +5,32 @@ fn at(us: u64) -> Time {
     Time::from_nanos(us * 1000)
 }
 
-fn push(queue: &mut Queue, now: Time, flow: u64, packet: &[u8]) {
-    queue.push(now, flow, packet.len(), |out| out.copy_from_slice(packet));
+/// A queue, and the packets that wait in it.
+struct Waiting {
+    queue: Queue,
+    slab: Slab,
+}
+
+impl Waiting {
+    fn new() -> Waiting {
+        Waiting {
+            queue: Queue::new(),
+            slab: Slab::default(),
+        }
+    }
+
+    fn push(&mut self, now: Time, flow: u64, packet: &[u8]) {
+        let stored = (self.slab).store(packet.len(), |out| out.copy_from_slice(packet));
+        self.queue.push(&mut self.slab, now, flow, stored);
+    }
+
+    fn pop(&mut self, now: Time) -> Option<Vec<u8>> {
+        let packet = self.queue.pop(&mut self.slab, now)?;
+        let bytes = self.slab.bytes(&packet).to_vec();
+        self.slab.release(packet);
+        assert_eq!(self.slab.holders(), self.queue.packets());
+        Some(bytes)
+    }
 }
 
 fn v4(tos: u8) -> Vec<u8> {
@@ -20,16 +44,16 @@ fn v4(tos: u8) -> Vec<u8> {
 
 #[test]
 fn flows_take_turns_and_a_new_one_goes_first() {
-    let mut queue = Queue::new();
+    let mut waiting = Waiting::new();
     for _ in 0..10 {
-        push(&mut queue, at(0), 1, &[1; 1400]);
-        push(&mut queue, at(0), 2, &[2; 1400]);
+        waiting.push(at(0), 1, &[1; 1400]);
+        waiting.push(at(0), 2, &[2; 1400]);
     }
     let mut order: Vec<u8> = (0..8)
-        .filter_map(|_| queue.pop(at(1)).map(|packet| packet[0]))
+        .filter_map(|_| waiting.pop(at(1)).map(|packet| packet[0]))
         .collect();
-    push(&mut queue, at(1), 3, &[3; 100]);
-    order.extend(queue.pop(at(1)).map(|packet| packet[0]));
+    waiting.push(at(1), 3, &[3; 100]);
+    order.extend(waiting.pop(at(1)).map(|packet| packet[0]));
     assert_eq!(order[8], 3);
     for flow in [1, 2] {
         let count = order[..8].iter().filter(|&&byte| byte == flow).count();
@@ -39,30 +63,30 @@ fn flows_take_turns_and_a_new_one_goes_first() {
 
 #[test]
 fn small_and_large_packets_share_bytes() {
-    let mut queue = Queue::new();
+    let mut waiting = Waiting::new();
     for _ in 0..1000 {
-        push(&mut queue, at(0), 1, &[1; 100]);
-        push(&mut queue, at(0), 2, &[2; 1400]);
+        waiting.push(at(0), 1, &[1; 100]);
+        waiting.push(at(0), 2, &[2; 1400]);
     }
     let mut bytes = [0; 3];
     while bytes.iter().sum::<usize>() < 100_000 {
-        let packet = queue.pop(at(1)).unwrap();
+        let packet = waiting.pop(at(1)).unwrap();
         bytes[usize::from(packet[0])] += packet.len();
     }
     assert!(bytes[1].abs_diff(bytes[2]) < 4000, "{bytes:?}");
 }
 
 /// Serves a packet each millisecond while two arrive, and returns what was lost.
-fn overload(packet: &[u8], ms: u64) -> (Queue, Losses) {
-    let mut queue = Queue::new();
+fn overload(packet: &[u8], ms: u64) -> (Waiting, Losses) {
+    let mut waiting = Waiting::new();
     for now in 0..ms {
         let now = at(now * 1000);
-        push(&mut queue, now, 1, packet);
-        push(&mut queue, now, 1, packet);
-        queue.pop(now);
+        waiting.push(now, 1, packet);
+        waiting.push(now, 1, packet);
+        waiting.pop(now);
     }
-    let losses = queue.losses();
-    (queue, losses)
+    let losses = waiting.queue.losses();
+    (waiting, losses)
 }
 
 #[test]
@@ -75,16 +99,16 @@ fn a_standing_queue_is_dropped_from_and_a_short_one_is_not() {
 /// Lets every packet wait for this long, one a millisecond, and says how many were dropped. The path's
 /// round trip of 20 ms allows a wait of 10 ms.
 fn dropped_after(wait_ms: u64, added_ms: u64) -> u64 {
-    let mut queue = Queue::new();
+    let mut waiting = Waiting::new();
     let ms = Duration::from_millis;
-    queue.set_round_trip(ms(20), ms(added_ms));
+    waiting.queue.set_round_trip(ms(20), ms(added_ms));
     for now in 0..wait_ms + 1000 {
-        push(&mut queue, at(now * 1000), 1, &v4(ecn::NOT_ECT));
+        waiting.push(at(now * 1000), 1, &v4(ecn::NOT_ECT));
         if now >= wait_ms {
-            queue.pop(at(now * 1000));
+            waiting.pop(at(now * 1000));
         }
     }
-    let losses = queue.losses();
+    let losses = waiting.queue.losses();
     assert_eq!((losses.overflowed, losses.marked), (0, 0));
     losses.late
 }
@@ -107,10 +131,10 @@ fn a_slower_path_adds_half_a_second_of_patience_at_most() {
 
 #[test]
 fn ecn_capable_packets_are_marked_and_stay_intact() {
-    let (mut queue, losses) = overload(&v4(ecn::ECT_0), 1000);
+    let (mut waiting, losses) = overload(&v4(ecn::ECT_0), 1000);
     assert!(losses.marked > 10 && losses.late == 0, "{losses:?}");
     let mut seen = 0;
-    while let Some(packet) = queue.pop(at(2_000_000)) {
+    while let Some(packet) = waiting.pop(at(2_000_000)) {
         assert!(checksum::Sum::of(&packet[..20]).is_intact());
         seen += u32::from(packet[1] == ecn::CE);
     }
@@ -123,14 +147,21 @@ fn ecn_capable_packets_are_marked_and_stay_intact() {
 
 #[test]
 fn the_longest_flow_pays_when_it_is_full() {
-    let mut queue = Queue::new();
-    push(&mut queue, at(0), 2, &[2; 1400]);
+    let mut waiting = Waiting::new();
+    waiting.push(at(0), 2, &[2; 1400]);
     for _ in 0..MAX_PACKETS + 100 {
-        push(&mut queue, at(0), 1, &[1; 1400]);
+        waiting.push(at(0), 1, &[1; 1400]);
     }
+    let Waiting {
+        mut queue,
+        mut slab,
+    } = waiting;
     assert!(queue.packets() <= MAX_PACKETS && queue.bytes() <= MAX_BYTES);
     assert!(queue.losses().overflowed > 0);
     assert!(queue.holds(2));
+    assert_eq!(slab.holders(), queue.packets());
+    queue.clear(&mut slab);
+    assert_eq!((slab.holders(), queue.packets()), (0, 0));
 }
 
 proptest! {
@@ -140,17 +171,16 @@ proptest! {
         steps in proptest::collection::vec((0..6u64, 20..1500usize, 0..3u32), 1..600),
         gap_us in 1..20_000u64,
     ) {
-        let mut queue = Queue::new();
+        let mut waiting = Waiting::new();
         let (mut number, mut out) = (0u32, 0u64);
         let mut last = [0; 6];
         let pushed = steps.len() as u64;
-        let mut pop = |queue: &mut Queue, now: Time| {
-            queue.pop(now).map(|packet| {
+        let mut pop = |waiting: &mut Waiting, now: Time| {
+            waiting.pop(now).map(|packet| {
                 let flow = usize::from(packet[1]);
                 let number = u32::from_be_bytes([packet[16], packet[17], packet[18], packet[19]]);
                 assert!(number > last[flow]);
                 last[flow] = number;
-                queue.give_back(packet);
             })
         };
         for (step, (flow, len, pops)) in (0..).zip(steps) {
@@ -159,15 +189,16 @@ proptest! {
             let mut packet = vec![0; len];
             packet[1] = flow as u8;
             packet[16..20].copy_from_slice(&number.to_be_bytes());
-            push(&mut queue, now, flow, &packet);
+            waiting.push(now, flow, &packet);
             for _ in 0..pops {
-                out += u64::from(pop(&mut queue, now).is_some());
+                out += u64::from(pop(&mut waiting, now).is_some());
             }
         }
-        while pop(&mut queue, at(u64::MAX / 4000)).is_some() {
+        while pop(&mut waiting, at(u64::MAX / 4000)).is_some() {
             out += 1;
         }
-        prop_assert_eq!(out + queue.losses().late, pushed);
-        prop_assert!(queue.is_empty() && queue.bytes() == 0);
+        prop_assert_eq!(out + waiting.queue.losses().late, pushed);
+        prop_assert!(waiting.queue.is_empty() && waiting.queue.bytes() == 0);
+        prop_assert_eq!(waiting.slab.holders(), 0);
     }
 }

@@ -1,22 +1,20 @@
-//! What was sent and may be asked for again: by number, with its bytes in one ring.
+//! What was sent and may be asked for again, by number.
 //!
 //! Numbers follow each other without a break; a break means that something was not kept, and what
-//! came before it is forgotten. The ring grows as it is needed, up to [`MAX_BYTES`]; then the
-//! oldest packet makes room for the newest.
+//! came before it is forgotten. When [`MAX_BYTES`] are kept the oldest packets make room for the newest.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::path::PathId;
+use crate::send::slab::{Slab, Stored};
 use crate::seq::Seq;
 use crate::time::Time;
 
-/// Most bytes of packets that are kept: half a second at 270 Mbit/s.
-const MAX_BYTES: usize = 16 << 20;
+/// Most bytes of memory that packets are kept in: half a second at 260 Mbit/s.
+pub(crate) const MAX_BYTES: usize = 16 << 20;
 /// Most packets that are kept.
 const MAX_PACKETS: usize = 32_768;
-/// The ring's first size.
-const FIRST_BYTES: usize = 256 << 10;
 /// Packets older than this are nobody's business any more.
 const MAX_AGE: Duration = Duration::from_secs(2);
 
@@ -29,8 +27,6 @@ pub(super) struct Kept {
     pub(super) path: PathId,
     pub(super) tos: u8,
     pub(super) len: u16,
-    /// Where its bytes begin in the ring.
-    start: u32,
     pub(super) tries: u8,
     /// Bound to its path, and not sent yet.
     pub(super) bound: bool,
@@ -46,12 +42,11 @@ pub(super) struct Kept {
 #[derive(Debug)]
 pub(super) struct KeptPackets {
     /// By number, without a break.
-    packets: VecDeque<Kept>,
+    packets: VecDeque<(Kept, Stored)>,
     /// Number of the first.
     first: Seq,
-    ring: Vec<u8>,
-    /// Where the next packet goes.
-    head: usize,
+    /// Bytes of memory that they take.
+    memory: usize,
 }
 
 impl KeptPackets {
@@ -59,19 +54,24 @@ impl KeptPackets {
         KeptPackets {
             packets: VecDeque::new(),
             first: Seq::FIRST,
-            ring: Vec::new(),
-            head: 0,
+            memory: 0,
         }
     }
 
-    /// Forgets all; the memory stays for what comes.
-    pub(super) fn clear(&mut self) {
-        self.packets.clear();
+    /// Forgets all.
+    pub(super) fn clear(&mut self, slab: &mut Slab) {
+        while self.pop_oldest(slab).is_some() {}
     }
 
     /// Forgets all, and gives the memory back.
-    pub(super) fn rest(&mut self) {
-        *self = KeptPackets::new();
+    pub(super) fn rest(&mut self, slab: &mut Slab) {
+        self.clear(slab);
+        self.packets = VecDeque::new();
+    }
+
+    /// How many are kept.
+    pub(super) fn len(&self) -> usize {
+        self.packets.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -84,12 +84,12 @@ impl KeptPackets {
     }
 
     pub(super) fn newest(&self) -> Option<(Seq, &Kept)> {
-        let newest = self.packets.back()?;
+        let (newest, _) = self.packets.back()?;
         Some((self.first.plus(self.packets.len() as u32 - 1), newest))
     }
 
     pub(super) fn newest_mut(&mut self) -> Option<&mut Kept> {
-        self.packets.back_mut()
+        self.packets.back_mut().map(|(kept, _)| kept)
     }
 
     /// All that is kept, the oldest first.
@@ -97,12 +97,12 @@ impl KeptPackets {
         let first = self.first;
         (0..)
             .zip(&mut self.packets)
-            .map(move |(index, kept)| (first.plus(index), kept))
+            .map(move |(index, (kept, _))| (first.plus(index), kept))
     }
 
-    /// Bytes of memory that the ring has.
+    /// Bytes of memory that they take.
     pub(super) fn memory(&self) -> usize {
-        self.ring.len()
+        self.memory
     }
 
     /// Whether `seq` follows what is kept.
@@ -111,113 +111,62 @@ impl KeptPackets {
     }
 
     /// Keeps a packet at the cost of the oldest, if need be; what does not precede it is forgotten
-    /// ([`KeptPackets::is_next`]). Whether there was room at all.
+    /// ([`KeptPackets::is_next`]).
     pub(super) fn push(
         &mut self,
+        slab: &mut Slab,
         now: Time,
         seq: Seq,
         path: PathId,
         tos: u8,
-        packet: &[u8],
-    ) -> bool {
+        packet: Stored,
+    ) {
         if !self.is_next(seq) {
-            self.clear();
-            self.head = 0;
+            self.clear(slab);
         }
-        self.expire(now);
-        let Some(start) = self.room_for(packet.len()) else {
-            self.clear();
-            return false;
-        };
+        self.memory += packet.memory();
+        self.expire(slab, now);
         if self.is_empty() {
             self.first = seq;
         }
-        self.ring[start..start + packet.len()].copy_from_slice(packet);
-        self.head = start + packet.len();
-        self.packets.push_back(Kept {
+        let kept = Kept {
             sent: now,
             first_sent: now,
             path,
             tos,
             len: packet.len() as u16,
-            start: start as u32,
             tries: 0,
             bound: false,
             due: false,
             stranded: false,
             rescued: false,
-        });
-        true
+        };
+        self.packets.push_back((kept, packet));
     }
 
     /// The receiver is done with what is before `seq`.
-    pub(super) fn release_before(&mut self, seq: Seq) {
+    pub(super) fn release_before(&mut self, slab: &mut Slab, seq: Seq) {
         while !self.is_empty() && seq.is_after(self.first) {
-            self.pop_oldest();
+            self.pop_oldest(slab);
         }
     }
 
-    fn pop_oldest(&mut self) -> Option<Kept> {
-        let oldest = self.packets.pop_front()?;
+    fn pop_oldest(&mut self, slab: &mut Slab) -> Option<Kept> {
+        let (oldest, packet) = self.packets.pop_front()?;
         self.first = self.first.next();
+        self.memory -= packet.memory();
+        slab.release(packet);
         Some(oldest)
     }
 
-    fn expire(&mut self, now: Time) {
-        while let Some(oldest) = self.packets.front() {
+    fn expire(&mut self, slab: &mut Slab, now: Time) {
+        while let Some((oldest, _)) = self.packets.front() {
             let is_old = now.since(oldest.first_sent) > MAX_AGE;
-            if !is_old && self.packets.len() < MAX_PACKETS {
+            if !is_old && self.packets.len() < MAX_PACKETS && self.memory <= MAX_BYTES {
                 break;
             }
-            self.pop_oldest();
+            self.pop_oldest(slab);
         }
-    }
-
-    /// Where `len` bytes fit behind one another, at the cost of the oldest packets if need be.
-    fn room_for(&mut self, len: usize) -> Option<usize> {
-        loop {
-            if let Some(start) = self.free_at(len) {
-                return Some(start);
-            }
-            if self.ring.len() < MAX_BYTES {
-                self.grow(len);
-            } else {
-                self.pop_oldest()?;
-            }
-        }
-    }
-
-    /// Where `len` bytes are free.
-    fn free_at(&self, len: usize) -> Option<usize> {
-        let (Some(oldest), Some(newest)) = (self.packets.front(), self.packets.back()) else {
-            return (len <= self.ring.len()).then_some(0);
-        };
-        let (tail, head) = (oldest.start as usize, self.head);
-        if newest.start < oldest.start {
-            return (head + len <= tail).then_some(head);
-        }
-        if head + len <= self.ring.len() {
-            return Some(head);
-        }
-        (len <= tail).then_some(0)
-    }
-
-    /// A ring of twice the size, with the packets moved to its start.
-    fn grow(&mut self, len: usize) {
-        let size = (self.ring.len() * 2)
-            .max(FIRST_BYTES)
-            .max(len)
-            .min(MAX_BYTES);
-        let mut ring = vec![0; size];
-        let mut at = 0;
-        for kept in &mut self.packets {
-            let (start, len) = (kept.start as usize, usize::from(kept.len));
-            ring[at..at + len].copy_from_slice(&self.ring[start..start + len]);
-            kept.start = at as u32;
-            at += len;
-        }
-        self.ring = ring;
-        self.head = at;
     }
 
     fn index_of(&self, seq: Seq) -> Option<usize> {
@@ -226,17 +175,15 @@ impl KeptPackets {
     }
 
     pub(super) fn get(&self, seq: Seq) -> Option<&Kept> {
-        self.index_of(seq).map(|index| &self.packets[index])
+        self.index_of(seq).map(|index| &self.packets[index].0)
     }
 
     pub(super) fn get_mut(&mut self, seq: Seq) -> Option<&mut Kept> {
-        self.index_of(seq).map(|index| &mut self.packets[index])
+        self.index_of(seq).map(|index| &mut self.packets[index].0)
     }
 
-    pub(super) fn bytes(&self, seq: Seq) -> Option<&[u8]> {
-        let kept = self.get(seq)?;
-        let start = kept.start as usize;
-        Some(&self.ring[start..start + usize::from(kept.len)])
+    pub(super) fn packet(&self, seq: Seq) -> Option<&Stored> {
+        self.index_of(seq).map(|index| &self.packets[index].1)
     }
 }
 
@@ -253,7 +200,7 @@ mod tests {
             first: u32,
             done_every in 1..50usize,
         ) {
-            let mut kept = KeptPackets::new();
+            let (mut kept, mut slab) = (KeptPackets::new(), Slab::default());
             let path = PathId::new(0).unwrap();
             let now = Time::from_nanos(1_000_000);
             let content = |index: usize, len: usize| -> Vec<u8> {
@@ -261,19 +208,22 @@ mod tests {
             };
             for (index, &len) in lens.iter().enumerate() {
                 let seq = Seq::new(first.wrapping_add(index as u32));
-                prop_assert!(kept.push(now, seq, path, 0, &content(index, len)));
-                prop_assert_eq!(kept.bytes(seq), Some(&content(index, len)[..]));
+                let packet = slab.store(len, |out| out.copy_from_slice(&content(index, len)));
+                kept.push(&mut slab, now, seq, path, 0, packet);
+                prop_assert!(kept.memory() <= MAX_BYTES && kept.packet(seq).is_some());
                 if index % done_every == 0 {
-                    kept.release_before(kept.first().next());
+                    kept.release_before(&mut slab, kept.first().next());
                 }
+                prop_assert_eq!(kept.len(), slab.holders());
             }
             for (index, &len) in lens.iter().enumerate() {
                 let seq = Seq::new(first.wrapping_add(index as u32));
-                if let Some(packet) = kept.bytes(seq) {
-                    prop_assert_eq!(packet, &content(index, len)[..]);
+                if let Some(packet) = kept.packet(seq) {
+                    prop_assert_eq!(slab.bytes(packet), &content(index, len)[..]);
                 }
             }
-            prop_assert!(kept.memory() <= MAX_BYTES);
+            kept.clear(&mut slab);
+            prop_assert_eq!((kept.memory(), slab.holders()), (0, 0));
         }
     }
 }

@@ -44,7 +44,7 @@ impl Recovery {
     }
 
     /// The packet that is to be sent again first for the path that it is under way on: that path, its number
-    /// and outer TOS. Its bytes: [`Recovery::packet`]. Say with [`Recovery::rescued`] where it went.
+    /// and outer TOS. It is [`Recovery::packet`]. Say with [`Recovery::rescued`] where it went.
     pub(crate) fn next_stranded(&mut self) -> Option<(PathId, Seq, u8)> {
         while let Some(&seq) = self.stranded.front() {
             if let Some(kept) = self.kept.get_mut(seq) {

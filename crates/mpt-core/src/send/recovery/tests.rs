@@ -8,6 +8,7 @@ fn at(ms: u64) -> Time {
 /// A sender that keeps 1000-byte packets, and what its peer would report of them.
 struct Sender {
     recovery: Recovery,
+    slab: Slab,
     log: SentLog,
     next: Seq,
     reports: u32,
@@ -22,6 +23,7 @@ impl Sender {
         }
         Sender {
             recovery,
+            slab: Slab::default(),
             log: SentLog::default(),
             next: Seq::new(1000),
             reports: 0,
@@ -32,8 +34,10 @@ impl Sender {
     fn send(&mut self, now: Time, path: PathId) -> Seq {
         let seq = self.next;
         self.next = seq.next();
-        assert!(self.recovery.keeps(now, 1000));
-        self.recovery.keep(now, seq, path, 0, &[7; 1000]);
+        let (recovery, slab) = (&mut self.recovery, &mut self.slab);
+        assert!(recovery.keeps(slab, now, 1000));
+        let packet = slab.store(1000, |out| out.fill(7));
+        recovery.keep(slab, now, seq, path, 0, packet);
         self.log.note(now, path, seq, 1, 1000);
         seq
     }
@@ -66,7 +70,8 @@ impl Sender {
                 .collect(),
             duplicates: late.iter().copied().collect(),
         };
-        self.recovery.learn(now, &report, &self.log);
+        self.recovery.learn(&mut self.slab, now, &report, &self.log);
+        assert_eq!(self.slab.holders(), self.recovery.packets());
     }
 
     /// Sends again what may be, over `path`.
@@ -430,10 +435,14 @@ fn what_a_path_delivers_after_all_does_not_go_again() {
 
 #[test]
 fn above_two_gigabits_nothing_is_kept() {
-    let mut recovery = Recovery::new(true);
-    assert!(recovery.keeps(at(0), 2_000_000));
-    assert!(!recovery.keeps(at(1), 2_000_000));
-    assert!(recovery.keeps(at(20), 2_000_000));
+    let mut sender = Sender::new();
+    sender.send(at(0), path(0));
+    let Sender { recovery, slab, .. } = &mut sender;
+    assert!(recovery.keeps(slab, at(0), 2_000_000));
+    assert_eq!(slab.holders(), 1);
+    assert!(!recovery.keeps(slab, at(1), 2_000_000));
+    assert_eq!(slab.holders(), 0);
+    assert!(recovery.keeps(slab, at(20), 2_000_000));
 }
 
 #[test]
