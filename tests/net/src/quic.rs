@@ -42,8 +42,30 @@ pub fn each_second_mbps(
     let mut fetching = Process::start("quic-transfer", &command(client, &words));
     let ended = fetching.wait(PATIENCE + Duration::from_secs(u64::from(seconds)));
     assert!(ended.success(), "{}", fetching.log());
+    // What its packets met.
+    wait_for("the connection's end", PATIENCE, || {
+        serving.stdout().contains("lost").then_some(())
+    });
+    println!(
+        "QUIC: {}; {} found the socket's buffer full",
+        serving.stdout().lines().last().unwrap_or_default(),
+        socket_drops(client)
+    );
     let lines = fetching.stdout();
     let each: Vec<f64> = lines.lines().filter_map(|line| line.parse().ok()).collect();
     assert_eq!(each.len(), seconds as usize, "{}", fetching.log());
     each
+}
+
+/// Datagrams for which a socket of this host had no room, since it was made.
+fn socket_drops(host: &Namespace) -> u64 {
+    let text = host.run("cat /proc/net/snmp");
+    let mut udp = text.lines().filter(|line| line.starts_with("Udp:"));
+    let (names, values) = (
+        udp.next().unwrap_or_default(),
+        udp.next().unwrap_or_default(),
+    );
+    let mut both = names.split_whitespace().zip(values.split_whitespace());
+    let drops = both.find(|(name, _)| *name == "RcvbufErrors");
+    drops.and_then(|(_, count)| count.parse().ok()).unwrap_or(0)
 }

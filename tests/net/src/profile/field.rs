@@ -5,6 +5,7 @@
 //! What is measured has its time in that minute, so that each meets the same. Where only some of it is asked for, the
 //! rest of the minute passes in silence, which costs nothing in the lab.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -172,7 +173,10 @@ pub struct Stood {
     pub quic_mbps: Option<f64>,
     /// Of the tunnel: every number of the server's status, by its place.
     #[serde(default)]
-    pub server: std::collections::BTreeMap<String, f64>,
+    pub server: BTreeMap<String, f64>,
+    /// The same of the client's.
+    #[serde(default)]
+    pub client: BTreeMap<String, f64>,
 }
 
 impl Stood {
@@ -187,6 +191,7 @@ impl Stood {
             call: self.call.or(other.call),
             quic_mbps: self.quic_mbps.or(other.quic_mbps),
             server: self.server,
+            client: self.client,
         }
     }
 }
@@ -218,6 +223,7 @@ pub fn stand(pair: &Pair, over: Over, measures: &[Measure]) -> Stood {
             let mut stood = place.stand(measures);
             drop(passing);
             stood.server = numbers(&tunnel.server.ctl(&["status"]));
+            stood.client = numbers(&tunnel.client.ctl(&["status"]));
             stood
         }
         Over::Link(link) => {
