@@ -62,7 +62,7 @@ async fn serve(address: SocketAddr) -> anyhow::Result<()> {
                 let _ = give(&connection).await;
                 let path = connection.stats().path;
                 println!(
-                    "{} packets, {} lost, {} times less for it, window {} bytes, round trip {:.1?}",
+                    "{} packets, {} lost, window cut {} times to {} bytes, round trip {:.1?}",
                     path.sent_packets,
                     path.lost_packets,
                     path.congestion_events,
@@ -108,6 +108,8 @@ async fn fetch(address: SocketAddr, seconds: usize) -> anyhow::Result<()> {
         *second += count;
     }
     connection.close(VarInt::from_u32(0), b"enough");
+    // The server hears of it.
+    endpoint.wait_idle().await;
     for bytes in bytes {
         println!("{:.3}", bytes as f64 * 8e-6);
     }
