@@ -5,11 +5,12 @@
 //! ([`mpt_sim::campaign`]), and prints how many are below 0.95 and 0.98 of the best link, which share of the
 //! sum they reach, and the twenty worst. `--one SEED` runs one and prints it second by second; with `--trace PATH`
 //! it prints what was decided about a path's rate, as `mpt-ctl trace` does, and draws it. A CSV of all and charts go
-//! to `target/campaign/`.
+//! to `target/campaign/`. `--replay DOWN,UP` does so with links that somebody recorded, in Mahimahi's form, and
+//! `--steps` says what one of them carries in each 10 ms.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,9 +22,10 @@ use mpt_chart::{Chart, Mark, Series, rates};
 use mpt_core::control::trace::COLUMNS;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::send::scheduler::law::{Law, Parameter};
-use mpt_sim::campaign::{Case, Family, Outcome, Run, Tally};
+use mpt_sim::campaign::{Case, Family, Outcome, Recorded, Run, Tally};
 use mpt_sim::delay::Delay;
 use mpt_sim::link::{LinkConfig, Order, QueueLimit};
+use mpt_sim::recording::Recording;
 use mpt_sim::source::Sender;
 
 /// How many of the worst are printed.
@@ -53,6 +55,16 @@ struct Options {
     /// With --one: what was decided about the rate of this path, which is 0 or more, and why
     #[arg(long, requires = "one", value_name = "PATH", conflicts_with = "watch")]
     trace: Option<usize>,
+    /// Links that were recorded, in place of a family: Mahimahi's traces down and up, and the delay each way in ms, which they
+    /// do not tell (30). Once for each link
+    #[arg(long, value_name = "DOWN,UP[,MS]")]
+    replay: Vec<String>,
+    /// Begin so many seconds into the recordings
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    from: u64,
+    /// Only print what a recording carries in each 10 ms of its minute: milliseconds and Mbit/s
+    #[arg(long, value_name = "FILE")]
+    steps: Option<PathBuf>,
     /// Another value of a parameter of the law (docs/rate-control.md): NAME=VALUE
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
@@ -93,11 +105,24 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let draw = |seed| Case {
-        law,
-        ..Case::draw(options.family, seed)
+    if let Some(file) = &options.steps {
+        return told(steps(file, options.from));
+    }
+    let recorded = match recorded(&options.replay, options.from) {
+        Ok(recorded) => recorded,
+        Err(error) => return told(Err(error)),
     };
-    if let (Some(seed), Some(ms)) = (options.one, options.watch) {
+    let draw = |seed| match recorded.as_slice() {
+        [] => Case {
+            law,
+            ..Case::draw(options.family, seed)
+        },
+        links => Case::replayed(links, seed, law),
+    };
+    let only = options
+        .one
+        .or((!recorded.is_empty()).then_some(options.seed));
+    if let (Some(seed), Some(ms)) = (only, options.watch) {
         let case = draw(seed);
         println!("{}", describe(&case));
         for line in case.watched(options.sender.sender(), Duration::from_millis(ms)) {
@@ -105,7 +130,7 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    if let (Some(seed), Some(path)) = (options.one, options.trace) {
+    if let (Some(seed), Some(path)) = (only, options.trace) {
         return match trace(&draw(seed), options.sender.sender(), path) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
@@ -114,7 +139,7 @@ fn main() -> ExitCode {
             }
         };
     }
-    if let Some(seed) = options.one {
+    if let Some(seed) = only {
         print!("{}", one(draw(seed), options.sender.sender()));
         return ExitCode::SUCCESS;
     }
@@ -158,6 +183,63 @@ fn main() -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// How long one way of a recorded link takes where nobody says: as long as assumed of a cell elsewhere.
+const RECORDED_MS: f64 = 30.0;
+/// What the lab's links change in.
+const STEP: Duration = Duration::from_millis(10);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The links of these files.
+fn recorded(words: &[String], from: u64) -> Result<Vec<Recorded>, String> {
+    let link = |word: &String| {
+        let fields: Vec<&str> = word.split(',').collect();
+        let (down, up, ms) = match fields[..] {
+            [down, up] => (down, up, None),
+            [down, up, ms] => (down, up, Some(ms)),
+            _ => return Err(format!("--replay {word}: expected DOWN,UP or DOWN,UP,MS")),
+        };
+        let delay_ms = ms.map_or(Ok(RECORDED_MS), str::parse);
+        let delay_ms = delay_ms.map_err(|_| format!("--replay {word}: how many ms?"))?;
+        if !(0.0..=10_000.0).contains(&delay_ms) {
+            return Err(format!("--replay {word}: 0 to 10000 ms"));
+        }
+        let ways = [
+            recording(down.as_ref(), from)?,
+            recording(up.as_ref(), from)?,
+        ];
+        Ok(Recorded { ways, delay_ms })
+    };
+    words.iter().map(link).collect()
+}
+
+/// A minute of the recording in this file.
+fn recording(file: &Path, from: u64) -> Result<Recording, String> {
+    let told = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+    let text = fs::read_to_string(file).map_err(|error| told(&error))?;
+    let whole = Recording::parse(&text).map_err(|error| told(&error))?;
+    let from = Duration::from_secs(from);
+    whole.cut(from, MINUTE).map_err(|error| told(&error))
+}
+
+/// What a recording carries in each step.
+fn steps(file: &Path, from: u64) -> Result<(), String> {
+    for (number, bps) in recording(file, from)?.steps(STEP).iter().enumerate() {
+        let at = STEP.as_millis() * number as u128;
+        println!("{at} {:.1}", *bps as f64 / 1e6);
+    }
+    Ok(())
+}
+
+fn told(result: Result<(), String>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// The law with these parameters changed.

@@ -1,7 +1,7 @@
 //! The weather: how the tunnel stands in it beside each link alone and MPTCP, and how that is said.
 
 use net::profile::download::Over;
-use net::profile::field::{Measure, OF_BEST, Pair, Stood};
+use net::profile::field::{self, Measure, OF_BEST, Pair, Stood};
 
 use crate::comparison::value;
 use crate::job::{Job, OVER};
@@ -10,8 +10,20 @@ use crate::report::print_table;
 
 /// The jobs of these pairs.
 pub(crate) fn jobs(pairs: &[Pair], measures: &[Measure]) -> Vec<Job> {
-    let of = |pair: &Pair| OVER.map(|over| job(pair, over, measures));
-    pairs.iter().flat_map(of).collect()
+    let minutes = field::minutes(measures);
+    let mut jobs = Vec::new();
+    for pair in pairs {
+        for minute in &minutes {
+            // MPTCP carries no QUIC.
+            let is_there = |over: &Over| *over != Over::Mptcp || minute[..] != [Measure::Quic];
+            jobs.extend(
+                OVER.into_iter()
+                    .filter(is_there)
+                    .map(|over| job(pair, over, minute)),
+            );
+        }
+    }
+    jobs
 }
 
 fn job(pair: &Pair, over: Over, measures: &[Measure]) -> Job {
@@ -26,8 +38,9 @@ fn job(pair: &Pair, over: Over, measures: &[Measure]) -> Job {
 type Value = fn(&Stood) -> Option<f64>;
 
 /// The measures that the tunnel is to bring a share of the better link alone in; of times the inverse.
-const SHARES: [(&str, Value); 6] = [
+const SHARES: [(&str, Value); 7] = [
     ("CUBIC", |one| one.cubic_mbps),
+    ("QUIC", |one| one.quic_mbps),
     ("BBR", |one| one.bbr_mbps),
     ("down beside up", |one| Some(one.both_mbps?[0])),
     ("up beside down", |one| Some(one.both_mbps?[1])),
@@ -50,11 +63,16 @@ pub(crate) fn print(
     let mut heads = vec!["links"];
     heads.extend(SHARES.map(|(head, _)| head));
     heads.extend(["call lost", "silence", "below"]);
+    let minutes = field::minutes(measures);
     let mut all_met = true;
     let rows: Vec<Vec<String>> = pairs
         .iter()
         .map(|pair| {
-            let of = |over| value::<Stood>(&job(pair, over, measures), outcomes);
+            let stood = |over, minute: &Vec<_>| value(&job(pair, over, minute), outcomes);
+            let of = |over| -> Option<Stood> {
+                let minutes = minutes.iter().filter_map(|one| stood(over, one));
+                minutes.reduce(Stood::beside)
+            };
             let (tunnel, mptcp) = (of(Over::Tunnel), of(Over::Mptcp));
             let links = [0, 1].map(|link| of(Over::Link(link)));
             let mut below = Vec::new();

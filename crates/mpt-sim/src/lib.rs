@@ -11,6 +11,7 @@ pub mod link;
 pub mod loss;
 pub mod packet;
 pub mod pair;
+pub mod recording;
 pub mod rng;
 pub mod source;
 pub mod stream;

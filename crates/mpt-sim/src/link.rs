@@ -1,7 +1,7 @@
 //! One direction of a link, in virtual time.
 //!
 //! A packet meets, in this order: the MTU; a drop-tail queue in front of a transmitter that sends at
-//! `rate_bps`; loss and duplication on the wire; and a delay. The order of the stages is that of a
+//! `rate_bps`, or when a [`Recording`] says; loss and duplication on the wire; and a delay. The order of the stages is that of a
 //! real link: what is lost on the air has used the air, and what waits in the queue does not know
 //! yet whether it will arrive.
 //!
@@ -21,6 +21,7 @@ use rand::RngExt as _;
 
 use crate::delay::{Delay, DelaySource};
 use crate::loss::{Loss, LossSource};
+use crate::recording::{Cursor, Recording};
 use crate::rng::{self, SimRng};
 
 /// Everything that can be set on a link, also in mid-run.
@@ -44,6 +45,8 @@ pub struct LinkConfig {
     pub up: bool,
     /// Drops what comes faster, before the queue.
     pub policer: Option<Policer>,
+    /// When it sends, in place of a rate; [`LinkConfig::rate_bps`] is then only what others take for it.
+    pub recording: Option<Recording>,
 }
 
 impl Default for LinkConfig {
@@ -59,6 +62,7 @@ impl Default for LinkConfig {
             mtu: 1500,
             up: true,
             policer: None,
+            recording: None,
         }
     }
 }
@@ -139,6 +143,8 @@ pub struct Link<T> {
     launched: u64,
     /// Bytes that the policer has let nobody have yet, and since when.
     tokens: Option<(u64, f64)>,
+    /// Where it is in its recording.
+    cursor: Cursor,
     loss: LossSource,
     delay: DelaySource,
     copy_delay: DelaySource,
@@ -175,6 +181,7 @@ impl<T: Clone> Link<T> {
             last_arrival_ns: 0,
             launched: 0,
             tokens: None,
+            cursor: Cursor::default(),
             loss: LossSource::new(rng::stream(seed, 1)),
             delay: DelaySource::new(rng::stream(seed, 2)),
             copy_delay: DelaySource::new(rng::stream(seed, 3)),
@@ -207,7 +214,7 @@ impl<T: Clone> Link<T> {
             self.counters.dropped_queue_full += 1;
         } else {
             if self.queue.is_empty() {
-                self.head_leaves_ns = now_ns.saturating_add(self.transmission_ns(bytes));
+                self.head_leaves_ns = self.leaves_ns(now_ns, bytes);
             }
             self.queue.push_back(Queued { bytes, item });
             self.queued_bytes += bytes;
@@ -245,6 +252,7 @@ impl<T: Clone> Link<T> {
         self.counters.dropped_down += self.queue.len() as u64;
         self.queue.clear();
         self.queued_bytes = 0;
+        self.cursor = Cursor::default();
     }
 
     /// What became of the packets so far.
@@ -279,8 +287,8 @@ impl<T: Clone> Link<T> {
             };
             self.queued_bytes -= packet.bytes;
             let left_ns = self.head_leaves_ns;
-            if let Some(head) = self.queue.front() {
-                self.head_leaves_ns = left_ns.saturating_add(self.transmission_ns(head.bytes));
+            if let Some(bytes) = self.queue.front().map(|head| head.bytes) {
+                self.head_leaves_ns = self.leaves_ns(left_ns, bytes);
             }
             self.leave(left_ns, packet);
         }
@@ -350,12 +358,17 @@ impl<T: Clone> Link<T> {
         }
     }
 
-    /// A rate of 0 counts as 1 bit a second, so that the sum stays finite.
-    fn transmission_ns(&self, bytes: usize) -> u64 {
-        self.config.rate_bps.map_or(0, |rate_bps| {
+    /// When a packet that is on the transmitter from `from_ns` on has left it. A rate of 0 counts as 1 bit a second, so that
+    /// the sum stays finite.
+    fn leaves_ns(&mut self, from_ns: u64, bytes: usize) -> u64 {
+        if let Some(recording) = &self.config.recording {
+            return self.cursor.take(recording, from_ns, bytes);
+        }
+        let takes_ns = self.config.rate_bps.map_or(0, |rate_bps| {
             let ns = bytes as u128 * 8 * 1_000_000_000 / u128::from(rate_bps.max(1));
             u64::try_from(ns).unwrap_or(u64::MAX)
-        })
+        });
+        from_ns.saturating_add(takes_ns)
     }
 }
 

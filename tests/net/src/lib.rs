@@ -30,6 +30,7 @@ pub mod namespace;
 pub mod ping;
 pub mod process;
 pub mod profile;
+pub mod quic;
 pub mod random;
 pub mod settings;
 pub mod shape;

@@ -222,6 +222,15 @@ pub fn program(name: &str) -> OsString {
         assert!(path.is_file(), "no {}", path.display());
         return path.into();
     }
+    program_of_tests(name)
+}
+
+/// A program of this workspace that only tests use, beside the folder of the test binary that runs.
+///
+/// # Panics
+/// When it has not been built.
+#[must_use]
+pub fn program_of_tests(name: &str) -> OsString {
     let test = std::env::current_exe().expect("this program's own path");
     let path = test
         .ancestors()

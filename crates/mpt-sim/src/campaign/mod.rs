@@ -11,11 +11,13 @@
 mod draw;
 mod family;
 mod outcome;
+mod replay;
 mod tally;
 mod watch;
 mod weather;
 
 pub use family::{Case, Change, Family, Phase, Traffic, What};
 pub use outcome::{Measured, Outcome, Run};
+pub use replay::Recorded;
 pub use tally::{Row, Tally};
 pub use weather::{Forecast, Weather};

@@ -71,7 +71,7 @@ const REDRAWN: Duration = Duration::from_secs(5);
 /// No one-way delay of a cell is less. Assumed.
 const LEAST_CELL_MS: f64 = 10.0;
 /// What a queue holds where no source says. Assumed.
-const QUEUE_MS: f64 = 150.0;
+pub(super) const QUEUE_MS: f64 = 150.0;
 /// Bytes: PPPoE takes 8 of Ethernet's 1500 (RFC 2516 §7).
 const PPPOE_MTU: usize = 1492;
 /// What a throttled 5-tuple has before and after, in Mbit/s (glorytun issue 69).

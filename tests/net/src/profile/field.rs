@@ -5,6 +5,7 @@
 //! What is measured has its time in that minute, so that each meets the same. Where only some of it is asked for, the
 //! rest of the minute passes in silence, which costs nothing in the lab.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::profile::download::Over;
 use crate::profile::measure::numbers;
+use crate::quic;
 use crate::settings::Side;
 use crate::stream::{Stream, percentile};
 use crate::traffic::Iperf;
@@ -99,11 +101,20 @@ pub enum Measure {
     Page,
     /// A call toward the client all along, beside whatever else is measured.
     Call,
+    /// A download by QUIC, in CUBIC's time.
+    Quic,
 }
 
 impl Measure {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Cubic, Self::Bbr, Self::Both, Self::Page, Self::Call];
+    pub const ALL: [Self; 6] = [
+        Self::Cubic,
+        Self::Bbr,
+        Self::Both,
+        Self::Page,
+        Self::Call,
+        Self::Quic,
+    ];
 
     const fn name(self) -> &'static str {
         match self {
@@ -112,6 +123,7 @@ impl Measure {
             Self::Both => "both",
             Self::Page => "page",
             Self::Call => "call",
+            Self::Quic => "quic",
         }
     }
 }
@@ -128,8 +140,19 @@ impl FromStr for Measure {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut all = Self::ALL.into_iter();
         all.find(|one| one.name() == text)
-            .ok_or_else(|| format!("no measure {text}: cubic, bbr, both, page, call"))
+            .ok_or_else(|| format!("no measure {text}: cubic, bbr, both, page, call, quic"))
     }
+}
+
+/// The minutes that these measures take: a download by QUIC stands at CUBIC's place in one of its own.
+#[must_use]
+pub fn minutes(measures: &[Measure]) -> Vec<Vec<Measure>> {
+    let of = |quic: bool| {
+        let in_it = |one: &Measure| (*one == Measure::Quic) == quic;
+        measures.iter().copied().filter(in_it).collect::<Vec<_>>()
+    };
+    let all = [false, true].map(of).into_iter();
+    all.filter(|minute| !minute.is_empty()).collect()
 }
 
 /// What came of a minute; what was not asked for, or is not there, is `None`.
@@ -145,9 +168,32 @@ pub struct Stood {
     pub page_ms: Option<f64>,
     /// Of a call: lost of 1000, 99th percentile of the delay in ms, longest silence in ms.
     pub call: Option<[f64; 3]>,
+    /// Mbit/s of a download by QUIC.
+    #[serde(default)]
+    pub quic_mbps: Option<f64>,
     /// Of the tunnel: every number of the server's status, by its place.
     #[serde(default)]
-    pub server: std::collections::BTreeMap<String, f64>,
+    pub server: BTreeMap<String, f64>,
+    /// The same of the client's.
+    #[serde(default)]
+    pub client: BTreeMap<String, f64>,
+}
+
+impl Stood {
+    /// This minute's values, and of those that it has not another one's.
+    #[must_use]
+    pub fn beside(self, other: Self) -> Self {
+        Self {
+            cubic_mbps: self.cubic_mbps.or(other.cubic_mbps),
+            bbr_mbps: self.bbr_mbps.or(other.bbr_mbps),
+            both_mbps: self.both_mbps.or(other.both_mbps),
+            page_ms: self.page_ms.or(other.page_ms),
+            call: self.call.or(other.call),
+            quic_mbps: self.quic_mbps.or(other.quic_mbps),
+            server: self.server,
+            client: self.client,
+        }
+    }
 }
 
 /// Stands in the weather of a pair for a minute.
@@ -177,6 +223,7 @@ pub fn stand(pair: &Pair, over: Over, measures: &[Measure]) -> Stood {
             let mut stood = place.stand(measures);
             drop(passing);
             stood.server = numbers(&tunnel.server.ctl(&["status"]));
+            stood.client = numbers(&tunnel.client.ctl(&["status"]));
             stood
         }
         Over::Link(link) => {
@@ -245,6 +292,16 @@ impl Place<'_> {
             mean(&source.each_second_mbps(client, seconds))
         };
         stood.cubic_mbps = wants(Measure::Cubic).then(|| bulk(CUBIC_S, "cubic"));
+        stood.quic_mbps = (is_tcp && wants(Measure::Quic)).then(|| {
+            let (from, seconds) = CUBIC_S;
+            wait(from);
+            mean(&quic::each_second_mbps(
+                server,
+                client,
+                self.server,
+                seconds,
+            ))
+        });
         stood.bbr_mbps = wants(Measure::Bbr).then(|| bulk(BBR_S, "bbr"));
         stood.both_mbps = (is_tcp && wants(Measure::Both)).then(|| {
             wait(BOTH_S.0);
@@ -272,4 +329,20 @@ impl Place<'_> {
 
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quic_stands_in_a_minute_of_its_own() {
+        let [call, cubic, quic] = [Measure::Call, Measure::Cubic, Measure::Quic];
+        assert_eq!(
+            minutes(&[cubic, call, quic]),
+            [vec![cubic, call], vec![quic]]
+        );
+        assert_eq!(minutes(&[quic]), [[quic]]);
+        assert_eq!(minutes(&[cubic]), [[cubic]]);
+    }
 }
