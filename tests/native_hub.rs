@@ -18,8 +18,8 @@ use net::traffic::{Iperf, ping};
 use net::{Daemon, Namespace, wait_for};
 use serde_json::Value;
 use world::{
-    AT, NAMES, World, all_reach_each_other_also_after_a_crash, await_peers, await_state, inner,
-    peers, state_of,
+    AT, World, all_reach_each_other_also_after_a_crash, await_peers, await_state, inner, peers,
+    state_of,
 };
 
 #[test]
