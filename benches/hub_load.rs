@@ -7,17 +7,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a bench ends by a panic")]
 
+#[path = "hub_load/flood.rs"]
+mod flood;
+
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use flood::Flood;
 use net::initiation::Initiations;
 use net::process::{Process, output, program};
+use net::settings::hub_workers;
 use net::{Daemon, Namespace, ping, wait_for};
+use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 use tempfile::TempDir;
 
@@ -99,7 +105,7 @@ struct Stage {
     clients: Vec<Process>,
     far: Namespace,
     _hub_host: Namespace,
-    _folder: TempDir,
+    folder: TempDir,
     counts: Counts,
 }
 
@@ -129,6 +135,9 @@ impl Stage {
                  [crypto]\nprivate_key_file = \"{}\"\n",
                 file.display()
             );
+            if let Some(workers) = hub_workers() {
+                text = text.replacen("name", &format!("workers = {workers}\nname"), 1);
+            }
             for path in 0..2 {
                 text +=
                     &format!("[[paths]]\nname = \"isp{path}\"\nlocal = \"10.1.{path}.1:4754\"\n");
@@ -188,7 +197,7 @@ impl Stage {
             clients: daemons,
             far,
             _hub_host: hub_host,
-            _folder: folder,
+            folder,
             counts,
         };
         (0..clients).for_each(|client| {
@@ -258,9 +267,49 @@ impl Stage {
     fn load(&self, wanted: &[(usize, usize)], way: Way, seconds: u64) -> Outcome {
         let flows = self.flows(wanted, way);
         let outcome = self.measure(seconds);
+        if wanted.len() > 1 {
+            let rate = |&(client, _): &(usize, usize)| (outcome.rates[client] * 1e3) as u64;
+            for (what, of) in [
+                ("least", wanted.iter().min_by_key(|of| rate(of))),
+                ("most", wanted.iter().max_by_key(|of| rate(of))),
+            ] {
+                let client = of.map_or(0, |of| of.0);
+                println!("    who gets {what}: {}", self.law_of(client, way));
+            }
+        }
         drop(flows);
         thread::sleep(PAUSE);
         outcome
+    }
+
+    /// What the sender of a client's flows believes of its paths.
+    fn law_of(&self, client: usize, way: Way) -> String {
+        let socket = self.folder.path().join(format!("clients/c{client}.sock"));
+        let name = format!("p{client}");
+        let mut command = std::process::Command::new(program("mpt-ctl"));
+        match way {
+            Way::Up => command.arg("--socket").arg(socket).arg("status"),
+            Way::Down => {
+                let socket = self.hub.socket();
+                command.arg("--socket").arg(socket);
+                command.args(["peer", "show", &name])
+            }
+        };
+        let told = command.arg("--json").output().unwrap().stdout;
+        let told: Value = serde_json::from_slice(&told).unwrap_or_default();
+        let of_path = |path: &Value| {
+            let limit = path["tx_limit_bps"].as_f64();
+            let limit = limit.map_or("none".to_owned(), |bps| format!("{:.1}", bps / 1e6));
+            format!(
+                "{}, limit {limit} Mbit/s, delivers {:.1}, queue {} us, round trip {} us",
+                path["tx_phase"],
+                path["tx_delivered_bps"].as_f64().unwrap_or(0.0) / 1e6,
+                path["tx_queue_us"],
+                path["rtt_us"]
+            )
+        };
+        let paths = told["paths"].as_array().into_iter().flatten();
+        paths.map(of_path).collect::<Vec<_>>().join("; ")
     }
 
     /// Round trips of a client's pings for this long: median and 99th percentile, in milliseconds.
@@ -318,7 +367,7 @@ impl Drop for Flows {
     }
 }
 
-/// Processor time of a hub's two lines so far, in seconds: out and in.
+/// Processor time of a hub's lines so far, in seconds, of all workers: out and in.
 fn thread_time(pid: u32) -> [f64; 2] {
     let mut times = [0.0; 2];
     for task in std::fs::read_dir(format!("/proc/{pid}/task"))
@@ -333,8 +382,8 @@ fn thread_time(pid: u32) -> [f64; 2] {
             .and_then(|ns| ns.parse().ok())
             .unwrap_or(0.0);
         match name.trim() {
-            "mpt0-out" => times[0] += ns / 1e9,
-            "mpt0-in" => times[1] += ns / 1e9,
+            name if name.starts_with("mpt0-out") => times[0] += ns / 1e9,
+            name if name.starts_with("mpt0-in") => times[1] += ns / 1e9,
             _ => {}
         }
     }
@@ -451,34 +500,6 @@ fn eight_flows(stage: &Stage, clients: usize, runs: u32, seconds: u64) {
         println!(
             "{way:?}: the one with 8 flows of {clients} has {share:.2} of the mean (median of {runs})"
         );
-    }
-}
-
-/// Sends what `next` makes, about so many a second, until it is dropped.
-struct Flood(Arc<AtomicBool>);
-
-impl Flood {
-    fn start(a_second: f64, mut send: impl FnMut() + Send + 'static) -> Flood {
-        let stop = Arc::new(AtomicBool::new(false));
-        let flood = Flood(stop.clone());
-        thread::spawn(move || {
-            let (began, mut sent) = (Instant::now(), 0);
-            while !stop.load(Ordering::Relaxed) {
-                // What it is late by for more than 10 ms is not made up for.
-                let due = (began.elapsed().as_secs_f64() * a_second) as u64;
-                let late = due.saturating_sub(sent);
-                (0..late.min((a_second / 100.0) as u64)).for_each(|_| send());
-                sent = due;
-                thread::sleep(Duration::from_millis(1));
-            }
-        });
-        flood
-    }
-}
-
-impl Drop for Flood {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
-use std::io::Write;
+#[path = "hub/workers.rs"]
+mod workers;
+#[path = "hub/world.rs"]
+mod world;
+
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use mpt_core::control::{PathState, PeerState, PeerStatus, Protection};
@@ -13,189 +17,10 @@ use net::process::program;
 use net::traffic::{Iperf, ping};
 use net::{Daemon, Namespace, wait_for};
 use serde_json::Value;
-
-const NAMES: [&str; 3] = ["alice", "bob", "carol"];
-/// Where the hub may be reached: what its two paths are bound to.
-const AT: [&str; 2] = ["203.0.113.1", "203.0.113.2"];
-
-/// A key pair by `mpt-ctl`, in base64.
-fn key_pair() -> (String, String) {
-    let made = Command::new(program("mpt-ctl")).arg("genkey").output();
-    let private = String::from_utf8(made.unwrap().stdout).unwrap();
-    let mut asked = Command::new(program("mpt-ctl"))
-        .arg("pubkey")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut input = asked.stdin.take().unwrap();
-    input.write_all(private.as_bytes()).unwrap();
-    drop(input);
-    let public = String::from_utf8(asked.wait_with_output().unwrap().stdout).unwrap();
-    (private, public.trim().to_owned())
-}
-
-struct World {
-    hub_host: Namespace,
-    hosts: Vec<Namespace>,
-    hub_keys: (String, String),
-    keys: Vec<(String, String)>,
-    /// Of the hub, if its file says so: in all tests as many as `MPT_TEST_HUB_WORKERS` says.
-    workers: Option<String>,
-}
-
-/// The inner address of a client.
-fn inner(client: usize) -> String {
-    format!("10.99.0.{}", client + 2)
-}
-
-impl World {
-    /// Each client has two links to the hub, and a default route by each.
-    fn new() -> World {
-        let hub_host = Namespace::new("hub");
-        let hosts: Vec<Namespace> = NAMES.iter().map(|name| Namespace::new(name)).collect();
-        hub_host.run("ip link set lo up");
-        for at in AT {
-            hub_host.run(&format!("ip address add {at}/32 dev lo"));
-        }
-        hub_host.sysctl("net.ipv4.ip_forward", "1");
-        for (client, host) in hosts.iter().enumerate() {
-            host.run("ip link set lo up");
-            for path in 0..2 {
-                let (near, far) = (format!("u{path}"), format!("c{client}p{path}"));
-                let net = format!("10.{}.{client}", 10 + path);
-                let there = host.name();
-                hub_host.run(&format!(
-                    "ip link add {far} type veth peer name {near} netns {there}"
-                ));
-                hub_host.run(&format!("ip address add {net}.1/30 dev {far}"));
-                hub_host.run(&format!("ip link set {far} up"));
-                host.run(&format!("ip address add {net}.2/30 dev {near}"));
-                host.run(&format!("ip link set {near} up"));
-                let metric = 10 + path;
-                host.run(&format!(
-                    "ip route add default via {net}.1 dev {near} metric {metric}"
-                ));
-            }
-        }
-        World {
-            hub_host,
-            hosts,
-            hub_keys: key_pair(),
-            keys: NAMES.iter().map(|_| key_pair()).collect(),
-            workers: std::env::var("MPT_TEST_HUB_WORKERS").ok(),
-        }
-    }
-
-    fn hub_text(&self, socket: &str, peers: &[usize]) -> String {
-        let key = Path::new(socket).with_file_name("hub.key");
-        std::fs::write(&key, &self.hub_keys.0).unwrap();
-        let mut text = format!(
-            "[tunnel]\nname = \"mpt0\"\naddresses = [\"10.99.0.1/16\"]\n[control]\nsocket = \"{socket}\"\n\
-             [crypto]\nprivate_key_file = \"{}\"\n",
-            key.display()
-        );
-        if let Some(workers) = &self.workers {
-            text = text.replacen("name", &format!("workers = {workers}\nname"), 1);
-        }
-        for (path, at) in AT.iter().enumerate() {
-            text += &format!(
-                "[[paths]]\nname = \"isp{}\"\nlocal = \"{at}:4754\"\n",
-                path + 1
-            );
-        }
-        for &peer in peers {
-            text += &format!("[[peers]]\nname = \"{}\"\n", NAMES[peer]);
-            text += &self.peer_file(peer);
-        }
-        text
-    }
-
-    /// What stands in a peer's own file.
-    fn peer_file(&self, peer: usize) -> String {
-        let (key, inner) = (&self.keys[peer].1, inner(peer));
-        format!("public_key = \"{key}\"\nallowed_ips = [\"{inner}/32\"]\n")
-    }
-
-    fn start_hub(&self) -> Daemon {
-        Daemon::start(&self.hub_host, "mpt0", |socket| {
-            self.hub_text(socket, &[0, 1, 2])
-        })
-    }
-
-    /// The last client's paths both go to one address and port.
-    fn start_client(&self, client: usize) -> Daemon {
-        Daemon::start(&self.hosts[client], "mpt0", |socket| {
-            let key = Path::new(socket).with_file_name("client.key");
-            std::fs::write(&key, &self.keys[client].0).unwrap();
-            let mut text = format!(
-                "[tunnel]\nname = \"mpt0\"\naddresses = [\"{}/16\"]\n[control]\nsocket = \"{socket}\"\n\
-                 [crypto]\nprivate_key_file = \"{}\"\npeer_public_key = \"{}\"\n",
-                inner(client),
-                key.display(),
-                self.hub_keys.1
-            );
-            for (path, name) in ["fibre", "lte"].iter().enumerate() {
-                let remote = AT[if client == 2 { 0 } else { path }];
-                text += &format!(
-                    "[[paths]]\nname = \"{name}\"\nlocal = \"10.{}.{client}.2\"\nremote = \"{remote}:4754\"\n",
-                    10 + path
-                );
-            }
-            text
-        })
-    }
-}
-
-fn peers(hub: &Daemon) -> Vec<PeerStatus> {
-    serde_json::from_value(hub.ctl(&["peers"])).unwrap()
-}
-
-fn state_of(hub: &Daemon, name: &str) -> Option<PeerState> {
-    let all = peers(hub);
-    all.iter()
-        .find(|peer| peer.name == name)
-        .map(|peer| peer.state)
-}
-
-fn await_state(hub: &Daemon, name: &str, state: Option<PeerState>) {
-    let what = format!("{name} to be {state:?}");
-    wait_for(&what, Duration::from_secs(20), || {
-        (state_of(hub, name) == state).then_some(())
-    });
-}
-
-/// Waits until all peers have two paths up each, by the names that they have told.
-fn await_peers(hub: &Daemon) {
-    wait_for("all peers to be up", Duration::from_secs(20), || {
-        let all = peers(hub);
-        let is_there = |peer: &PeerStatus| {
-            let paths = peer.paths.iter();
-            let up: Vec<&str> = paths
-                .filter(|path| path.state == PathState::Up)
-                .map(|path| path.name.as_str())
-                .collect();
-            peer.state == PeerState::Up && up == ["fibre", "lte"]
-        };
-        (all.len() == 3 && all.iter().all(is_there)).then_some(())
-    });
-}
-
-/// Every client reaches the hub and the next client, and does so again after the hub was killed.
-fn all_reach_each_other_also_after_a_crash(world: &World, hub: &mut Daemon) {
-    for round in ["at first", "after it was killed"] {
-        await_peers(hub);
-        for (from, name) in NAMES.iter().enumerate() {
-            for to in ["10.99.0.1".to_owned(), inner((from + 1) % 3)] {
-                let seen = ping(&world.hosts[from], &to, 5, 20, "");
-                assert_eq!(seen.received, 5, "{round}: {name} to {to}");
-            }
-        }
-        if round == "at first" {
-            hub.crash_and_restart(&world.hub_host);
-        }
-    }
-}
+use world::{
+    AT, World, all_reach_each_other_also_after_a_crash, await_peers, await_state, inner, peers,
+    state_of,
+};
 
 #[test]
 fn three_clients_reach_the_hub_and_each_other_also_after_it_was_killed() {
@@ -219,72 +44,6 @@ fn three_clients_reach_the_hub_and_each_other_also_after_it_was_killed() {
         paths.iter().all(|path| path["local"] == "203.0.113.1:4754"),
         "{told}"
     );
-    drop(clients);
-}
-
-/// Alice and carol are of one worker, bob is of the other.
-#[test]
-fn workers_share_the_peers_and_one_that_goes_under_traffic_costs_no_other() {
-    let Some(_turn) = net::turn() else { return };
-    let world = World {
-        workers: Some("2".to_owned()),
-        ..World::new()
-    };
-    let clients: Vec<Daemon> = (0..3).map(|client| world.start_client(client)).collect();
-    let mut hub = world.start_hub();
-    all_reach_each_other_also_after_a_crash(&world, &mut hub);
-    let tasks = format!("/proc/{}/task", hub.process().id());
-    let tasks = std::fs::read_dir(tasks).unwrap();
-    let name = |task: std::io::Result<std::fs::DirEntry>| {
-        std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap()
-    };
-    let names: Vec<String> = tasks.map(name).collect();
-    for line in ["mpt0-out\n", "mpt0-in\n", "mpt0-out1\n", "mpt0-in1\n"] {
-        assert!(names.iter().any(|name| name == line), "{names:?}");
-    }
-    // From one worker's peer to the other's, and back.
-    for iperf in [Iperf::tcp(&inner(1), 2), Iperf::tcp(&inner(1), 2).reverse()] {
-        let run = iperf.run(&world.hosts[0], &world.hosts[1]);
-        assert!(run.intervals_mbps.iter().all(|mbps| *mbps > 1.0), "{run:?}");
-    }
-    // What was sent is counted once, whoever did.
-    let status = hub.status();
-    let all = peers(&hub);
-    let sum: u64 = all.iter().map(|peer| peer.tx_packets).sum();
-    assert!(all.iter().all(|peer| peer.tx_packets > 0), "{all:?}");
-    assert!(sum >= status.tunnel.tx_packets, "{sum} of {status:?}");
-    assert_eq!(status.hub.unwrap().up, 3);
-
-    let socket = hub.socket().display().to_string();
-    std::thread::scope(|scope| {
-        let flood = |from: usize, to: usize| {
-            let mut command = world.hosts[from].command("ping");
-            command.args(["-q", "-f", "-c", "20000", "-w", "6", &inner(to)]);
-            command.stdout(Stdio::null());
-            command.spawn().unwrap()
-        };
-        let mut floods = [flood(0, 1), flood(1, 2), flood(2, 1)];
-        let calm = scope.spawn(|| ping(&world.hosts[0], &inner(2), 40, 50, ""));
-        for round in 0..4 {
-            for with_bob in [false, true] {
-                std::thread::sleep(Duration::from_millis(200));
-                let peers: &[usize] = if with_bob { &[0, 1, 2] } else { &[0, 2] };
-                std::fs::write(hub.config(), world.hub_text(&socket, peers)).unwrap();
-                hub.ctl(&["reload"]);
-                assert_eq!(state_of(&hub, "bob").is_some(), with_bob, "round {round}");
-            }
-        }
-        assert_eq!(calm.join().unwrap().received, 40);
-        for flood in &mut floods {
-            let _ = flood.kill();
-            let _ = flood.wait();
-        }
-    });
-    await_peers(&hub);
-    for (from, to) in [(0, 1), (1, 2), (2, 1)] {
-        let seen = ping(&world.hosts[from], &inner(to), 5, 20, "");
-        assert_eq!(seen.received, 5, "{from} to {to}");
-    }
     drop(clients);
 }
 

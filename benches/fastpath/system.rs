@@ -255,6 +255,9 @@ fn start_daemons(kind: Kind, a: &Namespace, b: &Namespace) -> (Daemon, Daemon) {
                 }
             }
             if is_hub {
+                if let Some(workers) = net::settings::hub_workers() {
+                    text = text.replacen("name", &format!("workers = {workers}\nname"), 1);
+                }
                 text.push_str(&format!(
                     "[[peers]]\nname = \"a\"\npublic_key = \"{}\"\nallowed_ips = [\"10.99.0.{peer_end}/32\"]\n",
                     public_key(Side::A)

@@ -1,4 +1,5 @@
-//! What the two halves of a tunnel share without a lock, in every order in which two threads may see it (loom).
+//! What threads share without a lock, in every order in which two of them may see it (loom): the two halves of a tunnel, and
+//! the workers of a hub.
 
 #![allow(
     clippy::duplicate_mod,
@@ -7,6 +8,7 @@
 
 mod sound;
 mod weakened;
+mod workers;
 
 use loom::sync::Arc;
 use loom::thread;

@@ -242,6 +242,12 @@ pub fn far_end_is_hub() -> bool {
     std::env::var_os("MPT_TEST_HUB").is_some_and(|value| value == "1")
 }
 
+/// How many workers a hub is to have, where a test or a measurement does not say it itself: `MPT_TEST_HUB_WORKERS`.
+#[must_use]
+pub fn hub_workers() -> Option<String> {
+    std::env::var("MPT_TEST_HUB_WORKERS").ok()
+}
+
 /// `[crypto]` for one end, with keys that everybody knows; its own is written beside the socket.
 ///
 /// # Panics

@@ -7,6 +7,7 @@ use super::allowed::{Exchange, Holdings};
 use super::waiting::{Load, Waiting};
 use super::{HubNews, HubSlot, RateLimit, Schedule, Worker};
 use crate::control::drops::{DropReason, Drops};
+use crate::send::queue::codel;
 use crate::time::Time;
 use crate::tunnel::Outbound;
 use crate::wire::icmp;
@@ -33,6 +34,8 @@ pub struct HubOutbound {
 }
 
 impl Load for VnetHeader {
+    const TARGET: Duration = codel::TARGET;
+
     fn packets(&self, len: usize) -> u64 {
         VnetHeader::packets(self, len)
     }

@@ -3,6 +3,7 @@
 mod workers;
 mod world;
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use allocation_counter::measure;
@@ -10,6 +11,7 @@ use world::{Spec, World, address};
 
 use crate::control::PathState;
 use crate::control::drops::DropReason;
+use crate::hub::HubSlot;
 use crate::path::PathId;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -372,4 +374,47 @@ fn a_flood_of_what_is_nobody_s_has_one_turn_among_the_peers_of_a_slow_hub() {
         world.hub_inbound.is_waiting(),
         "it was more than is handled"
     );
+}
+
+/// The adaptive senders of all clients, which find their rates by the delays that the hub's turns give them.
+#[test]
+fn clients_that_all_send_what_they_can_get_even_shares_of_a_slow_hub() {
+    const CLIENTS: usize = 8;
+    /// Packets in a millisecond that are a client's share.
+    const SHARE: u64 = 4;
+    let mut world = World::new(&vec![Spec::default(); CLIENTS]);
+    world.run_for(2 * SECOND);
+    world.handles = Some(CLIENTS as u64 * SHARE);
+    let received = |world: &World| -> Vec<u64> {
+        let summary = |slot: &HubSlot| world.hub_inbound.summary(*slot).unwrap();
+        let slots = world.slots.iter();
+        slots.map(|slot| summary(slot).rx_packets).collect()
+    };
+    let shares = |before: &[u64], now: &[u64]| {
+        let got = now.iter().zip(before).map(|(now, before)| now - before);
+        let got: Vec<u64> = got.collect();
+        let mean = got.iter().sum::<u64>() / CLIENTS as u64;
+        let least = got.iter().min().copied().unwrap_or(0);
+        (mean, least as f64 / mean as f64)
+    };
+    let hub = Ipv4Addr::new(10, 99, 0, 1);
+    let mut begun = Vec::new();
+    for second in 0..4 {
+        let before = received(&world);
+        if second == 1 {
+            begun.clone_from(&before);
+        }
+        for _ in 0..1000 {
+            for client in 0..CLIENTS {
+                world.send(client, address(client), hub, 3 * SHARE);
+            }
+            world.run_for(Duration::from_millis(1));
+        }
+        let (mean, least) = shares(&before, &received(&world));
+        println!("second {second}: {mean} packets each, the least {least:.2} of that");
+    }
+    let (mean, least) = shares(&begun, &received(&world));
+    println!("without the first: {mean} packets each, the least {least:.2} of that");
+    assert!(mean * 100 >= 3000 * SHARE * 97, "{mean}");
+    assert!(least >= 0.9, "{least}");
 }

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::HubSlot;
-use crate::send::queue::codel::{Codel, INTERVAL, TARGET, Verdict};
+use crate::send::queue::codel::{Codel, INTERVAL, Verdict};
 use crate::time::Time;
 
 /// Most bytes that wait in a line of a hub: 30 ms of 2 Gbit/s.
@@ -26,6 +26,9 @@ const MAX_SPARE: usize = 256;
 
 /// What is known of bytes that wait: a train of datagrams, a super-packet, a packet.
 pub(super) trait Load {
+    /// What a peer always has waiting is given up when it waits longer than this (CoDel's target).
+    const TARGET: Duration;
+
     /// Packets in `len` bytes.
     fn packets(&self, len: usize) -> u64;
     /// How many of `len` bytes go when one packet is given up.
@@ -208,7 +211,7 @@ impl<L: Load> Waiting<L> {
             let waited = now.since(first.since);
             let len = first.bytes.len() - first.start;
             let is_last = peer.items.len() == 1;
-            let verdict = peer.codel.judge(now, waited, is_last, TARGET, INTERVAL);
+            let verdict = peer.codel.judge(now, waited, is_last, L::TARGET, INTERVAL);
             let first = peer.items.front_mut()?;
             if verdict == Verdict::Drop {
                 let gone = first.load.first(len).clamp(1, len);
@@ -291,6 +294,8 @@ mod tests {
     struct Train;
 
     impl Load for Train {
+        const TARGET: Duration = Duration::from_millis(10);
+
         fn packets(&self, len: usize) -> u64 {
             len.div_ceil(PACKET) as u64
         }

@@ -6,11 +6,19 @@
 //!
 //! Nothing here knows peers: see [`mpt_core::hub::Worker`] for who is gone meanwhile.
 
+mod room;
+
+/// What [`room`] counts with: the standard library's, or those of loom in its test.
+mod counts {
+    pub(super) use std::sync::Arc;
+    pub(super) use std::sync::atomic::{AtomicUsize, Ordering};
+}
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mpt_core::hub::Handed;
 use mpt_core::wire::vnet::VnetHeader;
+use room::{Held, Room};
 use tokio::sync::mpsc;
 
 /// Messages that may wait for a line in: calls, of which a hub answers at most 1,000 a second, and stray datagrams.
@@ -59,7 +67,10 @@ impl Ways<Packet> {
         let Some((line, room)) = self.0.get(worker) else {
             return false;
         };
-        let (Some(held), Ok(place)) = (room.take(packet.len()), line.try_reserve()) else {
+        let (Some(held), Ok(place)) = (
+            Room::take(room, packet.len(), MAX_BYTES),
+            line.try_reserve(),
+        ) else {
             return false;
         };
         place.send(Packet {
@@ -97,32 +108,8 @@ impl<T> Others<T> {
     }
 }
 
-/// Bytes that one line may have under way to another.
-#[derive(Debug, Default)]
-pub(crate) struct Room(AtomicUsize);
-
-/// Some of it, until it is dropped.
-#[derive(Debug)]
-struct Held(Arc<Room>, usize);
-
-impl Room {
-    /// Takes so many bytes, if there are as many. One thread alone takes, so that it is enough to look first.
-    fn take(self: &Arc<Room>, bytes: usize) -> Option<Held> {
-        // A mere count: what it counts is passed on by the channel.
-        let taken = self.0.load(Ordering::Relaxed);
-        if taken + bytes > MAX_BYTES {
-            return None;
-        }
-        self.0.fetch_add(bytes, Ordering::Relaxed);
-        Some(Held(self.clone(), bytes))
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(self.1, Ordering::Relaxed);
-    }
-}
+#[cfg(test)]
+mod together;
 
 #[cfg(test)]
 mod tests {
@@ -192,10 +179,6 @@ mod tests {
         let taken = taking.join().unwrap();
         assert_eq!(taken.last(), sent.last());
         assert!(taken.is_sorted(), "in their order");
-        assert_eq!(
-            first.to.0[1].1.0.load(Ordering::Relaxed),
-            0,
-            "all room is back"
-        );
+        assert_eq!(first.to.0[1].1.taken(), 0, "all room is back");
     }
 }

@@ -259,12 +259,6 @@ impl HubUplink {
         taken
     }
 
-    /// Where to write.
-    fn written(&self) -> Option<&Tun> {
-        let own = self.tun.as_ref().map(|tun| &**tun.get_ref());
-        own.or(self.shared.as_deref())
-    }
-
     /// Sends everything that the peers' cores have.
     fn send(&mut self) {
         while let Some(slot) = self.hub.poll_touched() {
@@ -272,13 +266,12 @@ impl HubUplink {
             self.hub.settle(slot);
         }
         while let Some(message) = self.hub.poll_tun() {
-            write_icmp(self.written(), &message);
+            write_icmp(written(&self.tun, &self.shared), &message);
         }
     }
 
     fn send_of(&mut self, slot: HubSlot) {
-        let own = self.tun.as_ref().map(|tun| &**tun.get_ref());
-        let tun = own.or(self.shared.as_deref());
+        let tun = written(&self.tun, &self.shared);
         let Some(outbound) = self.hub.peer(slot) else {
             return;
         };
@@ -293,6 +286,15 @@ impl HubUplink {
             self.wakes.wake(slot);
         }
     }
+}
+
+/// The queue of the interface to write to: a line's own, or another worker's.
+fn written<'a>(
+    own: &'a Option<AsyncFd<Arc<Tun>>>,
+    shared: &'a Option<Arc<Tun>>,
+) -> Option<&'a Tun> {
+    let own = own.as_ref().map(|tun| &**tun.get_ref());
+    own.or(shared.as_deref())
 }
 
 /// Sends a train and counts it.

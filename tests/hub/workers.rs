@@ -1,0 +1,139 @@
+//! A hub of two workers.
+
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use net::traffic::{Iperf, ping};
+use net::{Daemon, Namespace, wait_for};
+
+use super::world::{
+    World, all_reach_each_other_also_after_a_crash, await_peers, inner, peers, state_of,
+};
+
+/// Alice and carol are of one worker, bob is of the other.
+#[test]
+fn workers_share_the_peers_and_one_that_goes_under_traffic_costs_no_other() {
+    let Some(_turn) = net::turn() else { return };
+    let world = World {
+        workers: Some("2".to_owned()),
+        ..World::new()
+    };
+    let clients: Vec<Daemon> = (0..3).map(|client| world.start_client(client)).collect();
+    let mut hub = world.start_hub();
+    all_reach_each_other_also_after_a_crash(&world, &mut hub);
+    let tasks = format!("/proc/{}/task", hub.process().id());
+    let tasks = std::fs::read_dir(tasks).unwrap();
+    let name = |task: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap()
+    };
+    let names: Vec<String> = tasks.map(name).collect();
+    for line in ["mpt0-out\n", "mpt0-in\n", "mpt0-out1\n", "mpt0-in1\n"] {
+        assert!(names.iter().any(|name| name == line), "{names:?}");
+    }
+    // From one worker's peer to the other's, and back.
+    for iperf in [Iperf::tcp(&inner(1), 2), Iperf::tcp(&inner(1), 2).reverse()] {
+        let run = iperf.run(&world.hosts[0], &world.hosts[1]);
+        assert!(run.intervals_mbps.iter().all(|mbps| *mbps > 1.0), "{run:?}");
+    }
+    // What was sent is counted once, whoever did.
+    let status = hub.status();
+    let all = peers(&hub);
+    let sum: u64 = all.iter().map(|peer| peer.tx_packets).sum();
+    assert!(all.iter().all(|peer| peer.tx_packets > 0), "{all:?}");
+    assert!(sum >= status.tunnel.tx_packets, "{sum} of {status:?}");
+    assert_eq!(status.hub.unwrap().up, 3);
+
+    let socket = hub.socket().display().to_string();
+    std::thread::scope(|scope| {
+        let flood = |from: usize, to: usize| {
+            let mut command = world.hosts[from].command("ping");
+            command.args(["-q", "-f", "-c", "20000", "-w", "6", &inner(to)]);
+            command.stdout(Stdio::null());
+            command.spawn().unwrap()
+        };
+        let mut floods = [flood(0, 1), flood(1, 2), flood(2, 1)];
+        let calm = scope.spawn(|| ping(&world.hosts[0], &inner(2), 40, 50, ""));
+        for round in 0..4 {
+            for with_bob in [false, true] {
+                std::thread::sleep(Duration::from_millis(200));
+                let peers: &[usize] = if with_bob { &[0, 1, 2] } else { &[0, 2] };
+                std::fs::write(hub.config(), world.hub_text(&socket, peers)).unwrap();
+                hub.ctl(&["reload"]);
+                assert_eq!(state_of(&hub, "bob").is_some(), with_bob, "round {round}");
+            }
+        }
+        assert_eq!(calm.join().unwrap().received, 40);
+        for flood in &mut floods {
+            let _ = flood.kill();
+            let _ = flood.wait();
+        }
+    });
+    await_peers(&hub);
+    for (from, to) in [(0, 1), (1, 2), (2, 1)] {
+        let seen = ping(&world.hosts[from], &inner(to), 5, 20, "");
+        assert_eq!(seen.received, 5, "{from} to {to}");
+    }
+    drop(clients);
+}
+
+/// Pings the hub ten times a second until it is killed.
+fn ping_on(host: &Namespace) -> Child {
+    let mut command = host.command("ping");
+    command.args(["-q", "-i", "0.1", "10.99.0.1"]);
+    command.stdout(Stdio::null()).spawn().unwrap()
+}
+
+/// Bob is of the second worker, who is handed each call. Two hosts use his key, and both have something to send.
+#[test]
+fn one_key_on_two_hosts_is_with_who_called_last_and_changes_hands_no_faster_than_every_five_seconds()
+ {
+    let Some(_turn) = net::turn() else { return };
+    let world = World {
+        workers: Some("2".to_owned()),
+        ..World::new()
+    };
+    let hub = world.start_hub();
+    // Whose address the first of bob's paths leads to.
+    let holder = || {
+        let bob = peers(&hub).into_iter().find(|peer| peer.name == "bob")?;
+        let remote = &bob.paths.first()?.remote;
+        (0..2).find(|host| remote.starts_with(&format!("10.10.{host}.2:")))
+    };
+    let mut clients = vec![world.start_client(1)];
+    let patience = Duration::from_secs(20);
+    wait_for("bob's host to be bob", patience, || {
+        holder().filter(|host| *host == 1)
+    });
+    let mut pings = vec![ping_on(&world.hosts[1])];
+    clients.push(world.start_client_as(0, 1));
+    pings.push(ping_on(&world.hosts[0]));
+    wait_for("the one who called last to be bob", patience, || {
+        holder().filter(|host| *host == 0)
+    });
+    let (mut last, mut since) = (0, Instant::now());
+    let mut held = Vec::new();
+    while held.len() < 2 {
+        assert!(since.elapsed() < patience, "it stays with host {last}");
+        if let Some(now) = holder()
+            && now != last
+        {
+            held.push(since.elapsed());
+            (last, since) = (now, Instant::now());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    println!("it changed hands after {held:?}");
+    // Less what it takes to see a change.
+    let least = Duration::from_millis(4500);
+    assert!(held.iter().all(|held| *held > least), "{held:?}");
+    let log = hub.log();
+    assert!(
+        log.contains("peer bob") && log.contains("two hosts use its key"),
+        "{log}"
+    );
+    for ping in &mut pings {
+        let _ = ping.kill();
+        let _ = ping.wait();
+    }
+    drop(clients);
+}
