@@ -5,12 +5,11 @@ use mpt_core::control::trace::{Decision, Why};
 use crate::{Chart, Mark, Series, page};
 
 /// The reasons for which less is sent, or the rate is given up: each has dots of its own.
-const MARKED: [Why; 6] = [
+const MARKED: [Why; 5] = [
     Why::Queue,
     Why::Loss,
     Why::DrainDue,
     Why::Others,
-    Why::Outdated,
     Why::Silent,
 ];
 

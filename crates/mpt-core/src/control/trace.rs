@@ -111,8 +111,6 @@ pub enum Why {
     DrainDue,
     /// It was.
     Drained,
-    /// No epoch has told of the path for some time.
-    Outdated,
     /// The path is faster than what is worth pacing.
     Fast,
     /// Nothing more is reported of what it took.
@@ -123,7 +121,7 @@ pub enum Why {
 
 impl Why {
     /// Every reason.
-    pub const ALL: [Why; 18] = [
+    pub const ALL: [Why; 17] = [
         Why::New,
         Why::Trains,
         Why::Queue,
@@ -138,7 +136,6 @@ impl Why {
         Why::Held,
         Why::DrainDue,
         Why::Drained,
-        Why::Outdated,
         Why::Fast,
         Why::Silent,
         Why::Answers,
@@ -162,7 +159,6 @@ impl Why {
             Why::Held => "held",
             Why::DrainDue => "drain-due",
             Why::Drained => "drained",
-            Why::Outdated => "outdated",
             Why::Fast => "fast",
             Why::Silent => "silent",
             Why::Answers => "answers",
@@ -187,7 +183,6 @@ impl Why {
             Why::Held => "less was sent for long enough after a loss",
             Why::DrainDue => "a queue may stand all the time: it is run dry for a moment",
             Why::Drained => "it was run dry for a moment",
-            Why::Outdated => "too little was sent to know what it carries: it is opened",
             Why::Fast => "it is faster than what is paced: it is opened",
             Why::Silent => "nothing more arrives over it: packets go over others",
             Why::Answers => "packets arrive over it again: it is used",

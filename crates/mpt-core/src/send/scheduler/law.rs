@@ -227,8 +227,7 @@ law! {
     first_pause: u32 = 2, "";
     /// After a queue or a loss the pause is twice as long each time, up to so many feedback times.
     last_pause: u32 = 16, "";
-    /// A limited path is open again when no epoch told of it for this time. When no report of a path came for this
-    /// time, what was sent before does not count as under way any more.
+    /// When no report of a path came for this time, what was sent before does not count as under way any more.
     outdated: Duration = ms(2000), "ms";
 
     // Loss.

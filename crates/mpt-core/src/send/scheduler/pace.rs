@@ -233,12 +233,6 @@ impl Pace {
         self.glimpse(now, sample.one_way);
         self.loss.count(&sample, self.held_since);
         self.judge_loss(now);
-        if self.rate.is_some()
-            && now.since(self.queue_told.max(self.held_since)) > self.law.outdated
-        {
-            // So little goes over it that nothing is known of it any more.
-            self.open(now, Why::Outdated);
-        }
         let longest_gap = self.longest_gap();
         let Some(epoch) = self
             .epoch
