@@ -3,11 +3,11 @@
 //! In the order in which a packet meets them: [`segment`] cuts a super-packet; [`scheduler`] chooses its path by a
 //! fixed rule, or the `sender` by what paths turn out to deliver. The sender's parts, each with its own state:
 //! `scheduler::adaptive` with a pace for each path, the choice; `tiers`, cheaper paths before dearer ones; `queue`,
-//! what no path takes; `committed`, what has its number and waits for its path; `sparse`, what goes by itself; `classes`,
-//! what some packets are to have that others are not. What was sent is noted (`sent`), so that
-//! the peer's reports tell what became of it: what was lost and goes again (`recovery`), and which path has
-//! fallen silent (`silence`, `rescue`). The bytes of all that waits or may go again are in the `slab`. Each packet becomes a datagram (`datagrams`) in a [`train`]. Rates and delays
-//! are those of [`units`].
+//! what no path takes; `committed`, what has its number and waits for its path; `sparse`, what goes by itself;
+//! `classes`, what some packets are to have that others are not. What was sent is noted (`sent`), so that the peer's
+//! reports tell what became of it: what was lost and goes again (`recovery`), and which path has fallen silent
+//! (`silence`, `rescue`). The bytes of all that waits or may go again are in the `slab`. Each packet becomes a datagram
+//! (`datagrams`) in a [`train`]. Rates and delays are those of [`units`].
 
 pub mod classes;
 pub(crate) mod committed;
