@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use flood::Flood;
 use net::initiation::Initiations;
 use net::process::{Process, output, program};
-use net::settings::hub_workers;
+use net::settings::{hub_workers, workers_line};
 use net::{Daemon, Namespace, ping, wait_for};
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -131,13 +131,11 @@ impl Stage {
             let file = folder.path().join("hub.key");
             write_key(&file, &hub_private);
             let mut text = format!(
-                "[tunnel]\nname = \"mpt0\"\naddresses = [\"{HUB}/8\"]\n[control]\nsocket = \"{socket}\"\n\
+                "[tunnel]\nname = \"mpt0\"\naddresses = [\"{HUB}/8\"]\n{}[control]\nsocket = \"{socket}\"\n\
                  [crypto]\nprivate_key_file = \"{}\"\n",
+                workers_line(hub_workers().as_deref()),
                 file.display()
             );
-            if let Some(workers) = hub_workers() {
-                text = text.replacen("name", &format!("workers = {workers}\nname"), 1);
-            }
             for path in 0..2 {
                 text +=
                     &format!("[[paths]]\nname = \"isp{path}\"\nlocal = \"10.1.{path}.1:4754\"\n");

@@ -97,21 +97,21 @@ impl Named {
 }
 
 fn main() -> ExitCode {
-    let options = Options::parse();
-    let law = match law(&options.set) {
-        Ok(law) => law,
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
-            return ExitCode::FAILURE;
+            ExitCode::FAILURE
         }
-    };
-    if let Some(file) = &options.steps {
-        return told(steps(file, options.from));
     }
-    let recorded = match recorded(&options.replay, options.from) {
-        Ok(recorded) => recorded,
-        Err(error) => return told(Err(error)),
-    };
+}
+
+fn run(options: &Options) -> Result<(), String> {
+    let law = law(&options.set)?;
+    if let Some(file) = &options.steps {
+        return steps(file, options.from);
+    }
+    let recorded = recorded(&options.replay, options.from)?;
     let draw = |seed| match recorded.as_slice() {
         [] => Case {
             law,
@@ -122,42 +122,29 @@ fn main() -> ExitCode {
     let only = options
         .one
         .or((!recorded.is_empty()).then_some(options.seed));
+    let sender = options.sender.sender();
     if let (Some(seed), Some(ms)) = (only, options.watch) {
         let case = draw(seed);
         println!("{}", describe(&case));
-        for line in case.watched(options.sender.sender(), Duration::from_millis(ms)) {
+        for line in case.watched(sender, Duration::from_millis(ms)) {
             println!("{line}");
         }
-        return ExitCode::SUCCESS;
+        return Ok(());
     }
     if let (Some(seed), Some(path)) = (only, options.trace) {
-        return match trace(&draw(seed), options.sender.sender(), path) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("cannot write the chart: {error}");
-                ExitCode::FAILURE
-            }
-        };
+        return trace(&draw(seed), sender, path)
+            .map_err(|error| format!("cannot write the chart: {error}"));
     }
     if let Some(seed) = only {
-        print!("{}", one(draw(seed), options.sender.sender()));
-        return ExitCode::SUCCESS;
+        print!("{}", one(draw(seed), sender));
+        return Ok(());
     }
     let began = Instant::now();
     if !options.vary.is_empty() {
-        return match parameters(&options.vary, law) {
-            Ok(parameters) => {
-                vary(&options, law, &parameters);
-                ExitCode::SUCCESS
-            }
-            Err(error) => {
-                eprintln!("{error}");
-                ExitCode::FAILURE
-            }
-        };
+        vary(options, law, &parameters(&options.vary, law)?);
+        return Ok(());
     }
-    let sender = options.sender.sender();
-    let tally = run_all(&options, law, |case| case.run(sender));
+    let tally = run_all(options, law, |case| case.run(sender));
     let family = options.family;
     println!(
         "{} cases of the family {family}, seeds {} to {}, {:?}, in {:.0} s",
@@ -175,14 +162,10 @@ fn main() -> ExitCode {
         );
     }
     print!("{}", worst(&tally, family));
-    match write_files(&tally, family) {
-        Ok(folder) => println!("all cases and a chart: {}", folder.display()),
-        Err(error) => {
-            eprintln!("cannot write the results: {error}");
-            return ExitCode::FAILURE;
-        }
-    }
-    ExitCode::SUCCESS
+    let folder = write_files(&tally, family)
+        .map_err(|error| format!("cannot write the results: {error}"))?;
+    println!("all cases and a chart: {}", folder.display());
+    Ok(())
 }
 
 /// How long one way of a recorded link takes where nobody says: as long as assumed of a cell elsewhere.
@@ -230,16 +213,6 @@ fn steps(file: &Path, from: u64) -> Result<(), String> {
         println!("{at} {:.1}", *bps as f64 / 1e6);
     }
     Ok(())
-}
-
-fn told(result: Result<(), String>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
 }
 
 /// The law with these parameters changed.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use net::settings::{Side, keys, public_key};
+use net::settings::{Side, hub_workers, keys, public_key, workers_line};
 use net::{Daemon, Namespace, Process};
 
 /// What carries the traffic.
@@ -234,11 +234,13 @@ fn start_daemons(kind: Kind, a: &Namespace, b: &Namespace) -> (Daemon, Daemon) {
     };
     let start = |host: &Namespace, side: Side, [own, peer_end]: [u8; 2]| {
         Daemon::start(host, "mpt0", |socket| {
+            let is_hub = matches!((kind, side), (Kind::Hub(_), Side::B));
+            let workers = hub_workers().filter(|_| is_hub);
+            let workers = workers_line(workers.as_deref());
             let mut text = format!(
                 "[tunnel]\nname = \"mpt0\"\naddresses = [\"10.99.0.{own}/30\"]\noffload = \"{offload}\"\n\
-                 {more}[control]\nsocket = \"{socket}\"\n{recovery}"
+                 {workers}{more}[control]\nsocket = \"{socket}\"\n{recovery}"
             );
-            let is_hub = matches!((kind, side), (Kind::Hub(_), Side::B));
             if matches!(kind, Kind::Sealed(_) | Kind::Hub(_)) {
                 let keys = keys(side, socket);
                 let of_ours = |line: &&str| !(is_hub && line.starts_with("peer_public_key"));
@@ -255,9 +257,6 @@ fn start_daemons(kind: Kind, a: &Namespace, b: &Namespace) -> (Daemon, Daemon) {
                 }
             }
             if is_hub {
-                if let Some(workers) = net::settings::hub_workers() {
-                    text = text.replacen("name", &format!("workers = {workers}\nname"), 1);
-                }
                 text.push_str(&format!(
                     "[[peers]]\nname = \"a\"\npublic_key = \"{}\"\nallowed_ips = [\"10.99.0.{peer_end}/32\"]\n",
                     public_key(Side::A)

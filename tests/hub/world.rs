@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mpt_core::control::{PathState, PeerState, PeerStatus};
 use net::process::program;
+use net::settings::{hub_workers, workers_line};
 use net::traffic::ping;
 use net::{Daemon, Namespace, wait_for};
 
@@ -79,7 +80,7 @@ impl World {
             hosts,
             hub_keys: key_pair(),
             keys: NAMES.iter().map(|_| key_pair()).collect(),
-            workers: net::settings::hub_workers(),
+            workers: hub_workers(),
         }
     }
 
@@ -87,13 +88,11 @@ impl World {
         let key = Path::new(socket).with_file_name("hub.key");
         std::fs::write(&key, &self.hub_keys.0).unwrap();
         let mut text = format!(
-            "[tunnel]\nname = \"mpt0\"\naddresses = [\"10.99.0.1/16\"]\n[control]\nsocket = \"{socket}\"\n\
+            "[tunnel]\nname = \"mpt0\"\naddresses = [\"10.99.0.1/16\"]\n{}[control]\nsocket = \"{socket}\"\n\
              [crypto]\nprivate_key_file = \"{}\"\n",
+            workers_line(self.workers.as_deref()),
             key.display()
         );
-        if let Some(workers) = &self.workers {
-            text = text.replacen("name", &format!("workers = {workers}\nname"), 1);
-        }
         for (path, at) in AT.iter().enumerate() {
             text += &format!(
                 "[[paths]]\nname = \"isp{}\"\nlocal = \"{at}:4754\"\n",

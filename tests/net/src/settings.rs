@@ -248,6 +248,12 @@ pub fn hub_workers() -> Option<String> {
     std::env::var("MPT_TEST_HUB_WORKERS").ok()
 }
 
+/// The line of `[tunnel]` for so many; none where nothing says how many.
+#[must_use]
+pub fn workers_line(workers: Option<&str>) -> String {
+    workers.map_or_else(String::new, |workers| format!("workers = {workers}\n"))
+}
+
 /// `[crypto]` for one end, with keys that everybody knows; its own is written beside the socket.
 ///
 /// # Panics
