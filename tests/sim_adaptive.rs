@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use mpt_core::control::{LatePolicy, PathPhase};
+use mpt_core::control::{LatePolicy, PathPhase, ReorderStatus};
 use mpt_core::send::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_sim::delay::Delay;
@@ -483,6 +483,40 @@ fn where_both_ways_lose_packets_reports_and_resends_hardly_any_is_given_up() {
         }
     }
     assert!(resent * 10 <= lost * 11, "{resent} of {lost}");
+}
+
+/// Where packets overtake, reports tell of many gaps, are long, and the budget sends them seldom: what is lost is known
+/// late, and its place is held for as long.
+#[test]
+fn where_reports_are_seldom_a_lost_packet_is_waited_for_all_the_same() {
+    let jitters = [
+        (32, 7, 9.7, Order::ByDelay, 0.017),
+        (80, 5, 9.6, Order::Kept, 0.02),
+    ];
+    let paths = jitters.map(|(mbps, mean_ms, sd_ms, order, probability)| {
+        let mut path = path(mbps, mean_ms, 2000);
+        for link in &mut path.links {
+            (link.order, link.loss) = (order, Loss::Independent { probability });
+            link.delay = Delay::Normal {
+                mean_ns: mean_ms * 1_000_000,
+                sd_ns: (sd_ms * 1e6) as u64,
+            };
+        }
+        path
+    });
+    let (mut given_up, mut recovered) = (0, 0);
+    for seed in 1..=6 {
+        let mut pair = pair(paths.clone(), seed);
+        let mut flow = Flow::new(Side::A, 1400);
+        flow.run_for(&mut pair, SECOND);
+        let before = pair.end(Side::B).reorder();
+        flow.run_for(&mut pair, SECOND * 6);
+        let after = pair.end(Side::B).reorder();
+        let lost = |counters: &ReorderStatus| counters.gaps_inferred_lost + counters.gaps_timed_out;
+        given_up += lost(&after) - lost(&before);
+        recovered += after.gaps_recovered - before.gaps_recovered;
+    }
+    assert!(given_up * 5000 <= recovered, "{given_up} of {recovered}");
 }
 
 #[test]

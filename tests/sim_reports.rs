@@ -61,7 +61,7 @@ fn reports_tell_edges_counts_and_what_is_missing() {
         .find(|(_, report)| report.missing.iter().any(|gap| gap.first == Seq::new(150)))
         .unwrap();
     assert!(during.next.distance_from(Seq::new(150)) <= 0);
-    pair.run_for(150 * MS);
+    pair.run_for(250 * MS);
     let (_, last) = pair.reports(Side::A).pop().unwrap();
     assert_eq!((last.high, last.next), (Seq::new(200), Seq::new(200)));
     assert!(last.missing.is_empty());

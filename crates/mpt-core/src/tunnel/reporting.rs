@@ -52,6 +52,8 @@ pub(super) struct Reporting {
     /// Number of the last report sent.
     number: u32,
     last_sent: Option<Time>,
+    /// The time between reports while data come, smoothed.
+    interval: Duration,
     /// When the next report is due.
     due: Option<Time>,
     /// Something has arrived since the last report.
@@ -172,6 +174,11 @@ impl Reporting {
         (self.news || self.urgent).then_some(since)
     }
 
+    /// The time between reports while data come, smoothed: more than usual where they are long and the budget is short.
+    pub(super) fn interval(&self) -> Duration {
+        self.interval.max(REPORT_INTERVAL)
+    }
+
     fn occasion(&self, now: Time) -> Occasion {
         if self.urgent {
             Occasion::Loss
@@ -223,7 +230,10 @@ impl Reporting {
     fn sent(&mut self, now: Time, number: u32, bytes: usize) {
         self.number = number;
         self.sent_bytes += bytes as u64;
-        self.last_sent = Some(now);
+        if let Some(last) = self.last_sent.replace(now) {
+            let interval = now.since(last).min(REPORTED_WITHIN);
+            self.interval = (self.interval * 7 + interval) / 8;
+        }
         for (_, told) in &mut self.duplicates {
             *told -= 1;
         }
@@ -425,6 +435,23 @@ mod tests {
         reporting.due = None;
         reporting.hurry(at(20), LEAST_INTERVAL);
         assert_eq!(reporting.due(), None);
+    }
+
+    #[test]
+    fn the_time_between_reports_is_learnt_and_pauses_count_little() {
+        let mut reporting = asked();
+        assert_eq!(reporting.interval(), REPORT_INTERVAL);
+        for report in 0..40 {
+            reporting.sent(at(30 * report), 1, 100);
+        }
+        let rare = Duration::from_millis(29)..Duration::from_millis(31);
+        assert!(rare.contains(&reporting.interval()));
+        reporting.sent(at(60_000), 1, 100);
+        assert!(reporting.interval() < Duration::from_millis(32));
+        for report in 0..80 {
+            reporting.sent(at(60_000 + 2 * report), 1, 100);
+        }
+        assert_eq!(reporting.interval(), REPORT_INTERVAL);
     }
 
     #[test]
