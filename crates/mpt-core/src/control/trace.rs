@@ -93,6 +93,8 @@ pub enum Why {
     Others,
     /// A short one does.
     Jitter,
+    /// A long one stays the same though the rate was lowered.
+    Longer,
     /// No queue stands.
     TryMore,
     /// More was tried, and carried.
@@ -121,12 +123,13 @@ pub enum Why {
 
 impl Why {
     /// Every reason.
-    pub const ALL: [Why; 17] = [
+    pub const ALL: [Why; 18] = [
         Why::New,
         Why::Trains,
         Why::Queue,
         Why::Others,
         Why::Jitter,
+        Why::Longer,
         Why::TryMore,
         Why::Carried,
         Why::NotCarried,
@@ -150,6 +153,7 @@ impl Why {
             Why::Queue => "queue",
             Why::Others => "others",
             Why::Jitter => "jitter",
+            Why::Longer => "longer",
             Why::TryMore => "try-more",
             Why::Carried => "carried",
             Why::NotCarried => "not-carried",
@@ -174,6 +178,9 @@ impl Why {
             Why::Queue => "packets queue for longer than is aimed at: it gets less than it carries",
             Why::Others => "a long queue stays when less is sent: others fill it, and it is opened",
             Why::Jitter => "a short queue stays when less is sent: it is taken for jitter",
+            Why::Longer => {
+                "a long queue stays the same when less is sent: the path takes longer now"
+            }
             Why::TryMore => "no queue stands: more is tried",
             Why::Carried => "more was carried: still more is tried",
             Why::NotCarried => "no more was carried: back to what is",

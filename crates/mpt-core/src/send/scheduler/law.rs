@@ -271,6 +271,8 @@ law! {
     company_helped: f64 = 0.6, "";
     /// When the rate was lowered in vain so often in a row, others fill the queue.
     company_in_vain: u32 = 3, "";
+    /// A queue that differed by less than this share meanwhile is none: the path takes longer.
+    company_constant: f64 = 0.05, "";
 
     // The choice of a path.
 

@@ -514,11 +514,11 @@ impl Pace {
         self.limit(now, phase, 1.0 + step, why);
     }
 
-    /// Whether the queue, which is above its target, is not ours to shorten. A long one is of others; a short
-    /// one is left alone until it is judged again, since jitter looks like it.
+    /// Whether the queue, which is above its target, is not ours to shorten. A long one is of others, or, if it never
+    /// changes, delay; a short one is left alone until it is judged again, since jitter looks like it.
     fn yields_to_others(&mut self, now: Time, found: &Findings) -> bool {
         let stays = self.company.stays(now, self.queue, self.rtt);
-        let is_vain = self.company.is_vain(found);
+        let is_vain = self.company.is_vain(found, self.queue);
         if !self.doubt.is_exceeded(self.queue) {
             if stays {
                 self.note(now, Why::Jitter);
@@ -527,6 +527,13 @@ impl Pace {
         }
         if !stays && !is_vain {
             return false;
+        }
+        if self.company.is_delay(now) {
+            self.base = Windowed::least(self.law.base_span);
+            self.base.note(now, found.one_way);
+            self.queue = Span::ZERO;
+            self.cruise(now, Why::Longer);
+            return true;
         }
         self.company.compete(now);
         self.open(now, Why::Others);

@@ -3,6 +3,9 @@
 //! If it does not, others fill it, and yielding to them would leave them all. The path then *competes*: it
 //! is left open for some seconds, or until the queue is found empty. After that the rate is lowered once to see whether they are gone; if that
 //! is in vain they are not, and it competes for twice as long.
+//!
+//! What others send varies, and so does a queue of theirs. One that stays the same, whatever the rate, is none: the path
+//! takes that much longer than before.
 
 use std::time::Duration;
 
@@ -23,6 +26,10 @@ pub(super) struct Company {
     lowered_by: f64,
     /// How often in a row that did not help.
     in_vain: u32,
+    /// The shortest and the longest that the queue was meanwhile.
+    range: (Span, Span),
+    /// Until when a queue that stays the same is not taken for delay again.
+    longer_until: Time,
     /// Until when it competes, or did, and for how long, if nothing has shown since that others are gone.
     competes_until: Time,
     competes_for: Duration,
@@ -53,12 +60,17 @@ impl Company {
         queue >= then * self.law.company_shrunk
     }
 
-    /// Whether the rate was lowered in vain several times, as far as `found` tells; once, if others filled
-    /// the queue before.
-    pub(super) fn is_vain(&mut self, found: &Findings) -> bool {
+    /// Whether the rate was lowered in vain several times, as far as `found` and the queue tell; once, if others
+    /// filled the queue before.
+    pub(super) fn is_vain(&mut self, found: &Findings, queue: Span) -> bool {
         if self.shows_in(found) && self.lowered_by >= self.law.company_lowered {
             let helped = found.trend < -self.lowered_by * self.law.company_helped;
             self.in_vain = if helped { 0 } else { self.in_vain + 1 };
+            let (least, most) = self.range;
+            self.range = match self.in_vain {
+                0 | 1 => (queue, queue),
+                _ => (least.min(queue), most.max(queue)),
+            };
         }
         let enough = if self.competes_for.is_zero() {
             self.law.company_in_vain
@@ -66,6 +78,20 @@ impl Company {
             1
         };
         self.in_vain >= enough
+    }
+
+    /// Whether the queue, for which the rate was lowered in vain, is none, but the path takes longer. That is believed
+    /// once in `base_span`: a queue that others always fill to its end looks alike.
+    pub(super) fn is_delay(&mut self, now: Time) -> bool {
+        let (least, most) = self.range;
+        let is_constant = self.in_vain >= self.law.company_in_vain
+            && most - least < most * self.law.company_constant;
+        let is_delay = is_constant && now >= self.longer_until;
+        if is_delay {
+            self.longer_until = now + self.law.base_span;
+            self.relieved();
+        }
+        is_delay
     }
 
     /// Whether `found` tells of what was sent since the rate was lowered last.
@@ -114,6 +140,8 @@ mod tests {
     use super::*;
     use crate::send::units::Rate;
 
+    const QUEUE: Span = Span::nanos(60e6);
+
     fn at(ms: u64) -> Time {
         Time::from_nanos(ms * 1_000_000)
     }
@@ -141,9 +169,28 @@ mod tests {
             company.lowered(now, 0.4);
             // What was sent before says nothing.
             assert!(!company.shows_in(&found(at(0), 0.0)) || step == 0);
-            verdicts.push(company.is_vain(&found(now, trend)));
+            verdicts.push(company.is_vain(&found(now, trend), QUEUE));
         }
         assert_eq!(verdicts, [false, false, false, false, false, true]);
+    }
+
+    #[test]
+    fn a_queue_that_stays_the_same_is_delay_but_not_twice_in_ten_seconds() {
+        let told = |company: &mut Company, from_ms: u64, queues: [f64; 3]| {
+            let vain = queues.into_iter().enumerate().map(|(step, queue_ms)| {
+                let now = at(from_ms + 100 * step as u64);
+                company.lowered(now, 0.5);
+                company.is_vain(&found(now, 0.0), Span::nanos(queue_ms * 1e6))
+            });
+            assert_eq!(vain.last(), Some(true));
+            company.is_delay(at(from_ms + 300))
+        };
+        let mut company = Company::default();
+        assert!(!told(&mut company, 0, [61.4, 61.1, 65.0]));
+        company.relieved();
+        assert!(told(&mut company, 1_000, [61.4, 61.1, 61.1]));
+        assert!(!told(&mut company, 9_000, [61.4, 61.1, 61.1]));
+        assert!(told(&mut company, 12_000, [61.4, 61.1, 61.1]));
     }
 
     #[test]
@@ -153,20 +200,20 @@ mod tests {
         assert!(company.is_competing(at(9_999)) && !company.is_competing(at(10_000)));
         company.forget_queue();
         company.lowered(at(10_000), 0.5);
-        assert!(company.is_vain(&found(at(10_000), -0.2)));
+        assert!(company.is_vain(&found(at(10_000), -0.2), QUEUE));
         company.compete(at(10_500));
         assert!(company.is_competing(at(30_499)) && !company.is_competing(at(30_500)));
         // The queue was empty for a moment: it is judged again, sooner than at first.
         company.left(at(25_000));
         assert!(!company.is_competing(at(25_000)));
         company.lowered(at(25_100), 0.5);
-        assert!(company.is_vain(&found(at(25_100), 0.0)));
+        assert!(company.is_vain(&found(at(25_100), 0.0), QUEUE));
         company.compete(at(40_000));
         assert!(company.is_competing(at(79_999)) && !company.is_competing(at(80_000)));
         // They are gone: all begins anew.
         company.relieved();
         company.lowered(at(200_000), 0.5);
-        assert!(!company.is_vain(&found(at(200_000), 0.0)));
+        assert!(!company.is_vain(&found(at(200_000), 0.0), QUEUE));
         company.compete(at(200_000));
         assert!(!company.is_competing(at(210_000)));
     }
