@@ -228,6 +228,29 @@ fn a_path_that_collapses_holds_nothing_up_for_long() {
     assert!(goodput > 0.6 * 100e6 * PAYLOAD, "{goodput}");
 }
 
+/// A route that becomes longer looks like a queue that does not shrink. Others' queues vary: this one does not, and so the
+/// path keeps a rate, and what it loses is still recovered.
+#[test]
+fn a_path_that_becomes_longer_is_not_taken_for_one_that_others_fill() {
+    for longer_ms in [45, 50, 60, 70] {
+        let mut pair = pair([path(30, 20, 1000), path(30, 20, 1000)], 1);
+        let mut flow = Flow::new(Side::A, 1400);
+        flow.run_for(&mut pair, SECOND * 4);
+        for side in Side::BOTH {
+            pair.link(0, side).config.delay = Delay::Constant {
+                ns: longer_ms * 1_000_000,
+            };
+        }
+        let mut competed = 0;
+        for _ in 0..40 {
+            flow.run_for(&mut pair, MS * 50);
+            let phase = pair.end(Side::A).path(0).tx_phase;
+            competed += u32::from(phase == PathPhase::Competing);
+        }
+        assert_eq!(competed, 0, "{longer_ms} ms");
+    }
+}
+
 #[test]
 fn without_reports_weights_decide_and_with_them_again_the_paths() {
     // In a sealed tunnel nobody on the way can tell a report from anything else.
