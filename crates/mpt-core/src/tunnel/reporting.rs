@@ -52,7 +52,7 @@ pub(super) struct Reporting {
     /// Number of the last report sent.
     number: u32,
     last_sent: Option<Time>,
-    /// The time between reports while data come, smoothed.
+    /// The time between reports while data come, smoothed by an eighth as round trips are (RFC 6298 §2).
     interval: Duration,
     /// When the next report is due.
     due: Option<Time>,
@@ -174,7 +174,8 @@ impl Reporting {
         (self.news || self.urgent).then_some(since)
     }
 
-    /// The time between reports while data come, smoothed: more than usual where they are long and the budget is short.
+    /// The time between reports while data come, smoothed: longer than usual where they tell of many gaps and the budget
+    /// is short.
     pub(super) fn interval(&self) -> Duration {
         self.interval.max(REPORT_INTERVAL)
     }

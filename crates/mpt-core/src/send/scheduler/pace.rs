@@ -190,10 +190,16 @@ impl Pace {
         if !is_far {
             self.faster = None;
         } else if let Some(before) = self.faster.replace(one_way) {
-            self.base = Windowed::least(self.law.base_span);
-            self.base.note(now, one_way.max(before));
-            (self.faster, self.epoch, self.queue) = (None, None, Span::ZERO);
+            self.begin_base(now, one_way.max(before));
+            (self.faster, self.epoch) = (None, None);
         }
+    }
+
+    /// The path takes this long now, without a queue: what was its least delay is forgotten.
+    fn begin_base(&mut self, now: Time, one_way: Span) {
+        self.base = Windowed::least(self.law.base_span);
+        self.base.note(now, one_way);
+        self.queue = Span::ZERO;
     }
 
     /// A lone packet took this long: where few are sent it tells of the queue, which others may fill.
@@ -529,9 +535,7 @@ impl Pace {
             return false;
         }
         if self.company.is_delay(now) {
-            self.base = Windowed::least(self.law.base_span);
-            self.base.note(now, found.one_way);
-            self.queue = Span::ZERO;
+            self.begin_base(now, found.one_way);
             self.cruise(now, Why::Longer);
             return true;
         }

@@ -1,11 +1,11 @@
 //! Whose a queue is: one of our making shrinks when less is sent.
 //!
-//! If it does not, others fill it, and yielding to them would leave them all. The path then *competes*: it
-//! is left open for some seconds, or until the queue is found empty. After that the rate is lowered once to see whether they are gone; if that
-//! is in vain they are not, and it competes for twice as long.
+//! If it does not, others fill it, and yielding to them would leave them all. The path then *competes*: it is left open
+//! for some seconds, or until the queue is found empty. After that the rate is lowered once to see whether they are gone;
+//! if that is in vain they are not, and it competes for twice as long.
 //!
-//! What others send varies, and so does a queue of theirs. One that stays the same, whatever the rate, is none: the path
-//! takes that much longer than before.
+//! What others send varies, and so does their queue. One that stays the same, whatever the rate, is none: the path takes
+//! that much longer than before.
 
 use std::time::Duration;
 
@@ -60,8 +60,8 @@ impl Company {
         queue >= then * self.law.company_shrunk
     }
 
-    /// Whether the rate was lowered in vain several times, as far as `found` and the queue tell; once, if others
-    /// filled the queue before.
+    /// Whether the rate was lowered in vain several times, as far as `found` tells; once, if others filled
+    /// the queue before. Notes how long the queue was meanwhile.
     pub(super) fn is_vain(&mut self, found: &Findings, queue: Span) -> bool {
         if self.shows_in(found) && self.lowered_by >= self.law.company_lowered {
             let helped = found.trend < -self.lowered_by * self.law.company_helped;
