@@ -26,8 +26,10 @@ use law::{Acked, Law};
 
 /// Later segments that must be acknowledged before one counts as lost.
 const REORDERING: u64 = 3;
-/// Silence after which everything under way counts as lost.
+/// Silence after which everything under way counts as lost (RFC 6298 section 2.4).
 const SILENCE: Duration = Duration::from_secs(1);
+/// The same of a flow that ends, beyond its longest round trip: the least that Linux waits for (TCP_RTO_MIN).
+const SILENCE_BEYOND_ROUND_TRIP: Duration = Duration::from_millis(200);
 /// The receiver takes so many segments: 2 MB, enough for 150 Mbit/s and 110 ms.
 const RECEIVER_WINDOW: f64 = 1500.0;
 /// Headers of IPv4 and UDP in front of a segment's data, in bytes.
@@ -41,8 +43,9 @@ pub struct Flow {
     inner: Inner,
     law: Law,
     receiver_window: f64,
-    /// The next new segment.
+    /// The next new segment, and where new ones end.
     next: u64,
+    end: u64,
     /// Transmissions so far; a segment's own is its place in the order of sending.
     sent: u64,
     under_way: BTreeMap<u64, UnderWay>,
@@ -54,6 +57,7 @@ pub struct Flow {
     round_at: u64,
     last_progress: Time,
     least_rtt: Duration,
+    longest_rtt: Duration,
     /// When the next segment may leave, where the sender is paced.
     paced_until: Time,
     /// Segments that were acknowledged.
@@ -107,6 +111,7 @@ impl Flow {
             law: Law::of(sender),
             receiver_window: RECEIVER_WINDOW,
             next: 0,
+            end: u64::MAX,
             sent: 0,
             under_way: BTreeMap::new(),
             by_place: BTreeMap::new(),
@@ -115,6 +120,7 @@ impl Flow {
             round_at: 0,
             last_progress: Time::ZERO,
             least_rtt: Duration::MAX,
+            longest_rtt: Duration::ZERO,
             paced_until: Time::ZERO,
             delivered: 0,
             halvings: 0,
@@ -135,6 +141,27 @@ impl Flow {
     pub fn with_receiver_window(mut self, segments: u32) -> Flow {
         self.receiver_window = f64::from(segments);
         self
+    }
+
+    /// The same with nothing to send, until [`Flow::offer`] gives it something.
+    #[must_use]
+    pub fn on_demand(mut self) -> Flow {
+        self.end = 0;
+        self
+    }
+
+    /// So many segments more are to be sent.
+    pub fn offer(&mut self, now: Time, segments: u64) {
+        if self.under_way.is_empty() {
+            self.begin(now);
+        }
+        self.end = self.end.saturating_add(segments);
+    }
+
+    /// Segments that arrived in order.
+    #[must_use]
+    pub fn received_segments(&self) -> u64 {
+        self.sink.next
     }
 
     /// The port that it comes from.
@@ -236,13 +263,23 @@ impl Flow {
     }
 
     fn has_room(&self) -> bool {
-        (self.under_way.len() as f64) < self.law.window().min(self.receiver_window)
+        let has_more = self.next < self.end || !self.lost.is_empty();
+        has_more && (self.under_way.len() as f64) < self.law.window().min(self.receiver_window)
+    }
+
+    /// How long nothing may come until everything under way counts as lost. A greedy flow sees losses by what it sent
+    /// later; one that ends has nothing later.
+    fn patience(&self) -> Duration {
+        if self.end == u64::MAX || self.longest_rtt.is_zero() {
+            return SILENCE;
+        }
+        self.longest_rtt + SILENCE_BEYOND_ROUND_TRIP
     }
 
     /// When [`Flow::send`] or [`Flow::handle_timeout`] is to be called at the latest.
     #[must_use]
     pub fn deadline(&self) -> Time {
-        let silence = self.last_progress + SILENCE;
+        let silence = self.last_progress + self.patience();
         if self.law.pace().is_some() && self.has_room() {
             return silence.min(self.paced_until);
         }
@@ -282,7 +319,7 @@ impl Flow {
 
     /// Does what time alone has made due.
     pub fn handle_timeout(&mut self, now: Time) {
-        if now >= self.last_progress + SILENCE {
+        if now >= self.last_progress + self.patience() {
             self.fall_silent(now);
         }
     }
@@ -325,6 +362,7 @@ impl Flow {
         }
         if is_newest {
             self.least_rtt = self.least_rtt.min(since_sent);
+            self.longest_rtt = self.longest_rtt.max(since_sent);
         }
         while let Some((&first, &segment)) = self.by_place.first_key_value()
             && first + REORDERING <= place

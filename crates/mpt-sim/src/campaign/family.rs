@@ -34,11 +34,13 @@ pub enum Family {
     Field,
     /// One link: what the tunnel costs who has lost the others, or has none yet.
     Single,
+    /// Two links, and pages of 30 objects over 6 connections instead of a bulk flow.
+    Pages,
 }
 
 impl Family {
     /// All of them.
-    pub const ALL: [Family; 8] = [
+    pub const ALL: [Family; 9] = [
         Family::Pairs,
         Family::Changing,
         Family::Asymmetric,
@@ -47,6 +49,7 @@ impl Family {
         Family::Flows,
         Family::Field,
         Family::Single,
+        Family::Pages,
     ];
 
     /// As the command line names it.
@@ -61,6 +64,7 @@ impl Family {
             Family::Flows => "flows",
             Family::Field => "field",
             Family::Single => "single",
+            Family::Pages => "pages",
         }
     }
 
@@ -74,8 +78,14 @@ impl Family {
             Phase::new("after", 15, 20),
         ];
         const MINUTE: [Phase; 2] = [Phase::new("early", 0, 2), Phase::new("late", 6, 60)];
+        const PAGES: [Phase; 3] = [
+            Phase::new("first", 0, 10),
+            Phase::new("second", 10, 20),
+            Phase::new("third", 20, 30),
+        ];
         match self {
             Family::Changing => &CHANGING,
+            Family::Pages => &PAGES,
             Family::Field => &MINUTE,
             Family::Pairs
             | Family::Asymmetric
@@ -97,7 +107,12 @@ impl Family {
             jitter: (0.5, 0.5..=15.0, 0.3),
         };
         match self {
-            Family::Pairs | Family::Flows | Family::Crossed | Family::Field | Family::Single => any,
+            Family::Pairs
+            | Family::Flows
+            | Family::Crossed
+            | Family::Field
+            | Family::Single
+            | Family::Pages => any,
             Family::Asymmetric => Links {
                 back: (0.1..=0.1, 1.0),
                 ..any
@@ -197,6 +212,8 @@ impl Change {
 pub struct Traffic {
     /// Bulk flows.
     pub bulk: usize,
+    /// A page as each phase begins.
+    pub pages: bool,
     /// Besides, a call of 50 packets a second.
     pub call: bool,
     /// Others put packets of their own on path 0: a bulk of this share of its rate, in percent, on for
@@ -242,7 +259,8 @@ impl Case {
             | Family::Drifting
             | Family::Crossed
             | Family::Flows
-            | Family::Field => 2,
+            | Family::Field
+            | Family::Pages => 2,
         };
         let paths: Vec<PathSpec> = (0..count).map(|_| links.draw(&mut rng)).collect();
         let (changes, group) = if family == Family::Changing {
@@ -253,7 +271,18 @@ impl Case {
             (Vec::new(), kind_of_jitter(&paths))
         };
         let traffic = Traffic {
-            bulk: if family == Family::Flows { 4 } else { 1 },
+            bulk: match family {
+                Family::Flows => 4,
+                Family::Pages => 0,
+                Family::Pairs
+                | Family::Changing
+                | Family::Asymmetric
+                | Family::Drifting
+                | Family::Crossed
+                | Family::Field
+                | Family::Single => 1,
+            },
+            pages: family == Family::Pages,
             call: family == Family::Flows,
             cross_percent: if family == Family::Crossed {
                 rng.random_range(30..=90)
@@ -300,6 +329,7 @@ impl Case {
             changes,
             traffic: Traffic {
                 bulk: 1,
+                pages: false,
                 call: false,
                 cross_percent: 0,
             },

@@ -11,6 +11,7 @@
 mod draw;
 mod family;
 mod outcome;
+mod page;
 mod replay;
 mod tally;
 mod watch;

@@ -8,6 +8,7 @@ use mpt_core::time::Time;
 use mpt_core::tunnel::Event;
 
 use super::family::{Case, Change, Family, Phase, What};
+use super::page::Page;
 use super::watch::Watch;
 use crate::link::LinkConfig;
 use crate::packet::{Inner, id_of, source_port_of};
@@ -43,6 +44,8 @@ pub struct Run {
     /// One-way delay of the call's packets that were sent after the first second; `None` where one did
     /// not arrive.
     pub call: Vec<Option<Duration>>,
+    /// How long each page took that was loaded to its end, and when it began.
+    pub pages: Vec<(Duration, Duration)>,
 }
 
 /// What was measured of one phase.
@@ -225,11 +228,14 @@ impl Case {
 }
 
 impl Run {
-    /// Mean goodput of a phase, in bits a second.
+    /// Mean goodput of a phase, in bits a second; if a page was loaded in it, until it was.
     #[must_use]
     pub fn goodput_bps(&self, phase: Phase) -> f64 {
         let bytes: u64 = self.bytes[phase.from..phase.to].iter().sum();
-        bytes as f64 * 8.0 / (phase.to - phase.from) as f64
+        let from = SECOND * phase.from as u32;
+        let page = self.pages.iter().find(|(began, _)| *began == from);
+        let took = page.map_or(SECOND * (phase.to - phase.from) as u32, |&(_, took)| took);
+        bytes as f64 * 8.0 / took.as_secs_f64()
     }
 
     /// 99th percentile of the call's delay; a packet that did not arrive took for ever.
@@ -277,6 +283,7 @@ impl Traced {
 /// The hosts at both ends, and what happens to the links.
 struct World<'a> {
     case: &'a Case,
+    sender: Sender,
     began: Time,
     flows: Vec<Flow>,
     next_change: usize,
@@ -285,6 +292,9 @@ struct World<'a> {
     next_call: Option<Time>,
     call_sent: Vec<Time>,
     next_cross: Option<Time>,
+    page: Option<Page>,
+    /// Bytes of pages that are over.
+    paged: u64,
     run: Run,
     watch: Option<Watch>,
     traced: Option<Traced>,
@@ -301,6 +311,7 @@ impl World<'_> {
         });
         World {
             case,
+            sender,
             began,
             flows: flows.collect(),
             next_change: 0,
@@ -308,6 +319,8 @@ impl World<'_> {
             next_call: case.traffic.call.then_some(began),
             call_sent: Vec::new(),
             next_cross: (case.traffic.cross_percent > 0).then_some(began),
+            page: None,
+            paged: 0,
             run: Run::default(),
             watch: None,
             traced: None,
@@ -317,10 +330,14 @@ impl World<'_> {
     fn run(&mut self, pair: &mut Pair) {
         let mut before = 0;
         for second in 1..=self.case.seconds() as u32 {
+            let phases = self.case.family.phases();
+            if self.case.traffic.pages && phases.iter().any(|p| p.from as u32 + 1 == second) {
+                self.open_page(pair);
+            }
             let until = self.began + SECOND * second;
             while pair.now() < until {
                 self.act(pair);
-                let next = self.next().min(until);
+                let next = self.next().map_or(until, |next| next.min(until));
                 pair.step(next);
                 self.take(pair);
                 if self.case.family == Family::Field {
@@ -333,22 +350,22 @@ impl World<'_> {
             if let Some(traced) = &mut self.traced {
                 traced.take(pair);
             }
-            let received = self.flows.iter().map(Flow::received_bytes).sum();
+            let pages = self.paged + self.page.as_ref().map_or(0, Page::received_bytes);
+            let bulk: u64 = self.flows.iter().map(Flow::received_bytes).sum();
+            let received = pages + bulk;
             self.run.bytes.push(received - before);
             before = received;
         }
     }
 
     /// When something is to be done at the latest.
-    fn next(&self) -> Time {
+    fn next(&self) -> Option<Time> {
         let change = self.case.changes.get(self.next_change);
         let change = change.map(|change| self.began + change.at);
         let flows = self.flows.iter().map(Flow::deadline);
-        let others = [change, self.next_call, self.next_cross];
-        flows
-            .chain(others.into_iter().flatten())
-            .min()
-            .unwrap_or(Time::ZERO)
+        let page = self.page.as_ref().and_then(Page::deadline);
+        let others = [change, self.next_call, self.next_cross, page];
+        flows.chain(others.into_iter().flatten()).min()
     }
 
     fn act(&mut self, pair: &mut Pair) {
@@ -380,6 +397,17 @@ impl World<'_> {
         for flow in &mut self.flows {
             flow.handle_timeout(now);
             flow.send(pair);
+        }
+        if let Some(page) = &mut self.page {
+            page.act(pair);
+        }
+    }
+
+    /// Another page is asked for; what is left of the one before is given up.
+    fn open_page(&mut self, pair: &Pair) {
+        let next = Page::new(self.sender, pair.now(), self.page.as_ref());
+        if let Some(before) = self.page.replace(next) {
+            self.paged += before.received_bytes();
         }
     }
 
@@ -438,6 +466,11 @@ impl World<'_> {
             for flow in &mut self.flows {
                 flow.take(pair, side, &arrived);
             }
+            if let Some(page) = &mut self.page
+                && let Some(took) = page.take(pair, side, &arrived)
+            {
+                self.run.pages.push((page.began().since(self.began), took));
+            }
             if self.next_call.is_some() && side == Side::B {
                 self.take_call(&arrived);
             }
@@ -482,6 +515,7 @@ mod tests {
 
     const BULK: Traffic = Traffic {
         bulk: 1,
+        pages: false,
         call: false,
         cross_percent: 0,
     };
@@ -530,6 +564,7 @@ mod tests {
         let paths = vec![PathSpec::symmetric(20, 10)];
         let call = Traffic {
             bulk: 0,
+            pages: false,
             call: true,
             cross_percent: 0,
         };

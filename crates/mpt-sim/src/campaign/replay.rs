@@ -56,6 +56,7 @@ impl Case {
             changes: Vec::new(),
             traffic: Traffic {
                 bulk: 1,
+                pages: false,
                 call: false,
                 cross_percent: 0,
             },
