@@ -40,8 +40,8 @@ impl Codel {
         }
     }
 
-    /// What is to become of the packet at the head, which waited for `waited`. `is_last`: less than
-    /// one more packet is behind it.
+    /// What is to become of the packet at the head, which waited for `waited`. `is_last`: too
+    /// little is behind it for a queue that stands.
     pub(crate) fn judge(
         &mut self,
         now: Time,

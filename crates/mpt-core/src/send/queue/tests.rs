@@ -130,6 +130,22 @@ fn a_slower_path_adds_half_a_second_of_patience_at_most() {
 }
 
 #[test]
+fn a_packet_with_fewer_than_four_behind_it_is_not_dropped() {
+    for (behind, is_standing) in [(3, false), (4, true)] {
+        let mut waiting = Waiting::new();
+        for _ in 0..behind {
+            waiting.push(at(0), 1, &[0; QUANTUM as usize]);
+        }
+        // Each waits for as many times 100 ms as there are before it.
+        for turn in 1..50 {
+            waiting.push(at(turn * 100_000), 1, &[0; QUANTUM as usize]);
+            waiting.pop(at(turn * 100_000));
+        }
+        assert_eq!(waiting.queue.losses().late > 0, is_standing, "{behind}");
+    }
+}
+
+#[test]
 fn ecn_capable_packets_are_marked_and_stay_intact() {
     let (mut waiting, losses) = overload(&v4(ecn::ECT_0), 1000);
     assert!(losses.marked > 10 && losses.late == 0, "{losses:?}");

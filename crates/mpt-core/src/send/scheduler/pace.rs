@@ -245,7 +245,12 @@ impl Pace {
             .as_mut()
             .filter(|epoch| epoch.last.goes_on(&sample, longest_gap))
         else {
-            self.epoch = Some(Epoch::new(self.law, sample));
+            let last = self.epoch.replace(Epoch::new(self.law, sample));
+            let rested = |last: Epoch| sample.sent.since(last.last.sent) > self.law.glimpsed;
+            if self.was_limited() && last.is_some_and(rested) {
+                // It ran dry by itself.
+                self.drain_at = now + self.law.base_span;
+            }
             return;
         };
         let last = epoch.last;

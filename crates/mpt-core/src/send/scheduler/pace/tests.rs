@@ -424,6 +424,25 @@ fn a_rate_that_falls_says_which_signal_it_was() {
 }
 
 #[test]
+fn a_limited_path_is_let_run_dry_unless_it_rested() {
+    for (rests_ms, drains) in [(100, true), (700, false)] {
+        let mut model = Model::new(50.0);
+        let mut pace = probed(&model);
+        model.run(&mut pace, 2000, 12.5e6);
+        assert_ne!(pace.rate(), None);
+        let (_, before) = decided(&pace, 0);
+        // More than `base_span` in all, and no rest but these.
+        for _ in 0..3 {
+            model.run(&mut pace, rests_ms, 0.0);
+            model.run(&mut pace, 3600, 12.5e6);
+        }
+        let (since, _) = decided(&pace, before);
+        let drained = since.iter().any(|one| one.why == Why::DrainDue);
+        assert_eq!(drained, drains, "{rests_ms} ms: {since:?}");
+    }
+}
+
+#[test]
 fn a_path_that_leads_another_way_has_the_delay_of_two_probes_in_a_row() {
     let ms = |ms: u64| Span::nanos((ms * MS) as f64);
     let probed = |way_ms: u64, jitter_ms: u64| Answered {
