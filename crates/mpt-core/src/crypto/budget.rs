@@ -16,6 +16,12 @@ const HOSTS: usize = 256;
 /// What one host may have worked on, once its address is proved.
 const EACH_HOST: Limit = Limit::new(5, 5);
 
+/// Addresses and ports that are told apart where they ask for cookies; more share.
+const ASKERS: usize = 256;
+/// Cookies that one of them gets. One cookie is shown for two minutes, and who does not hear asks in vain: he is not to
+/// have those of the others.
+const EACH_ASKER: Limit = Limit::new(20, 10);
+
 /// So many a second, and so many at once after a pause.
 #[derive(Debug, Clone, Copy)]
 struct Limit {
@@ -72,6 +78,7 @@ pub(super) struct Budget {
     replies: [Meter; 2],
     responses: Meter,
     hosts: Box<[Time; HOSTS]>,
+    askers: Box<[Time; ASKERS]>,
 }
 
 impl Budget {
@@ -83,6 +90,7 @@ impl Budget {
             replies: [Meter::new(5000, 500), Meter::new(2000, 200)],
             responses: Meter::new(100, 20),
             hosts: Box::new([Time::ZERO; HOSTS]),
+            askers: Box::new([Time::ZERO; ASKERS]),
         }
     }
 
@@ -107,6 +115,12 @@ impl Budget {
     pub(super) fn proven(&mut self, now: Time, known: bool, host: u8) -> bool {
         self.each_host.take(&mut self.hosts[usize::from(host)], now)
             && self.proven[usize::from(known)].take(now)
+    }
+
+    /// Whether a cookie may be sent to this address and port.
+    pub(super) fn cookie(&mut self, now: Time, known: bool, asker: u8) -> bool {
+        (known || EACH_ASKER.take(&mut self.askers[usize::from(asker)], now))
+            && self.reply(now, known)
     }
 
     /// Whether an answer that costs little may be sent: a cookie, or the same response again.
@@ -143,6 +157,17 @@ mod tests {
         let mut budget = Budget::new();
         let all_hosts = granted(|now, host| budget.proven(now, false, host));
         assert!((1000..=1051).contains(&all_hosts), "{all_hosts}");
+    }
+
+    #[test]
+    fn a_flood_from_one_port_leaves_others_their_cookies() {
+        let mut budget = Budget::new();
+        let one_port = granted(|now, _| budget.cookie(now, false, 7));
+        assert!((200..=211).contains(&one_port), "{one_port}");
+        assert!(budget.cookie(NOW + Duration::from_secs(10), false, 8));
+        let mut budget = Budget::new();
+        let all = granted(|now, asker| budget.cookie(now, false, asker));
+        assert!((50_000..=50_501).contains(&all), "{all}");
     }
 
     #[test]

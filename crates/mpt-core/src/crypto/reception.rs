@@ -199,9 +199,11 @@ impl Reception {
                 false => Err(Refused::RateLimited.into()),
             };
         }
-        let cookie_reply = self.budget.reply(now, sender.known).then(|| {
+        let cookie = self.secret.cookie(sender.address);
+        // Strangers cannot foresee which share of a table theirs is.
+        let may_ask = self.budget.cookie(now, sender.known, cookie[0]);
+        let cookie_reply = may_ask.then(|| {
             let nonce = random::<COOKIE_NONCE_BYTES>(entropy);
-            let cookie = self.secret.cookie(sender.address);
             wire::cookie_reply(&nonce, &self.own.seal_cookie(&nonce, &mac1, &cookie))
         });
         Err(TurnedAway {
