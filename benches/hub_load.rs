@@ -9,6 +9,8 @@
 
 #[path = "hub_load/flood.rs"]
 mod flood;
+#[path = "hub_load/outcome.rs"]
+mod outcome;
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -23,6 +25,7 @@ use net::initiation::Initiations;
 use net::process::{Process, output, program};
 use net::settings::{hub_workers, workers_line};
 use net::{Daemon, Namespace, ping, wait_for};
+use outcome::{Moment, Outcome, median, thread_time};
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 use tempfile::TempDir;
@@ -366,100 +369,6 @@ impl Drop for Flows {
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
-}
-
-/// Processor time of a hub's lines so far, in seconds, of all workers: out and in.
-fn thread_time(pid: u32) -> [f64; 2] {
-    let mut times = [0.0; 2];
-    for task in std::fs::read_dir(format!("/proc/{pid}/task"))
-        .unwrap()
-        .flatten()
-    {
-        let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
-        let time = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-        let ns: f64 = time
-            .split(' ')
-            .next()
-            .and_then(|ns| ns.parse().ok())
-            .unwrap_or(0.0);
-        match name.trim() {
-            name if name.starts_with("mpt0-out") => times[0] += ns / 1e9,
-            name if name.starts_with("mpt0-in") => times[1] += ns / 1e9,
-            _ => {}
-        }
-    }
-    times
-}
-
-struct Moment {
-    at: Instant,
-    bytes: Vec<u64>,
-    hub_time: [f64; 2],
-    client_time: Duration,
-    drops: BTreeMap<String, u64>,
-}
-
-struct Outcome {
-    /// Of each client, in Mbit/s.
-    rates: Vec<f64>,
-    /// Of each line of the hub, in processors.
-    hub: [f64; 2],
-    /// Of all clients.
-    clients: f64,
-    drops: BTreeMap<String, u64>,
-}
-
-impl Moment {
-    fn until(&self, later: &Moment) -> Outcome {
-        let took = (later.at - self.at).as_secs_f64();
-        let bytes = later.bytes.iter().zip(&self.bytes);
-        let drops = later.drops.iter().map(|(why, count)| {
-            (
-                why.clone(),
-                count - self.drops.get(why).copied().unwrap_or(0),
-            )
-        });
-        Outcome {
-            rates: bytes
-                .map(|(now, then)| (now - then) as f64 * 8e-6 / took)
-                .collect(),
-            hub: [0, 1].map(|line| (later.hub_time[line] - self.hub_time[line]) / took),
-            clients: (later.client_time - self.client_time).as_secs_f64() / took,
-            drops: drops.filter(|(_, count)| *count > 0).collect(),
-        }
-    }
-}
-
-impl Outcome {
-    fn sum(&self) -> f64 {
-        self.rates.iter().sum()
-    }
-
-    /// Nanoseconds of the hub's processor for a byte.
-    fn hub_ns(&self) -> f64 {
-        (self.hub[0] + self.hub[1]) * 8e3 / self.sum()
-    }
-
-    fn tell(&self, what: &str) {
-        let least = self.rates.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = self.rates.iter().copied().fold(0.0, f64::max);
-        println!(
-            "  {what}: {:.0} Mbit/s (least {least:.1}, most {most:.1}); hub's lines {:.2} out, {:.2} in, {:.2} ns a byte; \
-             clients {:.2} processors; hub's drops {:?}",
-            self.sum(),
-            self.hub[0],
-            self.hub[1],
-            self.hub_ns(),
-            self.clients,
-            self.drops
-        );
-    }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let (lower, upper) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
-    (lower + upper) / 2.0
 }
 
 /// N clients together against one alone.

@@ -18,8 +18,8 @@ const EACH_HOST: Limit = Limit::new(5, 5);
 
 /// Addresses and ports that are told apart where they ask for cookies; more share.
 const ASKERS: usize = 256;
-/// Cookies that one of them gets. One cookie is shown for two minutes, and who does not hear asks in vain: he is not to
-/// have those of the others.
+/// Cookies that one of them gets: all together may have the 5,000 a second that there are. A cookie is good for two minutes,
+/// so that one is enough; who asks on does not hear, and is not to have those of the others.
 const EACH_ASKER: Limit = Limit::new(20, 10);
 
 /// So many a second, and so many at once after a pause.

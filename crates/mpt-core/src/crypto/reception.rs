@@ -200,9 +200,9 @@ impl Reception {
             };
         }
         let cookie = self.secret.cookie(sender.address);
-        // Strangers cannot foresee which share of a table theirs is.
-        let may_ask = self.budget.cookie(now, sender.known, cookie[0]);
-        let cookie_reply = may_ask.then(|| {
+        // Strangers cannot foresee a cookie, and so not with whom they share.
+        let asker = cookie[0];
+        let cookie_reply = self.budget.cookie(now, sender.known, asker).then(|| {
             let nonce = random::<COOKIE_NONCE_BYTES>(entropy);
             wire::cookie_reply(&nonce, &self.own.seal_cookie(&nonce, &mac1, &cookie))
         });

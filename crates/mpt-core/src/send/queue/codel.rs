@@ -40,17 +40,17 @@ impl Codel {
         }
     }
 
-    /// What is to become of the packet at the head, which waited for `waited`. `is_last`: too
+    /// What is to become of the packet at the head, which waited for `waited`. `is_short`: too
     /// little is behind it for a queue that stands.
     pub(crate) fn judge(
         &mut self,
         now: Time,
         waited: Duration,
-        is_last: bool,
+        is_short: bool,
         target: Duration,
         interval: Duration,
     ) -> Verdict {
-        if waited < target || is_last {
+        if waited < target || is_short {
             self.first_above = None;
             if self.next_drop.take().is_some() {
                 self.ended = now;

@@ -248,8 +248,7 @@ impl Pace {
             let last = self.epoch.replace(Epoch::new(self.law, sample));
             let rested = |last: Epoch| sample.sent.since(last.last.sent) > self.law.glimpsed;
             if self.was_limited() && last.is_some_and(rested) {
-                // It ran dry by itself.
-                self.drain_at = now + self.law.base_span;
+                self.ran_dry(now);
             }
             return;
         };
@@ -380,6 +379,11 @@ impl Pace {
         self.drain_at != Time::ZERO
     }
 
+    /// No queue of its own stands there now, or none that is known.
+    fn ran_dry(&mut self, now: Time) {
+        self.drain_at = now + self.law.base_span;
+    }
+
     /// Paces the path at `gain` times its capacity.
     fn limit(&mut self, now: Time, phase: Phase, gain: f64, why: Why) {
         if self.rate.is_none() {
@@ -390,7 +394,7 @@ impl Pace {
                 self.loss.forget_smoothed();
                 self.loss.start_again();
             }
-            self.drain_at = now + self.law.base_span;
+            self.ran_dry(now);
         }
         debug_assert!(
             self.phase.may_become(phase),
@@ -453,7 +457,7 @@ impl Pace {
             if now < until {
                 return;
             }
-            self.drain_at = now + self.law.base_span;
+            self.ran_dry(now);
             let phase = Phase::Cruise { until: now };
             self.limit(now, phase, 1.0, Why::Drained);
         }

@@ -223,6 +223,26 @@ fn a_flood_costs_little_and_leaves_nothing() {
 }
 
 #[test]
+fn a_flood_from_one_port_leaves_others_their_cookies() {
+    let mut b = Sessions::new(config(1), Time::ZERO, WALL, entropy(4));
+    let to_b = Addressee::new(&config(1).private_key.public_key());
+    let mut cookies_at = |port: u16, n: u32| {
+        let from = Sender {
+            address: SocketAddr::from(([192, 0, 2, 1], port)),
+            known: false,
+            ..sender(0)
+        };
+        let now = Time::ZERO + Duration::from_secs(1) * n / 100_000;
+        let _ = b.handle_message(now, from, &flood(&to_b, n));
+        std::iter::from_fn(|| b.poll_transmit().map(drop)).count()
+    };
+    let flooded: usize = (0..=100_000).map(|n| cookies_at(1, n)).sum();
+    assert!((20..=31).contains(&flooded), "{flooded} in a second");
+    let others: usize = (2..12).map(|port| cookies_at(port, 100_001)).sum();
+    assert_eq!(others, 10);
+}
+
+#[test]
 fn a_flood_does_not_keep_the_peer_out() {
     let half = Time::from_nanos(500_000_000);
     let (.., met) = flooded(20_000, 1, false, true);
