@@ -113,6 +113,8 @@ pub struct Sessions {
     attempts: u32,
     /// No handshake may begin before.
     next_initiation: Time,
+    /// All sessions were ended, and the handshake that is to bring the next is under way.
+    is_renewing: bool,
     codes: AddressCodes,
     key_change: Option<KeyChange>,
     events: VecDeque<SessionEvent>,
@@ -173,6 +175,7 @@ impl Sessions {
             calm: None,
             attempts: 0,
             next_initiation: now,
+            is_renewing: false,
             key_change: None,
             events: VecDeque::new(),
         }
@@ -269,10 +272,11 @@ impl Sessions {
         self.handshake.answer_again(now, sender, tag)
     }
 
-    /// Whether there is any session, to send in or not.
+    /// Whether there is no session, to send in or not, and none to come in place of those that
+    /// [`Sessions::end_all`] has ended.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.sessions.iter().all(Option::is_none)
+    pub fn is_over(&self) -> bool {
+        !self.is_renewing && self.sessions.iter().all(Option::is_none)
     }
 
     /// Opens a sealed packet in place. Afterwards poll everything: it may have confirmed a
@@ -378,6 +382,7 @@ impl Sessions {
         let past_its_time = self.handshake.handle_timeout(now, self.paths);
         if past_its_time {
             self.handshake.abandon();
+            self.is_renewing = false;
         }
         if !self.handshake.is_pending() && self.next_due().is_some_and(|due| due <= now) {
             self.initiate(now);
@@ -392,6 +397,7 @@ impl Sessions {
         self.attempts = 0;
         self.next_initiation = now;
         self.handle_timeout(now);
+        self.is_renewing = self.handshake.is_pending();
     }
 
     /// Whether there is a session to send in.
@@ -447,6 +453,7 @@ impl Sessions {
             initiated,
         } = agreed;
         self.established += 1;
+        self.is_renewing = false;
         let number = self.established;
         let cipher = match own.hardware_aes && peer.hardware_aes {
             true => Cipher::Aes256Gcm,

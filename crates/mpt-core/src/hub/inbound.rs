@@ -1,5 +1,6 @@
 //! The line in of a hub: whose a datagram is, and what all peers' lines in have due.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -73,6 +74,14 @@ pub struct PeerSummary {
     pub drops: Drops,
 }
 
+impl PeerSummary {
+    fn add(&mut self, other: &PeerSummary) {
+        self.rx_packets += other.rx_packets;
+        self.rx_bytes += other.rx_bytes;
+        self.drops.add(&other.drops);
+    }
+}
+
 /// See the module.
 pub struct HubInbound {
     config: HubConfig,
@@ -93,6 +102,8 @@ pub struct HubInbound {
     replies: VecDeque<(PathId, SocketAddr, [u8; 4 + COOKIE_REPLY_BYTES])>,
     /// Who called last and is no peer.
     stranger: Option<PublicKey>,
+    /// What was counted of peers that were taken away.
+    gone: PeerSummary,
     drops: Drops,
     lone_bytes: u64,
 }
@@ -169,6 +180,7 @@ impl HubInbound {
             handed: VecDeque::new(),
             replies: VecDeque::new(),
             stranger: None,
+            gone: PeerSummary::default(),
             drops: Drops::default(),
             lone_bytes: 0,
             config,
@@ -218,7 +230,13 @@ impl HubInbound {
         let Some(row) = self.peers.get_mut(slot.number()).and_then(Option::take) else {
             return;
         };
-        self.by_key.remove(row.keys.public_key.as_bytes());
+        // In a change of several peers another one may have its key by now.
+        if let Entry::Occupied(known) = self.by_key.entry(*row.keys.public_key.as_bytes())
+            && *known.get() == slot
+        {
+            known.remove();
+        }
+        self.gone.add(&row.summary());
         self.waiting.forget(Some(slot));
         self.schedule.set(slot, None);
         if row.inbound.is_some() {
@@ -299,18 +317,13 @@ impl HubInbound {
         all.find(|protection| *protection != Protection::Waiting)
     }
 
-    /// What was counted of all together, and of what is no peer's.
+    /// What was counted of all together, those that were taken away included, and of what is no peer's.
     #[must_use]
     pub fn total(&self) -> PeerSummary {
-        let mut total = PeerSummary {
-            drops: self.drops.clone(),
-            ..PeerSummary::default()
-        };
+        let mut total = self.gone.clone();
+        total.drops.add(&self.drops);
         for row in self.peers.iter().flatten() {
-            let one = row.summary();
-            total.rx_packets += one.rx_packets;
-            total.rx_bytes += one.rx_bytes;
-            total.drops.add(&one.drops);
+            total.add(&row.summary());
         }
         total
     }
@@ -324,6 +337,9 @@ impl HubInbound {
     /// Takes a datagram, or a train of them, which stands in `bytes`. Afterwards, at the end of the batch at the
     /// latest, poll everything.
     pub fn handle_datagram(&mut self, now: Time, came: Came, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return self.drops.count(DropReason::NotSealed, 1);
+        }
         for one in bytes.chunks(came.first(bytes.len())) {
             self.handle_one(now, came, one);
         }
@@ -336,13 +352,16 @@ impl HubInbound {
     }
 
     /// Takes what [`HubInbound::handle_datagram`] does, and lets it wait for its peer's turn ([`HubInbound::serve`]).
-    /// All that is of no peer that is there, calls among it, has one turn.
+    /// All that does not come from where a peer is has one turn: calls, and whoever writes a peer's number, which
+    /// anybody may read. So has a peer that comes from elsewhere, until that has been handled.
     pub fn enqueue(&mut self, now: Time, came: Came, bytes: &[u8]) {
         let first = &bytes[..came.first(bytes.len()).min(bytes.len())];
         let slot = claimed_index(first).map(HubSlot::of_index);
-        let slot = slot.filter(|slot| self.peer(*slot).is_some());
-        if !bytes.is_empty() {
-            self.waiting.push(now, slot, came, bytes);
+        let is_there = |inbound: &mut Inbound| inbound.is_at(came.socket, came.from);
+        let slot = slot.filter(|slot| self.peer(*slot).is_some_and(is_there));
+        match bytes.is_empty() {
+            true => self.drops.count(DropReason::NotSealed, 1),
+            false => self.waiting.push(now, slot, came, bytes),
         }
     }
 

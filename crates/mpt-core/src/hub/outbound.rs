@@ -30,6 +30,9 @@ pub struct HubOutbound {
     waiting: Waiting<VnetHeader>,
     icmp: VecDeque<Vec<u8>>,
     next_icmp: Time,
+    /// Packets and bytes that went to peers that were taken away.
+    gone: (u64, u64),
+    /// Of what was taken away with a peer, and of what is no peer's.
     drops: Drops,
 }
 
@@ -118,9 +121,13 @@ impl HubOutbound {
         &mut self.peers[number]
     }
 
-    /// Forgets what was counted of a peer that was taken away: another one may get its slot.
+    /// Forgets a peer that was taken away: another one may get its slot. What was counted of it stays in the sum of
+    /// all.
     pub fn forget_peer(&mut self, slot: HubSlot) {
-        *self.row(slot) = Peer::default();
+        let peer = std::mem::take(self.row(slot));
+        let (packets, bytes) = peer.sent();
+        self.gone = (self.gone.0 + packets, self.gone.1 + bytes);
+        self.drops.add(&peer.drops());
         self.schedule.set(slot, None);
         self.waiting.forget(Some(slot));
     }
@@ -320,10 +327,10 @@ impl HubOutbound {
         })
     }
 
-    /// The same of all together, and of what is no peer's.
+    /// The same of all together, those that were taken away included, and of what is no peer's.
     #[must_use]
     pub fn total(&self) -> (u64, u64, Drops) {
-        let mut total = (0, 0, self.drops.clone());
+        let mut total = (self.gone.0, self.gone.1, self.drops.clone());
         for row in &self.peers {
             let (packets, bytes) = row.sent();
             total.0 += packets;

@@ -3,7 +3,7 @@
 mod workers;
 mod world;
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use allocation_counter::measure;
@@ -11,8 +11,9 @@ use world::{Spec, World, address};
 
 use crate::control::PathState;
 use crate::control::drops::DropReason;
-use crate::hub::HubSlot;
+use crate::hub::{Came, HubSlot};
 use crate::path::PathId;
+use crate::time::Time;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -374,6 +375,89 @@ fn a_flood_of_what_is_nobody_s_has_one_turn_among_the_peers_of_a_slow_hub() {
         world.hub_inbound.is_waiting(),
         "it was more than is handled"
     );
+}
+
+#[test]
+fn a_flood_that_names_a_peer_from_elsewhere_is_not_in_that_peer_s_turn() {
+    let mut world = World::new(&vec![Spec::default(); 2]);
+    world.run_for(2 * SECOND);
+    world.handles = Some(10);
+    for _ in 0..1000 {
+        world.flood_as(0, 50);
+        world.send(0, address(0), address(1), 2);
+        world.run_for(Duration::from_millis(1));
+    }
+    world.run_for(SECOND);
+    let delivered = world.clients[1].delivered;
+    assert!(delivered >= 1_980, "{delivered} of 2,000");
+}
+
+#[test]
+fn two_peers_may_exchange_keys_in_one_change() {
+    let mut world = World::new(&[Spec::default(), Spec::default()]);
+    world.run_for(2 * SECOND);
+    let slots = world.slots.clone();
+    for (slot, other) in [(slots[0], 1), (slots[1], 0)] {
+        world.hub_inbound.set_peer(slot, world::caller_keys(other));
+    }
+    world.run_for(5 * SECOND);
+    assert_eq!(world.hub_inbound.present(), slots);
+    // Who is taken away takes his key along.
+    world.hub_inbound.remove_peer(slots[0]);
+    world.run_for(5 * SECOND);
+    assert_eq!(world.hub_inbound.present(), slots[1..]);
+}
+
+#[test]
+fn what_was_counted_of_all_does_not_fall_when_a_peer_goes_or_gets_another_key() {
+    let mut world = World::new(&[Spec::default(), Spec::default(), Spec::default()]);
+    world.run_for(2 * SECOND);
+    world.send(1, address(1), address(0), 100);
+    world.send(0, address(0), address(1), 10);
+    world.send(0, address(2), address(1), 1);
+    world.run_for(SECOND);
+    let counted = |world: &World| {
+        let (packets, bytes, _) = world.hub_outbound.total();
+        let total = world.hub_inbound.total();
+        (total.rx_packets, total.rx_bytes, packets, bytes)
+    };
+    let before = counted(&world);
+    assert_eq!((before.0, before.2), (110, 110));
+    let slot = world.slots[0];
+    world.hub_inbound.set_peer(slot, world::caller_keys(9));
+    assert_eq!(counted(&world), before);
+    world.remove(1);
+    assert_eq!(counted(&world), before);
+    assert_eq!(world.hub_drops(), [(DropReason::NotAllowed, 1)]);
+}
+
+#[test]
+fn a_hub_whose_host_has_slept_agrees_keys_anew_with_who_is_there() {
+    let mut world = World::new(&[Spec::default(), Spec::default()]);
+    world.run_for(2 * SECOND);
+    world.clients[1].is_off = true;
+    world.resume_hub();
+    world.run_for(Duration::from_millis(200));
+    assert_eq!(world.hub_inbound.present(), world.slots);
+    assert!(world.hub_inbound.peer(world.slots[0]).unwrap().is_up());
+    // Who does not answer is away, as after any other silence.
+    world.run_for(10 * SECOND);
+    assert_eq!(world.hub_inbound.present(), world.slots[..1]);
+    assert_eq!(world.hub_drops(), []);
+}
+
+#[test]
+fn an_empty_datagram_is_counted_whether_it_waits_or_not() {
+    let mut world = World::new(&[]);
+    let came = Came {
+        socket: path(0),
+        from: SocketAddr::from(([192, 0, 2, 1], 9)),
+        tos: 0,
+        segment_size: None,
+    };
+    world.hub_inbound.handle_datagram(Time::ZERO, came, &[]);
+    world.hub_inbound.enqueue(Time::ZERO, came, &[]);
+    assert_eq!(world.hub_drops(), [(DropReason::NotSealed, 2)]);
 }
 
 /// The adaptive senders of all clients, which find their rates by the delays that the hub's turns give them.

@@ -505,7 +505,7 @@ impl HubDownlink {
             let (buffer, meta) = (&self.buffers[at], &self.metas[at]);
             let len = meta.len.min(buffer.len());
             let step = meta.segment_size.map_or(len, usize::from).max(1);
-            let datagrams = len.div_ceil(step) as u64;
+            let datagrams = len.div_ceil(step).max(1) as u64;
             packets += datagrams;
             bytes += len as u64;
             drops = meta.socket_drops;

@@ -32,13 +32,22 @@ impl Peers {
         let removed: Vec<HubSlot> = gone
             .filter_map(|peer| self.slots.remove(&peer.name))
             .collect();
+        // Who comes gets none of these while there are others: what is under way to a slot is not to meet another peer
+        // there at once.
+        let mut left = removed.clone().into_iter();
         let mut changes = PeerChanges {
             set: Vec::with_capacity(change.come.len()),
             allowed: removed.iter().map(|&slot| (slot, Arc::default())).collect(),
             removed,
         };
         for peer in &change.come {
-            let Some(slot) = self.slot(&peer.name).or_else(|| self.take_slot()) else {
+            let known = self.slot(&peer.name).or_else(|| self.take_slot());
+            let Some(slot) = known.or_else(|| left.next()) else {
+                let most = HubSlot::COUNT;
+                tracing::error!(
+                    "peer {}: not served: a hub has at most {most} peers",
+                    peer.name
+                );
                 continue;
             };
             self.slots.insert(peer.name.clone(), slot);
@@ -53,18 +62,17 @@ impl Peers {
             });
             changes.allowed.push((slot, peer.allowed_ips.clone()));
         }
-        // Only now: what is under way to a slot is not to meet another peer there at once.
-        self.free
-            .extend(changes.removed.iter().map(|slot| slot.number()));
+        self.free.extend(left.map(|slot| slot.number()));
         changes
     }
 
     fn take_slot(&mut self) -> Option<HubSlot> {
-        let number = self.free.pop_first().unwrap_or_else(|| {
-            self.next += 1;
-            self.next - 1
-        });
-        HubSlot::new(number)
+        if let Some(number) = self.free.pop_first() {
+            return HubSlot::new(number);
+        }
+        let slot = HubSlot::new(self.next)?;
+        self.next += 1;
+        Some(slot)
     }
 
     /// What the configuration says of a peer.
@@ -140,6 +148,39 @@ mod tests {
         assert!(changes.removed.is_empty());
         assert_eq!(peers.slot("b"), Some(of_b));
         assert_eq!(peers.slot("a"), Some(of_a));
+    }
+
+    #[test]
+    fn all_peers_of_a_hub_that_is_more_than_half_full_may_get_other_names() {
+        const COUNT: usize = HubSlot::COUNT / 2 + 1;
+        let named = |prefix: &str| -> Vec<Arc<Peer>> {
+            let one = |number| {
+                let mut one = Peer::clone(&peer("", 1));
+                one.name = format!("{prefix}{number}");
+                Arc::new(one)
+            };
+            (0..COUNT).map(one).collect()
+        };
+        let (one, other) = (named("a"), named("b"));
+        let mut peers = Peers::default();
+        peers.follow(&PeerChange {
+            gone: Vec::new(),
+            come: one.clone(),
+        });
+        let changes = peers.follow(&PeerChange {
+            gone: one,
+            come: other.clone(),
+        });
+        let slots: HashSet<_> = changes.set.iter().map(|set| set.slot).collect();
+        assert_eq!(slots.len(), COUNT);
+        assert!(other.iter().all(|peer| peers.slot(&peer.name).is_some()));
+        // Who goes leaves room for others.
+        let changes = peers.follow(&PeerChange {
+            gone: other,
+            come: Vec::new(),
+        });
+        assert_eq!(changes.removed.len(), COUNT);
+        assert_eq!(peers.free.len() + COUNT, HubSlot::COUNT);
     }
 
     #[test]

@@ -400,17 +400,36 @@ impl World {
 
     /// Somebody sends the hub so many initiations that are none.
     pub(super) fn flood(&mut self, packets: u64) {
+        let mut bytes = vec![7; 160];
+        bytes[..5].copy_from_slice(&[0, 0, 0x88, 0xb5, 3]);
+        self.flood_with(packets, &bytes);
+    }
+
+    /// Somebody sends the hub so many datagrams that say they are of that peer, and are not.
+    pub(super) fn flood_as(&mut self, client: usize, packets: u64) {
+        let index = (self.slots[client].number() as u32) << HubSlot::OWN_BITS | 2;
+        let mut bytes = vec![7; 1400];
+        bytes[..4].copy_from_slice(&[0x30, 0, 0x88, 0xb6]);
+        bytes[4..8].copy_from_slice(&index.to_be_bytes());
+        self.flood_with(packets, &bytes);
+    }
+
+    fn flood_with(&mut self, packets: u64, bytes: &[u8]) {
         for _ in 0..packets {
-            let mut bytes = vec![7; 160];
-            bytes[..5].copy_from_slice(&[0, 0, 0x88, 0xb5, 3]);
             let flight = Flight {
                 from: SocketAddr::from(([192, 0, 2, 1], 9)),
                 to: hub_address(0),
                 tos: 0,
-                bytes,
+                bytes: bytes.to_vec(),
             };
             self.put(DELAYS[0], flight);
         }
+    }
+
+    /// The hub's host has slept.
+    pub(super) fn resume_hub(&mut self) {
+        self.hub_inbound.handle_resume(self.now);
+        self.flush();
     }
 
     pub(super) fn paths_at_hub(&mut self, client: usize) -> Vec<PathStatus> {

@@ -124,10 +124,10 @@ impl Inbound {
         self.follow_sessions(now);
     }
 
-    /// Whether nothing is agreed with the peer any more: it is away.
+    /// Whether nothing is agreed with the peer any more, and no attempt at that is under way: it is away.
     pub(crate) fn is_over(&self) -> bool {
         let opening = self.opening.as_ref();
-        opening.is_some_and(|opening| opening.sessions.is_empty())
+        opening.is_some_and(|opening| opening.sessions.is_over())
     }
 
     /// The paths that there are.
@@ -155,6 +155,11 @@ impl Inbound {
         }
         let said = claimed_route(datagram).and_then(|route| PathId::new(route.from.into()));
         said.unwrap_or_else(|| self.path_at(arrival.socket, arrival.from))
+    }
+
+    /// Whether a path's peer is there.
+    pub(crate) fn is_at(&self, socket: PathId, from: SocketAddr) -> bool {
+        Path::each(&self.paths).any(|(id, path)| path.is_at(id, socket, from))
     }
 
     /// The path whose peer is there, or else one that is near.
