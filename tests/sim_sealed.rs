@@ -137,6 +137,22 @@ fn either_end_may_restart_under_load() {
     }
 }
 
+/// However little the peer has sent before.
+#[test]
+fn what_the_peer_sent_before_an_end_restarted_is_not_lost_to_it() {
+    for (sent, restarted) in [(40, Side::B), (2000, Side::B), (40, Side::A)] {
+        let mut pair = Pair::running(sealed(), SECOND);
+        talk(&mut pair, 0..sent);
+        pair.restart(restarted);
+        pair.run_for(2 * SECOND);
+        talk(&mut pair, sent..sent + 40);
+        pair.run_for(SECOND);
+        let reorder = pair.end(restarted).reorder();
+        let lost = reorder.gaps_timed_out + reorder.gaps_inferred_lost;
+        assert_eq!(lost, 0, "of {sent}, {restarted:?}");
+    }
+}
+
 #[test]
 fn forged_replayed_and_changed_packets_come_to_nothing() {
     let mut pair = Pair::running(sealed(), SECOND);

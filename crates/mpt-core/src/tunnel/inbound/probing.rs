@@ -131,11 +131,12 @@ impl Inbound {
     }
 
     /// A session has proved itself and sends `next_seq` next. What came before that proof may have
-    /// been a recording.
+    /// been a recording. Sealed, nothing of before it opens; plain, the first packets may have come before the first probe.
     fn begin_numbering(&mut self, now: Time, next_seq: Seq, restarted: bool) {
         let out = &mut |packet| self.ready.push_back(packet);
         let first_heard = self.peer.is_first();
-        let began_lately = next_seq.value() < self.reorder.config().window;
+        let is_sealed = self.opening.is_some();
+        let began_lately = !is_sealed && next_seq.value() < self.reorder.config().window;
         // Data overtake a message, but by no more than paths differ.
         let ahead = next_seq.distance_from(self.reorder.next_expected());
         let is_elsewhere = ahead >= MAX_DISTANCE as i32 || ahead < -MAX_OVERTAKING;
