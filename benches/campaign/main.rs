@@ -5,8 +5,8 @@
 //! ([`mpt_sim::campaign`]), and prints how many are below 0.95 and 0.98 of the best link, which share of the
 //! sum they reach, and the twenty worst. `--one SEED` runs one and prints it second by second; with `--trace PATH`
 //! it prints what was decided about a path's rate, as `mpt-ctl trace` does, and draws it. A CSV of all and charts go
-//! to `target/campaign/`. `--replay DOWN,UP` does so with links that somebody recorded, in Mahimahi's form, and
-//! `--steps` says what one of them carries in each 10 ms.
+//! to `target/campaign/`. `--weather LINK+LINK` stays with one pair of the links that people have, `--replay DOWN,UP` with
+//! links that somebody recorded, in Mahimahi's form, and `--steps` says what one of them carries in each 10 ms.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -22,7 +22,7 @@ use mpt_chart::{Chart, Mark, Series, rates};
 use mpt_core::control::trace::COLUMNS;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::send::scheduler::law::{Law, Parameter};
-use mpt_sim::campaign::{Case, Family, Outcome, Recorded, Run, Tally};
+use mpt_sim::campaign::{Case, Family, Outcome, Recorded, Run, Tally, Weather};
 use mpt_sim::delay::Delay;
 use mpt_sim::link::{LinkConfig, Order, QueueLimit};
 use mpt_sim::recording::Recording;
@@ -46,6 +46,10 @@ struct Options {
     /// Which sender
     #[arg(long, value_enum, default_value_t = Named::Reno)]
     sender: Named,
+    /// In place of a family: minutes over this pair of links as people have them, by the names of `field`. The seed 1 is the
+    /// minute of benches/profiles --weather
+    #[arg(long, value_name = "LINK+LINK", conflicts_with_all = ["family", "replay"], value_parser = weathers)]
+    weather: Option<[Weather; 2]>,
     /// Only the case of this seed, second by second
     #[arg(long)]
     one: Option<u64>,
@@ -74,6 +78,28 @@ struct Options {
     /// cargo bench says so
     #[arg(long, hide = true)]
     bench: bool,
+}
+
+impl Options {
+    fn family(&self) -> Family {
+        self.weather.map_or(self.family, |_| Family::Field)
+    }
+
+    fn draw(&self, seed: u64, law: &'static Law) -> Case {
+        match self.weather {
+            Some(weathers) => Case::forecast(weathers, seed, law),
+            None => Case {
+                law,
+                ..Case::draw(self.family, seed)
+            },
+        }
+    }
+}
+
+/// Two names with a plus between them.
+fn weathers(text: &str) -> Result<[Weather; 2], String> {
+    let (one, other) = text.split_once('+').ok_or("expected LINK+LINK")?;
+    Ok([one.parse()?, other.parse()?])
 }
 
 /// A sender's name.
@@ -113,10 +139,7 @@ fn run(options: &Options) -> Result<(), String> {
     }
     let recorded = recorded(&options.replay, options.from)?;
     let draw = |seed| match recorded.as_slice() {
-        [] => Case {
-            law,
-            ..Case::draw(options.family, seed)
-        },
+        [] => options.draw(seed, law),
         links => Case::replayed(links, seed, law),
     };
     let only = options
@@ -145,7 +168,7 @@ fn run(options: &Options) -> Result<(), String> {
         return Ok(());
     }
     let tally = run_all(options, law, |case| case.run(sender));
-    let family = options.family;
+    let family = options.family();
     println!(
         "{} cases of the family {family}, seeds {} to {}, {:?}, in {:.0} s",
         options.pairs,
@@ -264,7 +287,7 @@ fn vary(options: &Options, law: &'static Law, parameters: &[Parameter]) {
             case.run_beside(sender, alone.as_deref().map_or(&[], Vec::as_slice))
         })
     };
-    let phases = options.family.phases();
+    let phases = options.family().phases();
     let base = run(law);
     let names: Vec<&str> = phases.iter().map(|phase| phase.name).collect();
     let names = names.join(" | ");
@@ -305,10 +328,7 @@ fn run_all(options: &Options, law: &'static Law, run: impl Fn(Case) -> Outcome +
                     if number >= options.pairs {
                         return;
                     }
-                    let outcome = run(Case {
-                        law,
-                        ..Case::draw(options.family, options.seed + number)
-                    });
+                    let outcome = run(options.draw(options.seed + number, law));
                     if let Ok(mut tally) = tally.lock() {
                         tally.add(outcome);
                     }

@@ -8,7 +8,7 @@ use mpt_core::send::scheduler::law::Law;
 use rand::RngExt as _;
 
 use super::draw::{Links, log_uniform, uniform};
-use super::weather::Weather;
+use super::weather::{Forecast, Weather};
 use crate::delay::{Delay, MS};
 use crate::link::{LinkConfig, Order, Policer};
 use crate::pair::PathSpec;
@@ -312,7 +312,29 @@ impl Case {
         if rng.random() {
             weathers.reverse();
         }
-        let forecasts = weathers.map(|weather| weather.draw(rng));
+        Case::under(
+            weathers,
+            weathers.map(|weather| weather.draw(rng)),
+            seed,
+            &Law::LAW,
+        )
+    }
+
+    /// A minute over a pair of such links with a download. With the seed 1 it is the minute that
+    /// `benches/profiles --weather` has in the lab: a link's own seed is its place among all that seeds count up to.
+    #[must_use]
+    pub fn forecast(weathers: [Weather; 2], seed: u64, law: &'static Law) -> Case {
+        let first = seed.saturating_mul(2).saturating_sub(1);
+        let forecasts = [0, 1].map(|link| weathers[link].forecast(first + link as u64));
+        Case::under(weathers, forecasts, seed, law)
+    }
+
+    fn under(
+        weathers: [Weather; 2],
+        forecasts: [Forecast; 2],
+        seed: u64,
+        law: &'static Law,
+    ) -> Case {
         let mut changes: Vec<Change> = forecasts
             .iter()
             .enumerate()
@@ -335,7 +357,7 @@ impl Case {
             },
             group: weathers[0].name(),
             weathers: weathers.into(),
-            law: &Law::LAW,
+            law,
         }
     }
 
@@ -506,6 +528,21 @@ mod tests {
                 (1_999_000..=80_000_000).contains(&path.links[0].rate_bps.unwrap())
             })
         );
+    }
+
+    #[test]
+    fn the_first_minute_of_a_pair_is_the_lab_s() {
+        let weathers = [Weather::Starlink, Weather::LteBad];
+        let case = Case::forecast(weathers, 1, &Law::LAW);
+        for (path, weather) in weathers.iter().enumerate() {
+            // As net::profile::field::Pair::forecasts.
+            let forecast = weather.forecast(path as u64 + 1);
+            assert_eq!(case.paths[path].links, forecast.path.links);
+            let of_path = case.changes.iter().filter(|change| change.path == path);
+            assert_eq!(of_path.count(), forecast.changes.len());
+        }
+        let next = Case::forecast(weathers, 2, &Law::LAW);
+        assert_ne!(next.paths[0].links, case.paths[0].links);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! [`Weather::source`] names; what no source says is chosen here and marked *assumed*.
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use rand::RngExt as _;
@@ -196,6 +197,18 @@ impl Weather {
 impl fmt::Display for Weather {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+impl FromStr for Weather {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Weather, String> {
+        let mut all = Weather::ALL.into_iter();
+        all.find(|weather| weather.name() == text).ok_or_else(|| {
+            let names = Weather::ALL.map(Weather::name).join(", ");
+            format!("there is no weather {text:?}; there are {names}")
+        })
     }
 }
 
