@@ -196,7 +196,7 @@ fn a_sender_without_a_receiver_says_so() {
         "measure send 127.0.0.1:{} --count 50 --size 100",
         free_port()
     ));
-    assert!(sent.status.success());
+    assert_eq!(sent.status.code(), Some(1));
     assert!(
         stdout(&sent).contains("nobody listens at 127.0.0.1"),
         "{sent:?}"

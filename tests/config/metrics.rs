@@ -33,7 +33,7 @@ fn what_is_no_place() {
         let expected = format!(
             "mpt0.toml:9:10: \"{listen}\" {why}\n  help: write an address of this host with a port, \
              \"127.0.0.1:9754\" or \"[::1]:9754\", or the absolute path of a Unix socket, \
-             \"/run/mpt/metrics.sock\"\n"
+             \"/run/mpt/metrics\"\n"
         );
         assert_eq!(said.trim_end(), expected.trim_end());
     }
@@ -59,7 +59,7 @@ fn a_socket_that_is_none() {
 fn an_owner_of_a_port() {
     insta::assert_snapshot!(complaint(&with("listen = \"127.0.0.1:9754\"\nmode = \"0660\"")), @r#"
     mpt0.toml:10:8: `mode` is of a Unix socket, and `listen` is none
-      help: remove it, or write listen = "/run/mpt/metrics.sock"
+      help: remove it, or write listen = "/run/mpt/metrics"
     "#);
 }
 
@@ -75,7 +75,7 @@ fn an_unknown_key() {
 fn the_control_sockets_place() {
     insta::assert_snapshot!(complaint(&with("listen = \"/run/mpt/mpt0.sock\"")), @r#"
     mpt0.toml:9:10: the metrics and the control socket are both at /run/mpt/mpt0.sock
-      help: give the metrics another path, like "/run/mpt/metrics.sock"
+      help: give the metrics another path, like "/run/mpt/metrics"
     "#);
 }
 
@@ -87,7 +87,7 @@ fn another_tunnels_control_socket() {
     ]);
     insta::assert_snapshot!(check(folder.path(), &["-c", "."]).2, @r#"
     ./b.toml:9:10: /run/mpt/mpt1.sock is the control socket of ./a.toml:2
-      help: give the metrics another path, like "/run/mpt/metrics.sock"
+      help: give the metrics another path, like "/run/mpt/metrics"
     "#);
 }
 

@@ -121,8 +121,8 @@ fn new_writes_both_ends_with_keys_that_belong_together() {
 
     Copy, where mpt-tund is installed at both ends:
 
-      sudo cp -p MADE/mpt0.* /etc/mpt/
-      scp -p MADE/server/mpt0.* root@203.0.113.7:/etc/mpt/
+      sudo cp -p MADE/mpt0.toml MADE/mpt0.key /etc/mpt/
+      scp -p MADE/server/mpt0.toml MADE/server/mpt0.key root@203.0.113.7:/etc/mpt/
 
     Start, at both ends:
 
@@ -220,8 +220,11 @@ fn new_says_what_it_has_to_be_told() {
         "--server 203.0.113.7:4754",
         "--server 203.0.113.7 --client-interfaces eth0,eth0",
         "--server 203.0.113.7 --client-interfaces eth0,an-interface-of-20",
+        "--server 203.0.113.7 --client-interfaces eth0,wwan0 --name all",
         "--server 203.0.113.7 --client-interfaces eth0,wwan0 --names fibre",
         "--server 203.0.113.7 --client-interfaces eth0 --inner 10.0.0.0",
+        "--server 203.0.113.7 --client-interfaces eth0 --inner 10.0.0.0/30,10.0.0.0/24",
+        "--server 2001:db8::7 --client-interfaces eth0 --server-local 10.0.0.5",
         "--server 203.0.113.7 --client-interfaces eth0,wwan0 --port 65535",
         "--server 127.0.0.1",
         "--server server.invalid --client-interfaces eth0",
@@ -241,10 +244,16 @@ fn new_says_what_it_has_to_be_told() {
         64 error: --client-interfaces: eth0 is named twice
     --server 203.0.113.7 --client-interfaces eth0,an-interface-of-20
         64 error: --client-interfaces "an-interface-of-20": give a device as `ip link` names it, such as eth0
+    --server 203.0.113.7 --client-interfaces eth0,wwan0 --name all
+        64 error: --name all: the kernel gives no interface that name; use another, such as mpt0
     --server 203.0.113.7 --client-interfaces eth0,wwan0 --names fibre
         1 mpt-ctl: 1 --names for 2 uplinks (eth0, wwan0): give one for each
     --server 203.0.113.7 --client-interfaces eth0 --inner 10.0.0.0
         64 error: --inner 10.0.0.0: give a network with room for two hosts, such as 10.99.0.0/30 or fd00:99::/64
+    --server 203.0.113.7 --client-interfaces eth0 --inner 10.0.0.0/30,10.0.0.0/24
+        64 error: --inner 10.0.0.0/24: it overlaps 10.0.0.0/30; give networks that have nothing in common
+    --server 2001:db8::7 --client-interfaces eth0 --server-local 10.0.0.5
+        64 error: --server 2001:db8::7 --server-local 10.0.0.5: one is IPv4, the other IPv6, and they never meet; give both of one kind, or the server's device as --server-local
     --server 203.0.113.7 --client-interfaces eth0,wwan0 --port 65535
         1 mpt-ctl: --port 65535: 2 paths need as many ports, and the last is 65535
     --server 127.0.0.1
@@ -270,6 +279,21 @@ fn new_at_the_server_leaves_the_clients_end_to_be_copied() {
     );
     let own = std::fs::read_to_string(dir.path().join("mpt0.toml")).unwrap();
     assert!(own.contains("local = \"127.0.0.1:4754\""), "{own}");
+}
+
+#[test]
+fn new_knows_the_server_by_its_address_where_its_sockets_are_bound_to_a_device() {
+    let words = "--server 127.0.0.1 --server-local eth7 --client-interfaces eth0 --json";
+    for kind in ["", " --clients 3"] {
+        let dir = tempfile::tempdir().unwrap();
+        let output = new(dir.path(), &format!("{words}{kind}"));
+        assert!(output.status.success(), "{output:?}");
+        let made: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(made["here"].as_array().unwrap().len(), 2, "{made}");
+        let own = std::fs::read_to_string(dir.path().join("mpt0.toml")).unwrap();
+        let path = "interface = \"eth7\"\nlocal = \"0.0.0.0:4754\"\n";
+        assert!(own.contains(path), "{own}");
+    }
 }
 
 /// The files of a folder and of all within it, with their modes.
@@ -335,8 +359,8 @@ fn new_writes_a_hub_and_a_folder_for_each_client() {
 
     Copy, where mpt-tund is installed at all ends:
 
-      sudo cp -p MADE/mpt0.* /etc/mpt/
-      scp -p MADE/clients/client-01/mpt0.* root@CLIENT-01:/etc/mpt/
+      sudo cp -p MADE/mpt0.toml MADE/mpt0.key /etc/mpt/
+      scp -p MADE/clients/client-01/mpt0.toml MADE/clients/client-01/mpt0.key root@CLIENT-01:/etc/mpt/
       … and so on, to client-20; --json lists all commands
 
     Start, at all ends and in any order:

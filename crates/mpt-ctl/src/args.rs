@@ -285,6 +285,11 @@ impl Cli {
                 "top is for people; `mpt-ctl --json --watch status` is a line each time, for scripts".into(),
             ));
         }
+        if cli.json && matches!(task, Task::Key(_)) {
+            return Err(wrong(
+                "a key is one line of text, for scripts as for people: leave --json out".into(),
+            ));
+        }
         if cli.json && matches!(&task, Task::History(history) if history.draws_here()) {
             return Err(wrong(
                 "--json and --svg both go to the standard output; name a FILE after --svg".into(),

@@ -5,6 +5,7 @@
 //! from "there is no daemon".
 
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,6 +24,8 @@ pub(crate) const USAGE: u8 = 64;
 /// The longest wait for the daemon to take the request or to answer it. A reload may set up
 /// paths, which takes longer than a look.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The same of a socket that is only looked at.
+const GLANCE: Duration = Duration::from_millis(500);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +39,13 @@ pub(crate) enum ClientError {
          `systemctl start mpt` or `mpt-tund --config FILE`", place.display()
     )]
     NotRunning { place: PathBuf },
+    #[error("no tunnel {tunnel} runs here; these do: {}", names.join(", "))]
+    NoSuchTunnel { tunnel: String, names: Vec<String> },
+    #[error(
+        "{} is not a socket; a tunnel's is {RUN_DIR}/NAME.sock, unless its configuration says otherwise",
+        place.display()
+    )]
+    NotASocket { place: PathBuf },
     #[error("no permission to use {}; run mpt-ctl as root (sudo mpt-ctl …)", place.display())]
     Permission { place: PathBuf },
     #[error("cannot reach the daemon at {}: {source}", place.display())]
@@ -58,6 +68,8 @@ impl ClientError {
             Self::Refused(_) => 1,
             Self::SeveralTunnels { .. } => USAGE,
             Self::NotRunning { .. }
+            | Self::NoSuchTunnel { .. }
+            | Self::NotASocket { .. }
             | Self::Permission { .. }
             | Self::Unreachable { .. }
             | Self::Silent { .. } => NO_ANSWER,
@@ -72,6 +84,7 @@ impl ClientError {
             reason = "io::ErrorKind is open-ended"
         )]
         match source.kind() {
+            io::ErrorKind::ConnectionRefused if is_no_socket(&place) => Self::NotASocket { place },
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
                 Self::NotRunning { place }
             }
@@ -93,25 +106,44 @@ pub(crate) fn locate(
         return Ok(socket.to_owned());
     }
     if let Some(name) = tunnel {
-        return Ok(run_dir.join(format!("{name}.sock")));
+        return named(name, run_dir);
     }
     let mut sockets = sockets_in(run_dir).map_err(|source| ClientError::at(run_dir, source))?;
     if sockets.len() > 1 {
-        // A daemon that was killed leaves its file behind; that is not a tunnel to choose from.
-        sockets.retain(|socket| !is_abandoned(socket));
+        sockets.retain(|socket| is_tunnel(socket));
     }
     match sockets.len() {
         0 => Err(ClientError::NotRunning {
             place: run_dir.join("*.sock"),
         }),
         1 => Ok(sockets.remove(0)),
-        _ => {
-            let stem = |path: &PathBuf| Some(path.file_stem()?.to_string_lossy().into_owned());
-            Err(ClientError::SeveralTunnels {
-                names: sockets.iter().filter_map(stem).collect(),
-            })
-        }
+        _ => Err(ClientError::SeveralTunnels {
+            names: names(&sockets),
+        }),
     }
+}
+
+/// The socket of the tunnel of this name. Where it does not run, those that do are told.
+fn named(tunnel: &str, run_dir: &Path) -> Result<PathBuf, ClientError> {
+    let socket = run_dir.join(format!("{tunnel}.sock"));
+    if is_tunnel(&socket) {
+        return Ok(socket);
+    }
+    let mut others = sockets_in(run_dir).unwrap_or_default();
+    others.retain(|other| is_tunnel(other));
+    if others.is_empty() {
+        return Ok(socket);
+    }
+    Err(ClientError::NoSuchTunnel {
+        tunnel: tunnel.to_owned(),
+        names: names(&others),
+    })
+}
+
+/// The names of the tunnels that have these sockets.
+fn names(sockets: &[PathBuf]) -> Vec<String> {
+    let stem = |path: &PathBuf| Some(path.file_stem()?.to_string_lossy().into_owned());
+    sockets.iter().filter_map(stem).collect()
 }
 
 fn sockets_in(run_dir: &Path) -> io::Result<Vec<PathBuf>> {
@@ -129,13 +161,28 @@ fn sockets_in(run_dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(sockets)
 }
 
-fn is_abandoned(socket: &Path) -> bool {
-    UnixStream::connect(socket).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+/// Whether a tunnel may be asked here. Not where nobody listens: a daemon that was killed leaves its file
+/// behind. Nor where what answers does not speak JSON: that is the socket of the metrics. A daemon that is
+/// silent, or not for this user, is one.
+fn is_tunnel(socket: &Path) -> bool {
+    match exchange(socket, &Request::Log { level: None }, GLANCE) {
+        Ok(line) => serde_json::from_slice::<serde::de::IgnoredAny>(&line).is_ok(),
+        Err(error) => !matches!(
+            error,
+            ClientError::NotRunning { .. }
+                | ClientError::NotASocket { .. }
+                | ClientError::Protocol(_)
+        ),
+    }
+}
+
+fn is_no_socket(place: &Path) -> bool {
+    std::fs::metadata(place).is_ok_and(|file| !file.file_type().is_socket())
 }
 
 /// Asks the daemon at `socket` one thing.
 pub(crate) fn ask(socket: &Path, request: &Request) -> Result<Answer, ClientError> {
-    let line = exchange(socket, request)?;
+    let line = exchange(socket, request, PATIENCE)?;
     let reply: Reply =
         serde_json::from_slice(&line).map_err(|error| ClientError::Protocol(error.to_string()))?;
     match reply {
@@ -149,15 +196,15 @@ pub(crate) fn unasked() -> ClientError {
     ClientError::Protocol("an answer to another question".into())
 }
 
-fn exchange(socket: &Path, request: &Request) -> Result<Vec<u8>, ClientError> {
+fn exchange(socket: &Path, request: &Request, patience: Duration) -> Result<Vec<u8>, ClientError> {
     let failed = |source| ClientError::at(socket, source);
     let mut line =
         serde_json::to_vec(request).map_err(|error| ClientError::Protocol(error.to_string()))?;
     line.push(b'\n');
 
     let mut stream = UnixStream::connect(socket).map_err(failed)?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-    stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
+    stream.set_read_timeout(Some(patience)).map_err(failed)?;
+    stream.set_write_timeout(Some(patience)).map_err(failed)?;
     match stream.write_all(&line) {
         // A daemon that is too busy says so and hangs up without reading: hear it out.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
@@ -182,6 +229,23 @@ mod tests {
     use std::fs::File;
     use std::os::unix::net::UnixListener;
 
+    /// Answers with this line at a socket of this name, for as long as the test runs.
+    fn serve(dir: &Path, name: &str, line: &'static str) -> PathBuf {
+        let socket = dir.join(name);
+        let listener = UnixListener::bind(&socket).unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut reader = BufReader::new(stream.unwrap());
+                let _ = reader.read_line(&mut String::new());
+                let _ = reader.get_mut().write_all(line.as_bytes());
+            }
+        });
+        socket
+    }
+
+    const A_DAEMON: &str = "{\"error\":\"too many ask\"}\n";
+    const THE_METRICS: &str = "HTTP/1.1 400 Bad Request\r\n\r\n";
+
     #[test]
     fn the_only_socket_is_the_default() {
         let dir = tempfile::tempdir().unwrap();
@@ -194,8 +258,8 @@ mod tests {
     #[test]
     fn several_sockets_are_listed_in_order() {
         let dir = tempfile::tempdir().unwrap();
-        let _listeners = ["mpt1", "mpt0"]
-            .map(|name| UnixListener::bind(dir.path().join(format!("{name}.sock"))).unwrap());
+        serve(dir.path(), "mpt1.sock", A_DAEMON);
+        serve(dir.path(), "mpt0.sock", A_DAEMON);
         let error = locate(None, None, dir.path()).unwrap_err();
         assert_eq!(error.exit_code(), USAGE);
         assert_eq!(
@@ -212,10 +276,55 @@ mod tests {
     fn a_file_that_a_killed_daemon_left_is_not_a_choice() {
         let dir = tempfile::tempdir().unwrap();
         drop(UnixListener::bind(dir.path().join("mpt0.sock")).unwrap());
-        let _alive = UnixListener::bind(dir.path().join("mpt1.sock")).unwrap();
+        File::create(dir.path().join("notes.sock")).unwrap();
+        let alive = serve(dir.path(), "mpt1.sock", A_DAEMON);
+        assert_eq!(locate(None, None, dir.path()).unwrap(), alive);
+    }
+
+    #[test]
+    fn the_socket_of_the_metrics_is_not_a_choice() {
+        let dir = tempfile::tempdir().unwrap();
+        serve(dir.path(), "metrics.sock", THE_METRICS);
+        let tunnel = serve(dir.path(), "mpt0.sock", A_DAEMON);
+        assert_eq!(locate(None, None, dir.path()).unwrap(), tunnel);
+        let error = locate(None, Some("metrics"), dir.path()).unwrap_err();
+        assert!(matches!(error, ClientError::NoSuchTunnel { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_daemon_that_is_silent_is_a_choice() {
+        let dir = tempfile::tempdir().unwrap();
+        serve(dir.path(), "metrics.sock", THE_METRICS);
+        let socket = dir.path().join("mpt0.sock");
+        let _silent = UnixListener::bind(&socket).unwrap();
+        assert_eq!(locate(None, None, dir.path()).unwrap(), socket);
+    }
+
+    #[test]
+    fn a_tunnel_that_does_not_run_is_told_from_a_daemon_that_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("mpt9.sock");
+        assert_eq!(locate(None, Some("mpt9"), dir.path()).unwrap(), socket);
+        serve(dir.path(), "mpt0.sock", A_DAEMON);
+        serve(dir.path(), "office.sock", A_DAEMON);
+        let error = locate(None, Some("mpt9"), dir.path()).unwrap_err();
+        assert_eq!(error.exit_code(), 3);
         assert_eq!(
-            locate(None, None, dir.path()).unwrap(),
-            dir.path().join("mpt1.sock")
+            error.to_string(),
+            "no tunnel mpt9 runs here; these do: mpt0, office"
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_is_said_to_be_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("mpt0.toml");
+        File::create(&file).unwrap();
+        let error = ask(&file, &Request::Status).unwrap_err();
+        assert_eq!(error.exit_code(), 3);
+        assert!(
+            error.to_string().contains("mpt0.toml is not a socket"),
+            "{error}"
         );
     }
 

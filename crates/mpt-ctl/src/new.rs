@@ -113,6 +113,14 @@ impl End {
             End::Server => End::Client,
         }
     }
+
+    /// Its number among the hosts of a network inside.
+    fn number(self) -> u32 {
+        match self {
+            End::Client => 0,
+            End::Server => 1,
+        }
+    }
 }
 
 /// Why there is no new tunnel. Nothing was written, but for what the text names.
@@ -187,16 +195,20 @@ struct ServerAt {
     interface: Option<String>,
 }
 
+impl ServerAt {
+    /// Whether this host is the server, as far as its addresses tell.
+    fn is_here(&self) -> bool {
+        host::has(self.local) || host::has(self.address)
+    }
+}
+
 /// Makes the files.
 pub(crate) fn run(command: &NewCommand) -> Result<Made, NewError> {
     if let Some(clients) = command.clients {
         return hub::run(command, clients);
     }
     let ends = command.ends()?;
-    let here = command.here.unwrap_or(match ends.server_is_here() {
-        true => End::Server,
-        false => End::Client,
-    });
+    let here = ends.here;
     let keys = [private_key()?, private_key()?];
     let there = command.out.join(here.other().name());
     let mut files = Vec::new();
@@ -224,11 +236,11 @@ pub(crate) fn run(command: &NewCommand) -> Result<Made, NewError> {
     let mut made = Made {
         here: paths(&files[..2]),
         there: paths(&files[2..]),
-        copy: command.copying(here, &there),
+        copy: command.copying(here, &files),
         start: "sudo systemctl enable --now mpt".to_owned(),
         text: String::new(),
     };
-    made.text = ends.told(here, &made, command);
+    made.text = ends.told(&made, command);
     Ok(made)
 }
 
@@ -248,6 +260,13 @@ impl NewCommand {
         if !is_name(&self.name, MAX_INTERFACE_BYTES) {
             return Err(format!(
                 "--name {:?}: use 1 to {MAX_INTERFACE_BYTES} letters, digits, '-', '_' or '.', such as mpt0",
+                self.name
+            ));
+        }
+        // As `net.ipv4.conf.all`.
+        if ["all", "default"].contains(&&*self.name) {
+            return Err(format!(
+                "--name {}: the kernel gives no interface that name; use another, such as mpt0",
                 self.name
             ));
         }
@@ -287,12 +306,18 @@ impl NewCommand {
                 self.server
             ));
         }
+        if let (Some(address), Some(local)) = (self.server_address(), self.server_local_address())
+            && address.is_ipv6() != local.is_ipv6()
+        {
+            return Err(format!(
+                "--server {address} --server-local {local}: one is IPv4, the other IPv6, and they never meet; \
+                 give both of one kind, or the server's device as --server-local"
+            ));
+        }
         if self.clients.is_some() {
             return Ok(());
         }
-        self.inner
-            .iter()
-            .try_for_each(|prefix| inner_addresses(prefix).map(drop))
+        self.inner_networks().map(drop)
     }
 
     fn server_address(&self) -> Option<IpAddr> {
@@ -300,12 +325,34 @@ impl NewCommand {
         bare.parse().ok()
     }
 
+    fn server_local_address(&self) -> Option<IpAddr> {
+        self.server_local.as_ref()?.parse().ok()
+    }
+
+    /// The networks inside a tunnel with two ends.
+    fn inner_networks(&self) -> Result<Vec<Network>, String> {
+        let default = [DEFAULT_INNER.to_owned()];
+        let texts = match &self.inner[..] {
+            [] => &default,
+            given => given,
+        };
+        let mut networks: Vec<Network> = Vec::new();
+        for text in texts {
+            let network = Network::parse(text).ok_or_else(|| {
+                format!(
+                    "--inner {text}: give a network with room for two hosts, such as 10.99.0.0/30 or \
+                     fd00:99::/64"
+                )
+            })?;
+            network.check_apart(text, &networks)?;
+            networks.push(network);
+        }
+        Ok(networks)
+    }
+
     /// Where the server is, as far as it is given or can be found.
     fn server_at(&self) -> Result<ServerAt, NewError> {
-        let local: Option<IpAddr> = self
-            .server_local
-            .as_ref()
-            .and_then(|local| local.parse().ok());
+        let local = self.server_local_address();
         let address = match self.server_address().or(local) {
             Some(address) => address,
             None => self.look_up()?,
@@ -347,7 +394,7 @@ impl NewCommand {
     /// All that the files say.
     fn ends(&self) -> Result<Ends, NewError> {
         let server = self.server_at()?;
-        let here = self.here.unwrap_or(match host::has(server.local) {
+        let here = self.here.unwrap_or(match server.is_here() {
             true => End::Server,
             false => End::Client,
         });
@@ -373,14 +420,8 @@ impl NewCommand {
                 u16::MAX
             )));
         }
-        let mut inner = Vec::new();
-        for prefix in &self.inner {
-            inner.push(inner_addresses(prefix).map_err(NewError::Wrong)?);
-        }
-        if inner.is_empty() {
-            inner.push(inner_addresses(DEFAULT_INNER).map_err(NewError::Wrong)?);
-        }
         Ok(Ends {
+            here,
             name: self.name.clone(),
             paths: self.paths(devices)?,
             server: server.called,
@@ -388,7 +429,7 @@ impl NewCommand {
             server_interface: server.interface,
             uplinks_found: self.client_interfaces.is_empty(),
             port: self.port,
-            inner,
+            inner: self.inner_networks().map_err(NewError::Wrong)?,
         })
     }
 
@@ -407,15 +448,14 @@ impl NewCommand {
             .ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
     }
 
-    /// The commands that bring the files to where they belong.
-    fn copying(&self, here: End, there: &Path) -> Vec<String> {
+    /// The commands that bring the files, this end's two and the other's, to where they belong.
+    fn copying(&self, here: End, files: &[File]) -> Vec<String> {
         let mut commands = Vec::new();
-        let out = &self.out;
+        let (own, others) = files.split_at(2);
         // What lies in the daemon's folder is root's.
-        let in_place = out == Path::new(CONFIG_DIR);
+        let in_place = self.out == Path::new(CONFIG_DIR);
         if !in_place {
-            let files = out.join(format!("{}.*", self.name));
-            commands.push(format!("sudo cp -p {} {CONFIG_DIR}/", files.display()));
+            commands.push(format!("sudo cp -p {} {CONFIG_DIR}/", listed(own)));
         }
         let host = match here {
             End::Server => "CLIENT".to_owned(),
@@ -424,14 +464,20 @@ impl NewCommand {
                 Some(IpAddr::V4(_)) | None => self.server.clone(),
             },
         };
-        let files = there.join(format!("{}.*", self.name));
         commands.push(format!(
             "{}scp -p {} root@{host}:{CONFIG_DIR}/",
             if in_place { "sudo " } else { "" },
-            files.display()
+            listed(others)
         ));
         commands
     }
+}
+
+/// Files as a command has them: each by its name, since the shell that would make names of a pattern may
+/// not be let into the folder.
+fn listed(files: &[File]) -> String {
+    let paths = files.iter().map(|file| file.path.display().to_string());
+    paths.collect::<Vec<_>>().join(" ")
 }
 
 /// Letters, digits, '-', '_' or '.', a letter or digit first, as the configuration has it.
@@ -458,18 +504,6 @@ fn unspecified(like: IpAddr) -> IpAddr {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     }
-}
-
-/// The client's and the server's address in a network, and its length.
-fn inner_addresses(prefix: &str) -> Result<([IpAddr; 2], u8), String> {
-    let wrong = || {
-        format!(
-            "--inner {prefix}: give a network with room for two hosts, such as 10.99.0.0/30 or \
-             fd00:99::/64"
-        )
-    };
-    let network = Network::parse(prefix).ok_or_else(wrong)?;
-    Ok(([0, 1].map(|number| network.address(number)), network.length))
 }
 
 /// Writes the files into folders, which are made with their modes where they are missing. What is there stays.
@@ -510,32 +544,4 @@ fn write_new(file: &File) -> io::Result<()> {
     let mut opened = options.open(&file.path)?;
     opened.write_all(file.text.as_bytes())?;
     opened.sync_all()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn inner_addresses_are_the_first_two_of_the_network() {
-        let of = |prefix: &str| {
-            let ([client, server], length) = inner_addresses(prefix).unwrap();
-            format!("{client} {server} /{length}")
-        };
-        assert_eq!(of("10.99.0.0/30"), "10.99.0.1 10.99.0.2 /30");
-        assert_eq!(of("10.99.7.77/24"), "10.99.7.1 10.99.7.2 /24");
-        assert_eq!(of("10.99.0.8/31"), "10.99.0.8 10.99.0.9 /31");
-        assert_eq!(of("fd00:99::/64"), "fd00:99::1 fd00:99::2 /64");
-        assert_eq!(of("fd00:99::4/127"), "fd00:99::4 fd00:99::5 /127");
-        for wrong in [
-            "10.99.0.0",
-            "10.99.0.0/32",
-            "10.99.0.0/0",
-            "fd00::/128",
-            "x/8",
-            "10.0.0.0/x",
-        ] {
-            assert!(inner_addresses(wrong).is_err(), "{wrong}");
-        }
-    }
 }

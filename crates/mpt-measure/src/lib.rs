@@ -92,7 +92,7 @@ enum Failure {
 pub struct Outcome {
     /// For the standard output.
     pub text: String,
-    /// Whether anything was measured, or sent.
+    /// Whether anything was measured, or sent to somebody who listens.
     pub found: bool,
 }
 
@@ -105,7 +105,7 @@ pub fn run(command: &MeasureCommand, json: bool, look: Look) -> Result<Outcome, 
     let report = match command {
         MeasureCommand::Send(args) => match send(args, json)? {
             Sendings::Report(report) => *report,
-            Sendings::Done(text) => return Ok(Outcome { text, found: true }),
+            Sendings::Done { text, found } => return Ok(Outcome { text, found }),
         },
         MeasureCommand::Receive(args) => receive(args)?,
         MeasureCommand::Stamp(StampCommand::Send(args)) => send_stamp(args)?,
@@ -124,7 +124,7 @@ pub fn run(command: &MeasureCommand, json: bool, look: Look) -> Result<Outcome, 
 
 /// What comes of sending: what there is to say, or the replies' report.
 enum Sendings {
-    Done(String),
+    Done { text: String, found: bool },
     Report(Box<Report>),
 }
 
@@ -150,7 +150,7 @@ fn send(args: &SendArgs, json: bool) -> Result<Sendings, Failure> {
         return Ok(Sendings::Report(Box::new(report)));
     }
     let sent = sending.run(&channel, &stop)?;
-    if json {
+    let text = if json {
         let value = serde_json::json!({
             "stream": format!("{:016x}", sending.stream),
             "target": args.target,
@@ -162,10 +162,14 @@ fn send(args: &SendArgs, json: bool) -> Result<Sendings, Failure> {
             "refused": sent.refused,
             "no_room": sent.no_room,
         });
-        return Ok(Sendings::Done(format!("{value:#}\n")));
-    }
-    let sentences = sent.sentences(&sending.plan, args.target);
-    Ok(Sendings::Done(sentences.join("\n") + "\n"))
+        format!("{value:#}\n")
+    } else {
+        sent.sentences(&sending.plan, args.target).join("\n") + "\n"
+    };
+    Ok(Sendings::Done {
+        text,
+        found: sent.went_out(),
+    })
 }
 
 fn receive(args: &ReceiveArgs) -> Result<Report, Failure> {

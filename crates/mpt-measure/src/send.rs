@@ -34,6 +34,12 @@ pub(crate) struct Sending {
     pub(crate) stream: u64,
 }
 
+/// A host where nobody listens has said so within this time, in seconds, wherever it is.
+const REFUSED_WITHIN_S: f64 = 0.4;
+/// It says so again within this time: Linux once a second (net.ipv4.icmp_ratelimit, ip-sysctl), twice that for one that
+/// is lost.
+const REFUSED_AGAIN_S: f64 = 2.0;
+
 /// What was sent.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Sent {
@@ -45,6 +51,8 @@ pub(crate) struct Sent {
     pub(crate) slipped_s: f64,
     /// Sends that were answered "port unreachable".
     pub(crate) refused: u64,
+    /// When the first and the last of these were, in seconds from the start.
+    pub(crate) refused_s: Option<[f64; 2]>,
     /// Sends that the host had no room for.
     pub(crate) no_room: u64,
     pub(crate) interrupted: bool,
@@ -114,12 +122,12 @@ impl Sending {
                     let result = match send() {
                         // That was the answer to an earlier packet; this one has not been sent.
                         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                            sent.refused += 1;
+                            sent.refuse(now_ns);
                             send()
                         }
                         result => result,
                     };
-                    result.or_else(|error| self.bear(channel, error, &mut sent))?;
+                    result.or_else(|error| self.bear(channel, error, now_ns, &mut sent))?;
                 }
                 Turn::Wait(until_ns) => clock.sleep_until(until_ns),
                 Turn::Done => break,
@@ -162,12 +170,18 @@ impl Sending {
     }
 
     /// What a failed send means: a count, or the end.
-    fn bear(&self, channel: &Channel, error: io::Error, sent: &mut Sent) -> Result<(), SendError> {
+    fn bear(
+        &self,
+        channel: &Channel,
+        error: io::Error,
+        now_ns: u64,
+        sent: &mut Sent,
+    ) -> Result<(), SendError> {
         match error
             .raw_os_error()
             .map(rustix::io::Errno::from_raw_os_error)
         {
-            Some(rustix::io::Errno::CONNREFUSED) => sent.refused += 1,
+            Some(rustix::io::Errno::CONNREFUSED) => sent.refuse(now_ns),
             Some(rustix::io::Errno::NOBUFS | rustix::io::Errno::AGAIN) => {
                 sent.no_room += 1;
                 thread::sleep(NO_ROOM_PAUSE);
@@ -261,6 +275,21 @@ impl Sending {
 }
 
 impl Sent {
+    fn refuse(&mut self, now_ns: u64) {
+        let now_s = now_ns as f64 / 1e9;
+        self.refused += 1;
+        self.refused_s = Some([self.refused_s.map_or(now_s, |[first, _]| first), now_s]);
+    }
+
+    /// Whether packets left this host and somebody listened for them at some time: the answers that nobody does did
+    /// not begin at once, or had ended.
+    pub(crate) fn went_out(&self) -> bool {
+        let is_refused = self.refused_s.is_some_and(|[first, last]| {
+            first < REFUSED_WITHIN_S && last > self.seconds - REFUSED_AGAIN_S
+        });
+        !is_refused && self.no_room < u64::from(self.packets)
+    }
+
     /// What a sender has to say when it is done, a sentence a line.
     pub(crate) fn sentences(&self, plan: &Plan, target: SocketAddr) -> Vec<String> {
         let rate = if self.seconds > 0.0 {
@@ -300,5 +329,55 @@ impl Sent {
             ));
         }
         sentences
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channel::Carrier;
+    use std::net::UdpSocket;
+
+    #[test]
+    fn packets_that_nobody_listens_for_did_not_go_out() {
+        let send = |target| {
+            let sending = Sending {
+                target,
+                plan: Plan {
+                    count: 5,
+                    frame_bytes: 100,
+                    rate_pps: 1000,
+                },
+                stream: 1,
+            };
+            let channel = Channel::to(target, Carrier::Udp, None).unwrap();
+            sending.run(&channel, &AtomicBool::new(false)).unwrap()
+        };
+        let listener = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+        let target = listener.local_addr().unwrap();
+        let heard = send(target);
+        assert!(heard.went_out(), "{heard:?}");
+        drop(listener);
+        let refused = send(target);
+        assert!(refused.refused > 0 && !refused.went_out(), "{refused:?}");
+    }
+
+    #[test]
+    fn who_began_late_or_ended_early_listened() {
+        let refused = |first: u64, last: u64| {
+            let mut sent = Sent {
+                packets: 1000,
+                seconds: 10.0,
+                ..Sent::default()
+            };
+            for ms in [first, 5000, last] {
+                sent.refuse(ms * 1_000_000);
+            }
+            sent.went_out()
+        };
+        assert!(!refused(1, 9_999));
+        assert!(!refused(300, 9_000));
+        assert!(refused(700, 9_999));
+        assert!(refused(1, 7_000));
     }
 }

@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 
 use mpt_core::crypto::PublicKey;
 
-use super::{CONFIG_DIR, End, Made, NewCommand, host};
+use super::network::Network;
+use super::{CONFIG_DIR, End, Made, NewCommand};
 
 /// A tunnel between a client and a server.
 #[derive(Debug)]
 pub(super) struct Ends {
+    /// Which of them this host is.
+    pub(super) here: End,
     /// The tunnel's name.
     pub(super) name: String,
     /// The server as the client calls it, an IPv6 address in brackets.
@@ -25,23 +28,18 @@ pub(super) struct Ends {
     pub(super) uplinks_found: bool,
     /// The server's port of the first path.
     pub(super) port: u16,
-    /// The client's and the server's address in each network inside, and its length.
-    pub(super) inner: Vec<([IpAddr; 2], u8)>,
+    /// The networks inside; there is one at least.
+    pub(super) inner: Vec<Network>,
 }
 
 impl Ends {
-    /// Whether this host has the server's address.
-    pub(super) fn server_is_here(&self) -> bool {
-        host::has(self.server_local)
-    }
-
     /// The file of one end.
     pub(super) fn file(&self, end: End, peer: &PublicKey) -> String {
         let name = &self.name;
         let addresses: Vec<String> = self
             .inner
             .iter()
-            .map(|inner| inner_of(inner, end))
+            .map(|network| format!("\"{}\"", network.shown(end.number())))
             .collect();
         let (this, other) = match end {
             End::Client => ("The client", format!("the server is {}", self.server)),
@@ -87,7 +85,8 @@ impl Ends {
     }
 
     /// What was made, and what to do now.
-    pub(super) fn told(&self, here: End, made: &Made, command: &NewCommand) -> String {
+    pub(super) fn told(&self, made: &Made, command: &NewCommand) -> String {
+        let here = self.here;
         let there = here.other();
         let mut text = format!(
             "Tunnel {}, sealed with fresh keys: {} here, the {}.\n\n",
@@ -142,12 +141,8 @@ impl Ends {
         text
     }
 
-    fn address_of(&self, end: End) -> String {
-        let ([client, server], _) = self.inner[0];
-        match end {
-            End::Client => client.to_string(),
-            End::Server => server.to_string(),
-        }
+    fn address_of(&self, end: End) -> IpAddr {
+        self.inner[0].address(end.number())
     }
 
     fn devices(&self) -> String {
@@ -165,13 +160,4 @@ impl Ends {
             count => format!("{} to {}", self.port, usize::from(self.port) + count - 1),
         }
     }
-}
-
-fn inner_of((addresses, length): &([IpAddr; 2], u8), end: End) -> String {
-    let [client, server] = addresses;
-    let address = match end {
-        End::Client => client,
-        End::Server => server,
-    };
-    format!("\"{address}/{length}\"")
 }

@@ -13,7 +13,8 @@ use zeroize::Zeroizing;
 
 use super::network::Network;
 use super::{
-    CONFIG_DIR, End, File, Made, NewCommand, NewError, ServerAt, host, private_key, write_all,
+    CONFIG_DIR, End, File, Made, NewCommand, NewError, ServerAt, host, listed, private_key,
+    write_all,
 };
 
 /// Mode of all files: a key is in each folder, and who the peers are is nobody else's affair.
@@ -57,6 +58,7 @@ pub(super) fn run(command: &NewCommand, clients: u32) -> Result<Made, NewError> 
     let paths =
         |files: &[File]| -> Vec<PathBuf> { files.iter().map(|file| file.path.clone()).collect() };
     let (of_hub, of_clients) = (paths(&hub), paths(&files));
+    let copy = plan.copying(&hub, &files);
     files.extend(hub);
     let out_mode = if plan.is_here { 0o755 } else { 0o700 };
     let mut folders = vec![(plan.hub_folder(), out_mode)];
@@ -72,7 +74,7 @@ pub(super) fn run(command: &NewCommand, clients: u32) -> Result<Made, NewError> 
     let mut made = Made {
         here,
         there,
-        copy: plan.copying(),
+        copy,
         start: "sudo systemctl enable --now mpt".to_owned(),
         text: String::new(),
     };
@@ -89,7 +91,7 @@ impl<'a> Plan<'a> {
             ));
         }
         let server = command.server_at()?;
-        let is_here = command.here == Some(End::Server) || host::has(server.local);
+        let is_here = command.here == Some(End::Server) || server.is_here();
         let mut devices = command.client_interfaces.clone();
         let guessed = devices.is_empty();
         if guessed && !is_here {
@@ -110,13 +112,9 @@ impl<'a> Plan<'a> {
                 NewError::Wrong(format!("--inner {text}: give a network, {example}"))
             })?;
             network.check_room(text, clients)?;
-            if let Some(other) = networks.iter().find(|other| other.overlaps(network)) {
-                return Err(NewError::Wrong(format!(
-                    "--inner {text}: it overlaps {}/{}; give networks that have nothing in common",
-                    other.ip(0),
-                    other.length
-                )));
-            }
+            network
+                .check_apart(text, &networks)
+                .map_err(NewError::Wrong)?;
             networks.push(network);
         }
         Ok(Plan {
@@ -216,29 +214,24 @@ impl<'a> Plan<'a> {
     }
 
     /// The commands that bring the files to where they belong.
-    fn copying(&self) -> Vec<String> {
-        let files = |folder: PathBuf| folder.join(format!("{}.*", self.command.name));
+    fn copying(&self, of_hub: &[File], of_clients: &[File]) -> Vec<String> {
         let in_place = self.command.out == Path::new(CONFIG_DIR);
         let sudo = if in_place { "sudo " } else { "" };
-        let hub = files(self.hub_folder());
+        let hub = listed(of_hub);
         let hub = match self.is_here {
             true if in_place => None,
-            true => Some(format!("sudo cp -p {} {CONFIG_DIR}/", hub.display())),
+            true => Some(format!("sudo cp -p {hub} {CONFIG_DIR}/")),
             false => Some(format!(
-                "{sudo}scp -p {} root@{}:{CONFIG_DIR}/",
-                hub.display(),
+                "{sudo}scp -p {hub} root@{}:{CONFIG_DIR}/",
                 self.server.called
             )),
         };
-        let client = |number| {
-            let name = self.name(number);
-            let files = files(self.clients_folder().join(&name));
-            let host = name.to_uppercase();
-            format!("{sudo}scp -p {} root@{host}:{CONFIG_DIR}/", files.display())
+        let client = |(number, files): (u32, &[File])| {
+            let host = self.name(number).to_uppercase();
+            format!("{sudo}scp -p {} root@{host}:{CONFIG_DIR}/", listed(files))
         };
-        hub.into_iter()
-            .chain((1..=self.clients).map(client))
-            .collect()
+        let clients = (1..).zip(of_clients.chunks(2)).map(client);
+        hub.into_iter().chain(clients).collect()
     }
 
     /// What was made, and what to do now.

@@ -9,7 +9,7 @@ use super::NewError;
 pub(super) struct Network {
     /// Host bits zero; an IPv4 address stands in the low bits.
     base: u128,
-    pub(super) length: u8,
+    length: u8,
     is_v4: bool,
 }
 
@@ -75,15 +75,27 @@ impl Network {
         )))
     }
 
+    /// Whether it has nothing in common with the others; else an error that says with which it has.
+    pub(super) fn check_apart(self, text: &str, others: &[Network]) -> Result<(), String> {
+        match others.iter().find(|other| other.overlaps(self)) {
+            None => Ok(()),
+            Some(other) => Err(format!(
+                "--inner {text}: it overlaps {}/{}; give networks that have nothing in common",
+                other.ip(0),
+                other.length
+            )),
+        }
+    }
+
     /// Whether an address may be of both.
-    pub(super) fn overlaps(self, other: Network) -> bool {
+    fn overlaps(self, other: Network) -> bool {
         let shorter = self.length.min(other.length);
         let hosts = self.bits() - shorter;
         self.is_v4 == other.is_v4 && self.base >> hosts == other.base >> hosts
     }
 
     /// The address so far behind the first of the network.
-    pub(super) fn ip(self, offset: u128) -> IpAddr {
+    fn ip(self, offset: u128) -> IpAddr {
         let address = self.base | offset;
         match self.is_v4 {
             true => Ipv4Addr::from_bits(address as u32).into(),
@@ -112,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hub_has_the_first_address_and_clients_those_behind_it() {
+    fn the_first_host_has_the_first_address_and_the_others_those_behind_it() {
         let of = |text: &str, number| {
             let network = Network::parse(text).unwrap();
             format!("{} {}", network.shown(number), network.whole(number))
@@ -120,7 +132,9 @@ mod tests {
         assert_eq!(of("10.99.0.0/16", 0), "10.99.0.1/16 10.99.0.1/32");
         assert_eq!(of("10.99.7.77/24", 253), "10.99.7.254/24 10.99.7.254/32");
         assert_eq!(of("10.99.0.0/16", 300), "10.99.1.45/16 10.99.1.45/32");
+        assert_eq!(of("10.99.0.8/31", 0), "10.99.0.8/31 10.99.0.8/32");
         assert_eq!(of("10.99.0.8/31", 1), "10.99.0.9/31 10.99.0.9/32");
+        assert_eq!(of("fd00:99::4/127", 0), "fd00:99::4/127 fd00:99::4/128");
         assert_eq!(of("fd00:99::/64", 20), "fd00:99::15/64 fd00:99::15/128");
         for wrong in [
             "10.99.0.0",

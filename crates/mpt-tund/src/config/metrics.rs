@@ -12,7 +12,7 @@ use crate::control::Owner;
 
 /// What the remedy of a wrong `listen` says.
 const FORMS: &str = "write an address of this host with a port, \"127.0.0.1:9754\" or \"[::1]:9754\", or the absolute path \
-                     of a Unix socket, \"/run/mpt/metrics.sock\"";
+                     of a Unix socket, \"/run/mpt/metrics\"";
 
 /// Where the metrics are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub(super) fn metrics(section: &Section<'_>) -> Result<Metrics, Mistake> {
     if let (Listen::Tcp(_), Some(stray)) = (&listen, owner.or(mode)) {
         return Err(stray.mistake(
             format!("`{}` is of a Unix socket, and `listen` is none", stray.key),
-            "remove it, or write listen = \"/run/mpt/metrics.sock\"",
+            "remove it, or write listen = \"/run/mpt/metrics\"",
         ));
     }
     Ok(Metrics {

@@ -66,7 +66,7 @@ pub(super) fn metrics(config: &Config, section: Option<&Section<'_>>) -> Result<
                 "the metrics and the control socket are both at {}",
                 config.control.socket.display()
             ),
-            "give the metrics another path, like \"/run/mpt/metrics.sock\"",
+            "give the metrics another path, like \"/run/mpt/metrics\"",
         )),
         Some(_) | None => Ok(()),
     }
@@ -290,7 +290,7 @@ pub(super) fn beside(
                         own.listen,
                         told(theirs.socket)
                     ),
-                    "give the metrics another path, like \"/run/mpt/metrics.sock\"".to_owned(),
+                    "give the metrics another path, like \"/run/mpt/metrics\"".to_owned(),
                 ));
             }
             if let (Some(shared), Some(theirs)) = (&other.metrics, theirs.metrics)
