@@ -2,7 +2,8 @@
 //! when it is written, and nothing that a peer, a link or a stranger does makes more than a few.
 //!
 //! A path's state is said when it has lasted for [`SETTLED`]; paths of which the same is to be said share
-//! a line. Changes that come faster than lines may go are summed up in the next one. A change of the
+//! a line. Changes that come faster than lines may go are summed up in the next one; that no path is up any more, or
+//! one again, does not wait for that because others flap. Every change is a line at the level `debug`. A change of the
 //! peer's address, of keys or of a handshake's trouble is said at once, and again after a while only,
 //! with how often it has happened meanwhile. `mpt-ctl status` knows all of it at any time.
 
@@ -17,7 +18,8 @@ use mpt_core::time::Time;
 const SETTLED: Duration = Duration::from_secs(1);
 /// Lines about states of paths that may be written one after the other, …
 const LINES: u32 = 5;
-/// … and the time after which there may be one more. So an hour has eight at most.
+/// … and the time after which there may be one more. So an hour has eight at most, and eight more with which the last
+/// path went or the first came back.
 const LINE_EVERY: Duration = Duration::from_secs(20 * 60);
 /// A thing that happens again is said so often at most.
 const AGAIN_AFTER: Duration = Duration::from_secs(3600);
@@ -45,9 +47,44 @@ pub(crate) struct Line {
 pub(crate) struct Journal {
     tunnel: String,
     paths: [Option<Entry>; MAX_PATHS],
-    lines: u32,
-    refilled: Time,
+    lines: Ration,
+    /// For the last path that goes and the first that comes back.
+    outages: Ration,
     things: HashMap<String, Thing>,
+}
+
+/// Lines that may be written: [`LINES`] at once, one more each [`LINE_EVERY`].
+#[derive(Debug)]
+struct Ration {
+    left: u32,
+    refilled: Time,
+}
+
+impl Ration {
+    fn new(now: Time) -> Ration {
+        Ration {
+            left: LINES,
+            refilled: now,
+        }
+    }
+
+    fn refill(&mut self, now: Time) {
+        while self.left < LINES && now.since(self.refilled) >= LINE_EVERY {
+            self.left += 1;
+            self.refilled = self.refilled + LINE_EVERY;
+        }
+        if self.left == LINES {
+            self.refilled = now;
+        }
+    }
+
+    /// From when on a line may be written.
+    fn from(&self) -> Time {
+        match self.left {
+            0 => self.refilled + LINE_EVERY,
+            _ => self.refilled,
+        }
+    }
 }
 
 /// What a path is doing: a state, and why.
@@ -75,8 +112,8 @@ impl Journal {
         Journal {
             tunnel: tunnel.to_owned(),
             paths: Default::default(),
-            lines: LINES,
-            refilled: now,
+            lines: Ration::new(now),
+            outages: Ration::new(now),
             things: HashMap::new(),
         }
     }
@@ -103,6 +140,7 @@ impl Journal {
         name.clone_into(&mut entry.name);
         if entry.now.0 != told.0 {
             entry.changes += 1;
+            tracing::debug!("tunnel {}: path {name}: {:?}", self.tunnel, told.0);
         }
         (entry.now, entry.since) = (told, now);
     }
@@ -152,30 +190,40 @@ impl Journal {
 
     /// When [`Journal::take`] may have a line.
     pub(crate) fn due(&self) -> Option<Time> {
-        let settled = self.paths.iter().flatten().filter(|entry| entry.is_news());
-        let settled = settled.map(|entry| entry.since + SETTLED).min()?;
-        Some(match self.lines {
-            0 => settled.max(self.refilled + LINE_EVERY),
-            _ => settled,
-        })
+        let news = || self.paths.iter().flatten().filter(|entry| entry.is_news());
+        let settled = || news().map(|entry| entry.since + SETTLED);
+        let of_any = settled().min()?.max(self.lines.from());
+        // By then all that is under way is settled.
+        let of_all = self.is_outage(|entry| &entry.now).then(|| settled().max());
+        let of_all = of_all.flatten().map(|at| at.max(self.outages.from()));
+        Some(of_all.map_or(of_any, |at| at.min(of_any)))
+    }
+
+    /// Whether the last path went, or the first came back, since lines told of paths.
+    fn is_outage(&self, state: impl Fn(&Entry) -> &Told) -> bool {
+        let is_any_up = |state: &dyn Fn(&Entry) -> &Told| {
+            let mut paths = self.paths.iter().flatten();
+            paths.any(|entry| state(entry).0 == PathState::Up)
+        };
+        is_any_up(&state) != is_any_up(&|entry| &entry.said)
     }
 
     /// The next line about states of paths that is to be written.
     pub(crate) fn take(&mut self, now: Time) -> Option<Line> {
-        while self.lines < LINES && now.since(self.refilled) >= LINE_EVERY {
-            self.lines += 1;
-            self.refilled = self.refilled + LINE_EVERY;
-        }
-        if self.lines == LINES {
-            self.refilled = now;
-        }
-        let is_due = |entry: &&mut Entry| entry.is_news() && now.since(entry.since) >= SETTLED;
-        let mut due = self.paths.iter_mut().flatten().filter(is_due);
-        let told = due.next()?.now.clone();
-        if self.lines == 0 {
-            return None;
-        }
-        self.lines -= 1;
+        self.lines.refill(now);
+        self.outages.refill(now);
+        let is_settled = |entry: &Entry| now.since(entry.since) >= SETTLED;
+        let is_due = |entry: &&Entry| entry.is_news() && is_settled(entry);
+        let told = self.paths.iter().flatten().find(is_due)?.now.clone();
+        let is_outage = self.is_outage(|entry| match is_settled(entry) {
+            true => &entry.now,
+            false => &entry.said,
+        });
+        let ration = match self.lines.left {
+            0 if is_outage => &mut self.outages,
+            _ => &mut self.lines,
+        };
+        ration.left = ration.left.checked_sub(1)?;
         let (mut names, mut changes) = (Vec::new(), 0);
         for entry in self.paths.iter_mut().flatten() {
             if entry.is_news() && entry.now == told {
@@ -278,8 +326,9 @@ mod tests {
     #[test]
     fn a_path_that_flaps_for_an_hour_makes_eight_lines_that_tell_of_all_changes() {
         let mut journal = journal();
-        let mut said = Vec::new();
-        for second in 0..3600 {
+        journal.path(at(0), id(1), "fibre", PathState::Up, None);
+        let mut said = lines(&mut journal, 1000);
+        for second in 2..3602 {
             let ms = second * SECOND;
             match second % 10 {
                 0 => down(&mut journal, ms, 0, "lte"),
@@ -290,6 +339,53 @@ mod tests {
         }
         assert!((7..=8).contains(&said.len()), "{said:#?}");
         assert!(said.last().unwrap().contains("changes since"), "{said:#?}");
+    }
+
+    #[test]
+    fn that_no_path_is_up_is_said_however_much_another_flaps() {
+        let mut journal = journal();
+        journal.path(at(0), id(1), "fibre", PathState::Up, None);
+        for second in 0..100 {
+            let ms = second * 2 * SECOND;
+            match second % 2 {
+                0 => down(&mut journal, ms, 0, "lte"),
+                _ => journal.path(at(ms), id(0), "lte", PathState::Up, None),
+            }
+            lines(&mut journal, ms + SECOND);
+        }
+        // Both go, not at once, and lines of one alone are not written any more.
+        down(&mut journal, 300_000, 0, "lte");
+        assert_eq!(lines(&mut journal, 301_500), [""; 0]);
+        assert!(journal.due().unwrap() > at(400_000));
+        down(&mut journal, 301_500, 1, "fibre");
+        assert_eq!(journal.due(), Some(at(302_500)));
+        assert_eq!(lines(&mut journal, 302_499), [""; 0]);
+        let said = lines(&mut journal, 302_500);
+        let text = "tunnel mpt0: paths lte, fibre are down: no probe was answered for 1s";
+        assert!(said.len() == 1 && said[0].starts_with(text), "{said:?}");
+        journal.path(at(310_000), id(1), "fibre", PathState::Up, None);
+        assert_eq!(journal.due(), Some(at(311_000)));
+        assert_eq!(
+            lines(&mut journal, 311_000),
+            ["tunnel mpt0: path fibre is up"]
+        );
+        assert_eq!(journal.due(), None);
+    }
+
+    #[test]
+    fn an_hour_in_which_all_paths_flap_makes_sixteen_lines() {
+        let mut journal = journal();
+        let mut said = 0;
+        for second in 0..3600 {
+            let ms = second * SECOND;
+            match second % 10 {
+                0 => down(&mut journal, ms, 0, "lte"),
+                5 => journal.path(at(ms), id(0), "lte", PathState::Up, None),
+                _ => {}
+            }
+            said += lines(&mut journal, ms).len();
+        }
+        assert!((13..=16).contains(&said), "{said}");
     }
 
     #[test]
