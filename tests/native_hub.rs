@@ -108,6 +108,22 @@ fn a_folder_of_peers_is_followed_while_the_hub_runs() {
         std::fs::rename(&beside, folder.join("bob.toml")).unwrap();
         await_state(&hub, "bob", Some(PeerState::Up));
 
+        // What is asked of a peer stands in no file, and the answers say in which it would.
+        let answer = |words: &[&str]| {
+            let output = hub.ctl_output(words);
+            let text = [output.stdout, output.stderr].concat();
+            (output.status.success(), String::from_utf8(text).unwrap())
+        };
+        let (right, said) = answer(&["peer", "set", "bob", "rate_limit=20 Mbit/s"]);
+        assert!(right && said.contains("peers.d/bob.toml"), "{said}");
+        let (right, said) = answer(&["save"]);
+        assert!(right && said.contains("bob changed"), "{said}");
+        hub.ctl(&["reload"]);
+        let (right, said) = answer(&["save"]);
+        assert!(right && said.contains("says all of this already"), "{said}");
+        let (right, said) = answer(&["reorder", "set", "window=64"]);
+        assert!(!right && said.contains("peer show NAME"), "{said}");
+
         // A mistake in one file costs nobody anything, and is told.
         std::fs::write(folder.join("alice.toml"), "public_key = ").unwrap();
         wait_for("the mistake to be told", Duration::from_secs(5), || {

@@ -84,7 +84,8 @@ fn a_reload_drops_nothing() {
     let file = tunnel.a.config();
     let text = std::fs::read_to_string(&file).unwrap();
     let text = text.replacen("weight = 100", "weight = 30", 1);
-    std::fs::write(&file, text.replace("window = 512", "window = 256")).unwrap();
+    let text = text.replace("window = 512", "window = 256");
+    std::fs::write(&file, &text).unwrap();
     let session = tunnel.a.status().tunnel.session;
     tunnel.a.process().signal("HUP");
     wait_for("the new settings", PATIENCE, || {
@@ -106,6 +107,26 @@ fn a_reload_drops_nothing() {
     let words = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(words.contains("nmae"), "{words}");
     assert_eq!(tunnel.a.status().paths[0].weight, 30);
+
+    // What is not followed is told until it is; a signal has no other answer.
+    let await_refusal = |daemon: &Daemon, wanted: bool| {
+        wait_for("the verdict", PATIENCE, || {
+            let verdict = daemon.status().verdict;
+            let mut codes = verdict.messages.iter().map(|found| &*found.code);
+            (codes.any(|code| code == "reload-refused") == wanted).then_some(())
+        });
+    };
+    tunnel.a.process().signal("HUP");
+    await_refusal(&tunnel.a, true);
+    std::fs::write(&file, &text).unwrap();
+    tunnel.a.ctl(&["reload"]);
+    await_refusal(&tunnel.a, false);
+    let with_restart = text.replacen("[tunnel]", "[tunnel]\nclamp_mss = true", 1);
+    for (text, refused) in [(with_restart, true), (text, false)] {
+        std::fs::write(&file, text).unwrap();
+        tunnel.a.process().signal("HUP");
+        await_refusal(&tunnel.a, refused);
+    }
 }
 
 /// Paths are added and removed by a reload while another carries on.
@@ -135,35 +156,73 @@ fn a_reload_adds_and_removes_paths() {
     assert_eq!(ping(&hosts.a, Side::B.inner_v4(), 10, 20, "").received, 10);
 }
 
+/// A folder with two tunnels, mpt0 and mpt1, one over each link.
+fn two_tunnels(hosts: &Hosts, side: Side) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (index, link) in hosts.links.iter().enumerate() {
+        let name = format!("mpt{index}");
+        let socket = folder.path().join(format!("{name}.sock"));
+        let text = Settings::new()
+            .toml(side, &name, &[link], &socket.display().to_string())
+            .replace("10.99.0.", &format!("10.99.{index}."))
+            .replace("fd99::", &format!("fd99:{index}::"));
+        std::fs::write(folder.path().join(format!("{name}.toml")), text).unwrap();
+    }
+    folder
+}
+
+/// A daemon of all tunnels of a folder.
+fn start_all(host: &net::Namespace, folder: &tempfile::TempDir) -> Process {
+    let mut command = host.command(process::program("mpt-tund"));
+    Process::start("mpt-tund", command.arg("--config").arg(folder.path()))
+}
+
+/// The other one is, and the daemon goes on.
+#[test]
+fn a_tunnel_whose_interface_is_another_s_is_not_called_open() {
+    let Some(_turn) = net::turn() else { return };
+    let hosts = two_links();
+    hosts.a.run("ip tuntap add mpt1 mode tap");
+    let folder = two_tunnels(&hosts, Side::A);
+    let daemon = start_all(&hosts.a, &folder);
+    wait_for("mpt0", PATIENCE, || {
+        daemon.log().contains("tunnel mpt0 is open").then_some(())
+    });
+    let log = daemon.log();
+    assert!(log.contains("interface mpt1 is missing"), "{log}");
+    assert!(!log.contains("tunnel mpt1 is open"), "{log}");
+}
+
 /// Two tunnels from one folder in one daemon; each end of each carries traffic.
 #[test]
 fn one_daemon_runs_all_tunnels_of_a_folder() {
     let Some(_turn) = net::turn() else { return };
     let hosts = two_links();
-    let folders = [Side::A, Side::B].map(|side| {
-        let folder = tempfile::tempdir().unwrap();
-        for (index, link) in hosts.links.iter().enumerate() {
-            let name = format!("mpt{index}");
-            let socket = folder.path().join(format!("{name}.sock"));
-            let text = Settings::new()
-                .toml(side, &name, &[link], &socket.display().to_string())
-                .replace("10.99.0.", &format!("10.99.{index}."))
-                .replace("fd99::", &format!("fd99:{index}::"));
-            std::fs::write(folder.path().join(format!("{name}.toml")), text).unwrap();
-        }
-        folder
-    });
-    let start = |host: &net::Namespace, folder: &tempfile::TempDir| {
-        let mut command = host.command(process::program("mpt-tund"));
-        Process::start("mpt-tund", command.arg("--config").arg(folder.path()))
-    };
-    let mut daemons = [start(&hosts.a, &folders[0]), start(&hosts.b, &folders[1])];
+    let folders = [Side::A, Side::B].map(|side| two_tunnels(&hosts, side));
+    let mut daemons = [
+        start_all(&hosts.a, &folders[0]),
+        start_all(&hosts.b, &folders[1]),
+    ];
     for index in 0..2 {
         let target = format!("10.99.{index}.2");
         wait_for("traffic in each tunnel", PATIENCE, || {
             (ping(&hosts.a, &target, 1, 20, "-W 1").received == 1).then_some(())
         });
     }
+    // What no daemon would start with is no reload of one tunnel either.
+    let file = |index: usize| folders[0].path().join(format!("mpt{index}.toml"));
+    let texts = [0, 1].map(|index| std::fs::read_to_string(file(index)).unwrap());
+    let [local, others] = [0, 1].map(|index| {
+        let mut lines = texts[index].lines();
+        lines.find(|line| line.starts_with("local")).unwrap()
+    });
+    std::fs::write(file(0), texts[0].replace(local, others)).unwrap();
+    let mut command = hosts.a.command(process::program("mpt-ctl"));
+    let socket = folders[0].path().join("mpt0.sock");
+    let refused = process::output(command.arg("--socket").arg(socket).arg("reload"));
+    assert!(!refused.status.success(), "{refused:?}");
+    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(words.contains("mpt1.toml"), "{words}");
     for (daemon, host) in daemons.iter_mut().zip([&hosts.a, &hosts.b]) {
         daemon.signal("TERM");
         assert!(daemon.wait(PATIENCE).success(), "{}", daemon.log());

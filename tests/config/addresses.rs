@@ -1,6 +1,6 @@
 //! Addresses, prefixes and sockets that cannot be.
 
-use super::{complaint, edited};
+use super::{check, complaint, edited, folder};
 
 #[test]
 fn a_bad_address() {
@@ -149,7 +149,7 @@ fn a_network_address_of_all_zeros() {
 #[test]
 fn host_bits_in_a_route() {
     insta::assert_snapshot!(complaint(&edited(&[("addresses", "routes = [\"192.168.7.9/24\"]\naddresses")])), @r#"
-    mpt0.toml:3:11: the route "192.168.7.9/24" has bits set behind its prefix length
+    mpt0.toml:3:11: "192.168.7.9/24" in `routes` has bits set behind its prefix length
       help: write "192.168.7.0/24"
     "#);
 }
@@ -157,7 +157,7 @@ fn host_bits_in_a_route() {
 #[test]
 fn host_bits_in_an_ipv6_route() {
     insta::assert_snapshot!(complaint(&edited(&[("addresses", "routes = [\"2001:db8::1/32\"]\naddresses")])), @r#"
-    mpt0.toml:3:11: the route "2001:db8::1/32" has bits set behind its prefix length
+    mpt0.toml:3:11: "2001:db8::1/32" in `routes` has bits set behind its prefix length
       help: write "2001:db8::/32"
     "#);
 }
@@ -211,4 +211,25 @@ fn two_paths_with_one_local_socket_that_is_not_the_default() {
     mpt0.toml:16:9: paths "fibre" (line 10) and "lte" have one local socket, 10.1.0.1:9000
       help: give one of them another port, like local = "10.1.0.1:4754", and its peer the same in `remote`
     "#);
+}
+
+#[test]
+fn an_address_of_the_interface_that_no_host_can_have() {
+    let said = ["10.99.0.0/30", "10.99.0.3/30", "10.99.255.255/16"]
+        .map(|address| complaint(&edited(&[("10.99.0.1/30", address)])));
+    insta::assert_snapshot!(said.join("\n"), @r#"
+    mpt0.toml:3:14: "10.99.0.0/30" is the address of its network, and no host's
+      help: write an address of this host inside the tunnel, like "10.99.0.1/30"
+
+    mpt0.toml:3:14: "10.99.0.3/30" is the broadcast address of its network, and no host's
+      help: write an address of this host inside the tunnel, like "10.99.0.1/30"
+
+    mpt0.toml:3:14: "10.99.255.255/16" is the broadcast address of its network, and no host's
+      help: write an address of this host inside the tunnel, like "10.99.0.1/30"
+    "#);
+    for address in ["10.99.0.0/31", "10.99.0.1/31", "10.99.0.0/32", "fd99::/64"] {
+        let folder = folder(&[("mpt0.toml", &edited(&[("10.99.0.1/30", address)]))]);
+        let (right, _, said) = check(folder.path(), &["--config", "mpt0.toml"]);
+        assert!(right, "{address}: {said}");
+    }
 }

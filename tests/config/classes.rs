@@ -108,7 +108,7 @@ fn a_match_that_makes_no_sense() {
         ),
         (
             "match = { to = [\"10.0.0.1/8\"] }",
-            "the route \"10.0.0.1/8\" has bits set behind its prefix length",
+            "\"10.0.0.1/8\" in `to` has bits set behind its prefix length",
         ),
         (
             "match = { port = [80] }",

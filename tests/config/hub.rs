@@ -138,8 +138,8 @@ fn a_peer_has_a_key_that_is_not_the_hub_s_and_addresses() {
       help: write its address inside the tunnel, like ["10.99.0.2/32"]
     "#);
     insta::assert_snapshot!(complaint("[\"10.99.0.3/32\"]", "[\"10.99.0.3/24\"]"), @r#"
-    mpt0.toml:20:16: the route "10.99.0.3/24" has bits set behind its prefix length
-      help: write "10.99.0.0/24"
+    mpt0.toml:20:16: "10.99.0.3/24" in `allowed_ips` has bits set behind its prefix length
+      help: write "10.99.0.3/32" for this address alone, or "10.99.0.0/24"
     "#);
 }
 

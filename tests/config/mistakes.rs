@@ -16,7 +16,7 @@ fn text_without_quotes() {
 fn a_key_given_twice() {
     insta::assert_snapshot!(complaint(&edited(&[("weight = 50", "weight = 50\nweight = 60")])), @r#"
     mpt0.toml:19:1: this key or section stands in the file twice
-      help: remove one of them; only [[paths]] may be repeated
+      help: remove one of them; only [[paths]], [[peers]] and [[classes]] may be repeated
     "#);
 }
 
@@ -24,7 +24,7 @@ fn a_key_given_twice() {
 fn a_section_given_twice() {
     insta::assert_snapshot!(complaint(&edited(&[("window = 1024", "window = 1024\n[tunnel]")])), @r#"
     mpt0.toml:7:2: this key or section stands in the file twice
-      help: remove one of them; only [[paths]] may be repeated
+      help: remove one of them; only [[paths]], [[peers]] and [[classes]] may be repeated
     "#);
 }
 
@@ -294,5 +294,17 @@ fn a_relative_socket() {
     insta::assert_snapshot!(complaint(&edited(&[("[reorder]", "[control]\nsocket = \"mpt0.sock\"\n[reorder]")])), @r#"
     mpt0.toml:6:10: "mpt0.sock" is not the path of a socket
       help: write an absolute path of at most 107 bytes, like "/run/mpt/mpt0.sock"
+    "#);
+}
+
+#[test]
+fn names_that_the_kernel_keeps_for_itself() {
+    let said = ["all", "default"].map(|name| complaint(&edited(&[("mpt0", name)])));
+    insta::assert_snapshot!(said.join("\n"), @r#"
+    mpt0.toml:2:8: no interface can be called "all": the kernel has settings of that name
+      help: write another name, like "mpt0"
+
+    mpt0.toml:2:8: no interface can be called "default": the kernel has settings of that name
+      help: write another name, like "mpt0"
     "#);
 }

@@ -266,7 +266,8 @@ impl Daemon {
         {
             bail!("no tunnel can have its interface; tunnel {name}: {why}");
         }
-        for served in &self.tunnels {
+        let is_open = |served: &&Served| served.lacks_interface().is_none();
+        for served in self.tunnels.iter().filter(is_open) {
             tracing::info!("tunnel {} is open", served.name());
         }
         Ok(())
@@ -307,11 +308,14 @@ impl Daemon {
     /// SIGHUP: all files are read again. With a mistake in any, nothing changes.
     async fn reload_all(&mut self) {
         let loaded = self.host.files.load();
-        if !loaded.mistakes.is_empty() {
+        if let Some(why) = loaded.refusal() {
             for mistake in &loaded.mistakes {
                 tracing::error!("{mistake}");
             }
             tracing::error!("the configuration has mistakes; everything goes on as it was");
+            for served in &mut self.tunnels {
+                served.refuse_reload(&why);
+            }
             return;
         }
         let wanted = |name: &str| {

@@ -15,7 +15,7 @@ use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::ReorderSettings;
 use mpt_core::wire::name::PathName;
 
-use crate::config::{self, Config, Origin, Peer, Roster};
+use crate::config::{self, Config, Mistake, Origin, Peer, PeerChange, Roster};
 use crate::host::Host;
 use crate::tunnel::Tunnel;
 
@@ -33,11 +33,7 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
         Request::Status => Ok(Answer::Status(Box::new(tunnel.status(host).await?))),
         Request::Paths => Ok(Answer::Paths(tunnel.status(host).await?.paths)),
         Request::Reorder => {
-            if tunnel.config.peers.is_some() {
-                bail!(
-                    "a hub puts each peer's packets in order by itself: `mpt-ctl peer show NAME`"
-                );
-            }
+            two_ends(&tunnel.config)?;
             Ok(Answer::Reorder(tunnel.reorder().await?))
         }
         Request::Trace { name, from } => {
@@ -84,8 +80,8 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
                 rate_limit: rate_limit.map_or(Ok(None), |rate| limit_of(&rate))?,
                 origin: Origin::Request,
             };
-            tunnel.exchange_peer(None, Some(new)).await?;
-            done(kept(tunnel, &format!("peer {name} may call")))
+            tunnel.exchange_peer(None, Some(new.clone())).await?;
+            done(kept(&tunnel.config, &new, PeerAct::Added))
         }
         Request::PeerSet {
             name,
@@ -117,13 +113,13 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
                 peer.rate_limit = limit_of(&rate)?;
             }
             tunnel.exchange_peer(Some(&old), Some(peer)).await?;
-            done(kept(tunnel, &format!("peer {name} is changed")))
+            done(kept(&tunnel.config, &old, PeerAct::Changed))
         }
         Request::PeerRemove { name } => {
             let old = hub(&tunnel.config)?.get(&name).cloned();
             let old = old.with_context(|| unknown_peer(&name))?;
             tunnel.exchange_peer(Some(&old), None).await?;
-            done(kept(tunnel, &format!("peer {name} is taken away")))
+            done(kept(&tunnel.config, &old, PeerAct::Removed))
         }
         Request::PathUp { name } => {
             known(&tunnel.config, &name)?;
@@ -153,6 +149,7 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
             max_buffer_delay_us,
             late,
         } => {
+            two_ends(&tunnel.config)?;
             let reorder = changed(tunnel.config.reorder, window, max_buffer_delay_us, late)?;
             tunnel.set_reorder(reorder).await?;
             done(format!(
@@ -164,7 +161,18 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
         }
         Request::Reload => {
             let file = tunnel.config.file.clone();
-            let config = host.files.read(&file)?;
+            // Together, as at the start: what does not go with another tunnel's file is refused.
+            let loaded = host.files.load();
+            if !loaded.mistakes.is_empty() {
+                let mistakes: Vec<String> =
+                    loaded.mistakes.iter().map(Mistake::to_string).collect();
+                bail!(mistakes.join("\n"));
+            }
+            let mut configs = loaded.configs.into_iter();
+            let config = match configs.find(|config| config.file == file) {
+                Some(config) => config,
+                None => host.files.read(&file)?,
+            };
             let changed = tunnel.reload(config, host).await?;
             let mut text = reloaded(&file, changed, &tunnel.missing());
             for mistake in tunnel.config.peer_mistakes() {
@@ -175,10 +183,12 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
         Request::Save => {
             let config = tunnel.config.clone();
             let changed = host.files.save(&config)?;
-            done(match changed.is_empty() {
-                true => format!("{} says all of this already", config.file.display()),
-                false => format!("{}: {}", config.file.display(), changed.join(", ")),
-            })
+            let saved = host.files.read(&config.file)?;
+            done(told_saved(
+                &config,
+                &changed,
+                &unsaved_peers(&config, saved),
+            ))
         }
     }
 }
@@ -210,13 +220,66 @@ fn unknown_peer(name: &str) -> String {
     format!("there is no peer {name:?}; `mpt-ctl peers` lists them")
 }
 
-/// What was done to a peer, and how it stays.
-fn kept(tunnel: &Tunnel, done: &str) -> String {
-    let place = match &tunnel.config.peers_dir {
-        Some(dir) => format!("write a file for it in {}", dir.folder.display()),
-        None => format!("change [[peers]] in {}", tunnel.config.file.display()),
+/// What is asked of a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PeerAct {
+    Added,
+    Changed,
+    Removed,
+}
+
+/// What was done to a peer, how long that holds, and what makes it stay.
+fn kept(config: &Config, peer: &Peer, act: PeerAct) -> String {
+    let name = &peer.name;
+    let done = match act {
+        PeerAct::Added => format!("peer {name} may call"),
+        PeerAct::Changed => format!("peer {name} is changed"),
+        PeerAct::Removed => format!("peer {name} is taken away"),
     };
-    format!("{done}, until the next reload or start; to keep that, {place}")
+    let gone = act == PeerAct::Removed;
+    let how = match (&peer.origin, &config.peers_dir) {
+        (Origin::Own(file), _) if gone => format!("remove {}", file.display()),
+        (Origin::Own(file), _) => format!("change {}", file.display()),
+        (Origin::Tunnel(file), _) if gone => {
+            format!("take it out of [[peers]] in {}", file.display())
+        }
+        (Origin::Tunnel(file), _) => format!("change it in [[peers]] of {}", file.display()),
+        // No file would bring it back.
+        (Origin::Request, _) if gone => return done,
+        (Origin::Request, Some(dir)) => {
+            let file = dir.folder.join(format!("{name}.toml"));
+            format!("write {}", file.display())
+        }
+        (Origin::Request, None) => format!("add it to [[peers]] in {}", config.file.display()),
+    };
+    let until = match peer.own_file() {
+        Some(_) => "until its file changes, or the next reload or start",
+        None => "until the next reload or start",
+    };
+    format!("{done}, {until}; to keep that, {how}")
+}
+
+/// What makes the peers that run of those that the files have: what `save` does not write.
+fn unsaved_peers(running: &Config, mut saved: Config) -> PeerChange {
+    saved.keep_peers_of(running);
+    match (&saved.peers, &running.peers) {
+        (Some(saved), Some(running)) => PeerChange::between(saved, running),
+        (None, _) | (_, None) => PeerChange::default(),
+    }
+}
+
+/// What a save has come to.
+fn told_saved(config: &Config, changed: &[String], peers: &PeerChange) -> String {
+    let file = config.file.display();
+    let done = match (changed.is_empty(), peers.is_empty()) {
+        (true, true) => format!("{file} says all of this already"),
+        (true, false) => format!("{file} says all else already"),
+        (false, _) => format!("{file}: {}", changed.join(", ")),
+    };
+    if peers.is_empty() {
+        return done;
+    }
+    format!("{done}; peers are not saved, and the files do not have this: {peers}")
 }
 
 fn key_of(text: &str) -> anyhow::Result<PublicKey> {
@@ -268,6 +331,17 @@ fn no_hub(config: &Config) -> anyhow::Result<()> {
         config.peers.is_none(),
         "this tunnel is a hub, and its paths are where peers call: whether one is used, and how, is decided at \
          the peer; `mpt-ctl peers` shows them"
+    );
+    Ok(())
+}
+
+/// Refuses what each peer of a hub has by itself.
+fn two_ends(config: &Config) -> anyhow::Result<()> {
+    ensure!(
+        config.peers.is_none(),
+        "a hub puts each peer's packets in order by itself: `mpt-ctl peer show NAME` shows how; [reorder] in {} and \
+         `mpt-ctl reload` change it for all of them",
+        config.file.display()
     );
     Ok(())
 }

@@ -259,14 +259,18 @@ impl Served {
         }
     }
 
-    /// Wants what `config` says from now on.
+    /// Wants what `config` says from now on; asked by a signal.
     ///
     /// # Errors
     /// As [`Tunnel::reload`].
     pub(crate) async fn reload(&mut self, config: Config, host: &Host) -> anyhow::Result<()> {
         match &mut self.running {
             Wish::Granted(tunnel) => {
-                tunnel.reload(config, host).await?;
+                let refused = tunnel.reload(config, host).await.err();
+                if let Some(error) = refused {
+                    tunnel.refuse_reload(&format!("{error:#}"));
+                    return Err(error);
+                }
             }
             Wish::New | Wish::Refused(..) => {
                 self.config = config;
@@ -274,6 +278,13 @@ impl Served {
             }
         }
         Ok(())
+    }
+
+    /// What the files say now cannot be followed.
+    pub(crate) fn refuse_reload(&mut self, why: &str) {
+        if let Some(tunnel) = self.running.granted_mut() {
+            tunnel.refuse_reload(why);
+        }
     }
 
     /// Begins to look up names that are due.

@@ -29,7 +29,7 @@ use mpt_core::control::drops::DropReason;
 use mpt_core::control::order::OrderStatus;
 use mpt_core::control::recent::History;
 use mpt_core::control::trace::Trace;
-use mpt_core::control::verdict::judge;
+use mpt_core::control::verdict::{Verdict, judge};
 use mpt_core::control::{HubStatus, Missing, ReorderStatus, Status, TunnelStatus};
 use mpt_core::path::MAX_PATHS;
 use mpt_core::receive::coalesce::Accepts;
@@ -76,6 +76,8 @@ pub(crate) struct Tunnel {
     folder: PeerFolder,
     /// Where metrics are to be had, if they are not.
     lacks_metrics: Option<Missing>,
+    /// Why the last reload by a signal was refused, if it was.
+    refused_reload: Option<String>,
     budgets: Budgets,
     /// What the line out knows of paths' costs, by their index.
     costs_told: [u32; MAX_PATHS],
@@ -140,6 +142,7 @@ impl Tunnel {
             peers: Peers::default(),
             folder: PeerFolder::default(),
             lacks_metrics: None,
+            refused_reload: None,
             budgets: Budgets::new(&config),
             costs_told: [0; MAX_PATHS],
             config,
@@ -233,6 +236,12 @@ impl Tunnel {
         self.lacks_metrics = lacking;
     }
 
+    /// What the files say now cannot be followed: that is part of the verdict until a reload succeeds. Who sends a
+    /// signal has no other answer.
+    pub(crate) fn refuse_reload(&mut self, why: &str) {
+        self.refused_reload = Some(why.to_owned());
+    }
+
     /// Whether it has its interface.
     pub(crate) fn has_interface(&self) -> bool {
         self.interface.index().is_some()
@@ -251,7 +260,7 @@ impl Tunnel {
         self.add_devices(&mut status.paths, host).await;
         status.peers = self.list_peers().await?;
         status.recent = self.history.recent(clock::now(), &status);
-        status.verdict = judge(&status);
+        status.verdict = self.verdict(&status);
         Ok(status)
     }
 
@@ -287,7 +296,15 @@ impl Tunnel {
     pub(crate) async fn judge(&self, status: &mut Status, host: &Host) {
         self.add_devices(&mut status.paths, host).await;
         status.recent = self.history.recent(clock::now(), status);
-        status.verdict = judge(status);
+        status.verdict = self.verdict(status);
+    }
+
+    fn verdict(&self, status: &Status) -> Verdict {
+        let verdict = judge(status);
+        match &self.refused_reload {
+            Some(why) => verdict.with_refused_reload(why),
+            None => verdict,
+        }
     }
 
     /// What the two threads and the kernel have counted.
@@ -434,6 +451,7 @@ impl Tunnel {
                 changes.needs_restart.join(", and ")
             );
         }
+        self.refused_reload = None;
         self.config = new;
         if !changes.is_empty() {
             self.tell_lines(&changes).await?;

@@ -119,6 +119,17 @@ impl Default for Verdict {
 }
 
 impl Verdict {
+    /// The same of a tunnel that goes on as it was, since the last reload was refused.
+    #[must_use]
+    pub fn with_refused_reload(mut self, why: &str) -> Verdict {
+        self.messages.push(Finding::degraded(
+            Code::ReloadRefused,
+            format!("The last reload was refused, and all goes on as it was: {why}."),
+            "This stands until a reload succeeds or mpt-tund starts again.",
+        ));
+        Verdict::of(self.messages)
+    }
+
     fn of(mut messages: Vec<Finding>) -> Verdict {
         // Stable: within a level the order of the rules stays.
         messages.sort_by_key(|finding| std::cmp::Reverse(finding.level));

@@ -106,7 +106,7 @@ impl<'a> Source<'a> {
                 return self.mistake(
                     &error.span().unwrap_or(0..0),
                     "this key or section stands in the file twice",
-                    "remove one of them; only [[paths]] may be repeated",
+                    "remove one of them; only [[paths]], [[peers]] and [[classes]] may be repeated",
                 );
             }
             let what = error.message().replace('\n', ", ");

@@ -410,6 +410,19 @@ pub(crate) struct Loaded {
     pub(crate) mistakes: Vec<Mistake>,
 }
 
+impl Loaded {
+    /// Why none of it can be followed, on one line; none where nothing is wrong.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        let first = self.mistakes.first()?;
+        let (what, remedy) = (&first.what, &first.remedy);
+        let first = format!("{}: {what}; {remedy}", first.file_and_place());
+        Some(match self.mistakes.len() - 1 {
+            0 => first,
+            more => format!("{first} (and {more} more, which `mpt-tund --check` lists)"),
+        })
+    }
+}
+
 /// Reads all configurations: each argument is a file, or a folder whose `*.toml` are read in the
 /// order of their names (hidden files are not). A file that is named twice is read once.
 pub(crate) fn load(arguments: &[PathBuf]) -> Loaded {

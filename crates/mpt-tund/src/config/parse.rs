@@ -304,7 +304,7 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
 fn tunnel(section: &Section<'_>, source: Source<'_>) -> Result<(Tunnel, Place), Mistake> {
     let name = section.required("name", "add name = \"mpt0\", the TUN interface to make")?;
     let tunnel = Tunnel {
-        name: values::name(name, values::MAX_INTERFACE_BYTES, "mpt0")?.to_owned(),
+        name: interface_name(name)?.to_owned(),
         addresses: prefixes(section.get("addresses"), PrefixKind::Address)?,
         routes: prefixes(section.get("routes"), PrefixKind::Route)?,
         mtu: section.number("mtu", MTU_RANGE, "bytes")?,
@@ -329,6 +329,20 @@ fn tunnel(section: &Section<'_>, source: Source<'_>) -> Result<(Tunnel, Place), 
         workers: section.number("workers", WORKERS, "")?,
     };
     Ok((tunnel, name.place()))
+}
+
+/// A name that an interface can be given.
+fn interface_name(entry: Entry<'_>) -> Result<&str, Mistake> {
+    let example = "mpt0";
+    let name = values::name(entry, values::MAX_INTERFACE_BYTES, example)?;
+    // As `net.ipv4.conf.all`: the kernel refuses them.
+    if ["all", "default"].contains(&name) {
+        return Err(entry.mistake(
+            format!("no interface can be called \"{name}\": the kernel has settings of that name"),
+            format!("write another name, like \"{example}\""),
+        ));
+    }
+    Ok(name)
 }
 
 fn prefixes(

@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
+use std::fmt;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,6 +13,9 @@ use mpt_core::crypto::KEY_BYTES;
 use mpt_core::hub::{AllowedIps, HubSlot, Overlap};
 
 use super::peers::{Origin, Peer};
+
+/// Most names in a line.
+const MOST_NAMED: usize = 5;
 
 /// All peers, in the order of the tunnel's file, then of the names of their own files, then as they were asked for.
 #[derive(Debug, Clone, Default)]
@@ -195,6 +199,26 @@ impl PeerChange {
             names_of(&self.gone, |name| !come.contains(name)),
             names_of(&self.come, |name| gone.contains(name)),
         ]
+    }
+}
+
+/// Who comes, goes and changes, a few of each by name.
+impl fmt::Display for PeerChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = std::iter::zip(self.names(), ["may call", "taken away", "changed"]);
+        let parts = parts.filter(|(names, _)| !names.is_empty());
+        let parts = parts.map(|(mut names, what)| {
+            names.sort_unstable();
+            match names.len() {
+                0..=MOST_NAMED => format!("{} {what}", names.join(", ")),
+                count => format!(
+                    "{} and {} more {what}",
+                    names[..MOST_NAMED].join(", "),
+                    count - MOST_NAMED
+                ),
+            }
+        });
+        f.write_str(&parts.collect::<Vec<_>>().join("; "))
     }
 }
 

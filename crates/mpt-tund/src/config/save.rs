@@ -244,11 +244,55 @@ fn with_scheduler(text: &str, scheduler: Policy) -> Option<String> {
 /// `[reorder]`; made after `[tunnel]` where it is absent, because what stands last in the file may
 /// be a comment that belongs to the last path.
 fn reorder_section(document: &mut DocumentMut) -> Option<&mut dyn TableLike> {
-    let tunnel = document.get("tunnel").and_then(Item::as_table);
-    let mut section = Table::new();
-    section.set_position(tunnel.and_then(Table::position));
-    let section = document.entry("reorder").or_insert(Item::Table(section));
-    section.as_table_like_mut()
+    if !document.contains_key("reorder") {
+        let tunnel = document.get("tunnel").and_then(Item::as_table);
+        let position = tunnel.and_then(Table::position);
+        let mut section = Table::new();
+        section.set_position(position);
+        if let Some(comments) = position.and_then(|tunnel| take_comments_after(document, tunnel)) {
+            section.decor_mut().set_prefix(format!("{comments}\n"));
+        }
+        document.insert("reorder", Item::Table(section));
+    }
+    document.get_mut("reorder")?.as_table_like_mut()
+}
+
+/// Takes away the comments that belong to the section at that position and not to the header after it: all before
+/// the last blank line. To the parser they are the next header's, or the end of the document's.
+fn take_comments_after(document: &mut DocumentMut, section: isize) -> Option<String> {
+    let is_after = |table: &&mut Table| table.position().is_some_and(|at| at > section);
+    let tables = document.iter_mut().flat_map(|(_, item)| {
+        let tables: Vec<&mut Table> = match item {
+            Item::Table(table) => vec![table],
+            Item::ArrayOfTables(tables) => tables.iter_mut().collect(),
+            Item::None | Item::Value(_) => Vec::new(),
+        };
+        tables
+    });
+    let next = tables.filter(is_after).min_by_key(|table| table.position());
+    let Some(next) = next else {
+        let comments = document.trailing().as_str()?.to_owned();
+        let (own, rest) = comments.split_at(own_comments(&comments).unwrap_or(comments.len()));
+        document.set_trailing(rest);
+        return Some(own.to_owned()).filter(|own| !own.trim().is_empty());
+    };
+    let comments = next.decor().prefix()?.as_str()?.to_owned();
+    let (own, rest) = comments.split_at(own_comments(&comments)?);
+    next.decor_mut().set_prefix(rest);
+    Some(own.to_owned())
+}
+
+/// Where the last blank line stands before which there is a comment.
+fn own_comments(text: &str) -> Option<usize> {
+    let mut at = 0;
+    let mut last = None;
+    for line in text.split_inclusive('\n') {
+        if line.trim().is_empty() && text[..at].contains('#') {
+            last = Some(at);
+        }
+        at += line.len();
+    }
+    last
 }
 
 /// The keys of `[reorder]` whose values differ.
@@ -427,6 +471,34 @@ remote = "10.2.0.2"
             "\n[reorder]\nwindow = 2048\nmax_buffer_delay = \"1500ms\"\nlate = \"drop\"\n";
         let head = "name = \"mpt0\" # keep\n";
         assert_eq!(after, FILE.replace(head, &format!("{head}{section}")));
+    }
+
+    #[test]
+    fn comments_after_the_last_key_of_the_tunnel_stay_with_it() {
+        let head = "name = \"mpt0\" # keep\n";
+        let section = "\n[reorder]\nwindow = 2048\n";
+        let set = |text: &str| saved(text, |running| running.reorder.window = 2048.into());
+        let key = "# routes = []   # what else is reached\n";
+        for key in [key.to_owned(), format!("\n{key}"), format!("{key}\n{key}")] {
+            // A comment directly above a header is that header's.
+            for above in ["", "# The paths.\n"] {
+                let text = FILE.replacen(head, &format!("{head}{key}"), 1);
+                let text = text.replacen("[[paths]]", &format!("{above}[[paths]]"), 1);
+                let after = text.replacen(&key, &format!("{key}{section}"), 1);
+                assert_eq!(set(&text), after);
+                let windows = text.replace('\n', "\r\n");
+                assert_eq!(set(&windows), after.replace('\n', "\r\n"));
+            }
+        }
+        let last = format!(
+            "paths = [{{ name = \"a\", local = \"10.1.0.1\", remote = \"10.1.0.2\" }}]\n\n[tunnel]\n{head}{key}"
+        );
+        assert_eq!(set(&last), format!("{last}{section}"));
+        let end = "\n# The end.\n";
+        assert_eq!(
+            set(&format!("{last}{end}")),
+            format!("{last}{section}{end}")
+        );
     }
 
     #[test]

@@ -118,17 +118,52 @@ pub(super) fn prefix(entry: Entry<'_>, kind: PrefixKind) -> Result<(IpAddr, u8),
             format!("an {family} prefix has a length from 0 to {bits}"),
         ));
     };
+    if kind == PrefixKind::Address
+        && !address.is_unspecified()
+        && let Some(what) = no_host(address, length)
+    {
+        return Err(entry.mistake(
+            format!("\"{text}\" is the {what} of its network, and no host's"),
+            format!("write an address of this host inside the tunnel, like \"{example}\""),
+        ));
+    }
     match kind {
         PrefixKind::Address if address.is_unspecified() || address.is_multicast() => Err(entry
             .mistake(
                 format!("\"{text}\" cannot be the address of an interface"),
                 format!("write an address of this host inside the tunnel, like \"{example}\""),
             )),
-        PrefixKind::Route if network(address, length) != address => Err(entry.mistake(
-            format!("the route \"{text}\" has bits set behind its prefix length"),
-            format!("write \"{}/{length}\"", network(address, length)),
-        )),
+        PrefixKind::Route if network(address, length) != address => {
+            let whole = format!("\"{}/{length}\"", network(address, length));
+            Err(entry.mistake(
+                format!(
+                    "\"{text}\" in `{}` has bits set behind its prefix length",
+                    entry.key
+                ),
+                match entry.key {
+                    "allowed_ips" => {
+                        format!("write \"{address}/{bits}\" for this address alone, or {whole}")
+                    }
+                    _ => format!("write {whole}"),
+                },
+            ))
+        }
         PrefixKind::Address | PrefixKind::Route => Ok((address, length)),
+    }
+}
+
+/// What an address stands for that no host of its network can have; IPv4 alone has such, and not between two hosts
+/// (RFC 3021).
+fn no_host(address: IpAddr, length: u8) -> Option<&'static str> {
+    let IpAddr::V4(address) = address else {
+        return None;
+    };
+    let host_bits = u32::MAX.checked_shr(length.into()).unwrap_or(0);
+    match address.to_bits() & host_bits {
+        _ if host_bits <= 1 => None,
+        0 => Some("address"),
+        bits if bits == host_bits => Some("broadcast address"),
+        _ => None,
     }
 }
 

@@ -61,6 +61,112 @@ fn what_would_have_no_effect_is_refused_with_what_to_do() {
     }
 }
 
+/// RFC 7748 section 6.1: a private key, and a public key of another.
+const PRIVATE: &str = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=";
+const ALICE: &str = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=";
+
+/// A hub in that folder: alice stands in its file; or bob in one of his own, where it has a folder of peers.
+fn hub_in(folder: &FilePath, peers_dir: bool) -> Config {
+    let alice = format!("public_key = \"{ALICE}\"\nallowed_ips = [\"10.99.0.2/32\"]\n");
+    let dir = folder.join("peers.d");
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(folder.join("private.key"), PRIVATE).unwrap();
+    let (key, peers) = match peers_dir {
+        false => ("", format!("[[peers]]\nname = \"alice\"\n{alice}")),
+        true => {
+            std::fs::write(dir.join("alice.toml"), alice).unwrap();
+            ("peers_dir = \"peers.d\"", String::new())
+        }
+    };
+    let file = folder.join("mpt0.toml");
+    let text = format!(
+        "[tunnel]\nname = \"mpt0\"\n{key}\n[reorder]\nwindow = 64\n[crypto]\nprivate_key_file = \"private.key\"\n\
+         [[paths]]\nname = \"isp\"\nlocal = \"10.1.0.1\"\n{peers}"
+    );
+    std::fs::write(&file, text).unwrap();
+    Config::read(&file).unwrap()
+}
+
+#[test]
+fn a_hub_has_its_order_from_its_file_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let hub = hub_in(folder.path(), false);
+    assert_eq!(hub.reorder.window, 64);
+    let refused = two_ends(&hub).unwrap_err().to_string();
+    assert!(refused.contains("`mpt-ctl peer show NAME`"), "{refused}");
+    assert!(refused.contains("mpt0.toml"), "{refused}");
+}
+
+#[test]
+fn what_was_done_to_a_peer_is_kept_where_it_stands() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = |peers_dir| {
+        let hub = hub_in(folder.path(), peers_dir);
+        let alice = Peer::clone(hub.peers.as_ref().unwrap().get("alice").unwrap());
+        let mut dave = alice.clone();
+        dave.name = "dave".to_owned();
+        dave.origin = Origin::Request;
+        let told = [
+            kept(&hub, &alice, PeerAct::Changed),
+            kept(&hub, &alice, PeerAct::Removed),
+            kept(&hub, &dave, PeerAct::Added),
+            kept(&hub, &dave, PeerAct::Removed),
+        ];
+        let here = format!("{}/", folder.path().display());
+        told.join("\n").replace(&here, "")
+    };
+    insta::assert_snapshot!(told(false), @r"
+    peer alice is changed, until the next reload or start; to keep that, change it in [[peers]] of mpt0.toml
+    peer alice is taken away, until the next reload or start; to keep that, take it out of [[peers]] in mpt0.toml
+    peer dave may call, until the next reload or start; to keep that, add it to [[peers]] in mpt0.toml
+    peer dave is taken away
+    ");
+    insta::assert_snapshot!(told(true), @r"
+    peer alice is changed, until its file changes, or the next reload or start; to keep that, change peers.d/alice.toml
+    peer alice is taken away, until its file changes, or the next reload or start; to keep that, remove peers.d/alice.toml
+    peer dave may call, until the next reload or start; to keep that, write peers.d/dave.toml
+    peer dave is taken away
+    ");
+}
+
+#[test]
+fn a_save_says_which_peers_are_other_than_in_the_files() {
+    let folder = tempfile::tempdir().unwrap();
+    for peers_dir in [false, true] {
+        let files = hub_in(folder.path(), peers_dir);
+        let told = |change: &dyn Fn(&Arc<Peer>, &mut Roster)| {
+            let mut running = files.clone();
+            let roster = running.peers.as_mut().unwrap();
+            change(&roster.get("alice").unwrap().clone(), roster);
+            let peers = unsaved_peers(&running, files.clone());
+            let told = told_saved(&running, &[], &peers);
+            told.rsplit_once("mpt0.toml ").unwrap().1.to_owned()
+        };
+        let as_it_is = told(&|_, _| ());
+        assert_eq!(as_it_is, "says all of this already");
+        let exchange = |alice: &Arc<Peer>, roster: &mut Roster| {
+            let mut dave = Peer::clone(alice);
+            dave.name = "dave".to_owned();
+            dave.origin = Origin::Request;
+            roster.exchange(Some(alice), Some(dave.into())).unwrap();
+        };
+        assert_eq!(
+            told(&exchange),
+            "says all else already; peers are not saved, and the files do not have this: dave may call; alice \
+             taken away"
+        );
+        let limit = |alice: &Arc<Peer>, roster: &mut Roster| {
+            let mut limited = Peer::clone(alice);
+            limited.rate_limit = Some(1_000_000);
+            roster.exchange(Some(alice), Some(limited.into())).unwrap();
+        };
+        assert_eq!(
+            told(&limit),
+            "says all else already; peers are not saved, and the files do not have this: alice changed"
+        );
+    }
+}
+
 fn text_with(policy: Policy) -> String {
     format!(
         "[tunnel]\nname = \"mpt0\"\nscheduler = \"{}\"\n[[paths]]\nname = \"fibre\"\n\

@@ -13,7 +13,7 @@ use mpt_core::time::Time;
 
 use super::Tunnel;
 use crate::clock;
-use crate::config::{Config, Mistake, PeerChange, PeersDir};
+use crate::config::{Config, Mistake, PeersDir};
 use crate::files::{Seen, Store, Watch};
 use crate::host::Host;
 use crate::wanted::retry::Retry;
@@ -24,8 +24,6 @@ const SETTLED: Duration = Duration::from_millis(100);
 const WRITTEN: Duration = Duration::from_secs(1);
 /// How often it is asked whether the folder's name still means the same folder.
 const LOOK: Duration = Duration::from_secs(1);
-/// Most names in a line of the log.
-const MOST_NAMED: usize = 5;
 
 /// What is followed of the folder.
 #[derive(Default)]
@@ -182,7 +180,7 @@ impl Tunnel {
         };
         let change = dir.settle(roster, &changed);
         if !change.is_empty() {
-            self.log.info(told(&change));
+            self.log.info(format!("peers: {change}"));
             self.follow_peers(&change).await?;
         }
         self.tell_refused();
@@ -224,22 +222,4 @@ impl Tunnel {
         }
         self.folder.told = now;
     }
-}
-
-/// Which peers came, went and changed.
-fn told(change: &PeerChange) -> String {
-    let parts = std::iter::zip(change.names(), ["may call", "taken away", "changed"]);
-    let parts = parts.filter(|(names, _)| !names.is_empty());
-    let parts = parts.map(|(mut names, what)| {
-        names.sort_unstable();
-        match names.len() {
-            0..=MOST_NAMED => format!("{} {what}", names.join(", ")),
-            count => format!(
-                "{} and {} more {what}",
-                names[..MOST_NAMED].join(", "),
-                count - MOST_NAMED
-            ),
-        }
-    });
-    format!("peers: {}", parts.collect::<Vec<_>>().join("; "))
 }

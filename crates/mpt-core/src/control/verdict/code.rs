@@ -62,6 +62,8 @@ codes! {
     PathWaiting = "path-waiting",
     /// Something else that is configured is not there.
     Missing = "missing",
+    /// The files are not followed: a reload was refused.
+    ReloadRefused = "reload-refused",
     /// A path's datagrams leave by another device than the one with its address.
     WrongDevice = "wrong-device",
     /// No route leads to the peer by the device that a path belongs to.

@@ -512,6 +512,25 @@ fn absurd_numbers_are_survived() {
     assert!(told.lines().count() > 10, "{told}");
 }
 
+#[test]
+fn a_reload_that_was_refused_is_told_behind_what_is_worse() {
+    let mut status = healthy();
+    for paths in [2, 0] {
+        status.paths.truncate(paths);
+        let why = "restart mpt-tund to change the keys of [crypto]";
+        let verdict = judge(&status).with_refused_reload(why);
+        let codes: Vec<&str> = verdict.messages.iter().map(|found| &*found.code).collect();
+        let (level, wanted) = match paths {
+            2 => (Level::Degraded, vec!["reload-refused"]),
+            _ => (Level::Down, vec!["no-paths", "reload-refused"]),
+        };
+        assert_eq!((verdict.level, codes), (level, wanted));
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(verdict.messages.last().unwrap().sentence(), @"The last reload was refused, and all goes on as it was: restart mpt-tund to change the keys of [crypto]. This stands until a reload succeeds or mpt-tund starts again.");
+        }
+    }
+}
+
 /// The codes in the first column of the tables of docs/status.md.
 fn documented() -> Vec<String> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/status.md");
