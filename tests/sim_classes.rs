@@ -52,6 +52,24 @@ fn pair(paths: impl Into<Vec<PathSpec>>, sealed: bool, seed: u64, classes: &[Cla
     pair
 }
 
+#[test]
+fn while_no_path_is_up_a_packet_of_a_class_is_dropped_once() {
+    let class = class(ef(), ClassPolicy::Adaptive);
+    let mut pair = pair([path(50, 10, 0.0)], true, 1, &[class]);
+    pair.set_carrier(Side::A, 0, false);
+    pair.run_for(MS);
+    for id in 0..10 {
+        let call = Inner {
+            tos: EF_TOS,
+            ..Inner::default()
+        };
+        pair.send(Side::A, call.packet(id));
+        pair.run_for(MS);
+    }
+    assert_eq!(pair.end(Side::A).dropped(DropReason::NoPath), 10);
+    assert_eq!(counters(&pair).dropped_no_path, 10);
+}
+
 /// What has this DSCP, or this port.
 fn class(matches: Match, policy: ClassPolicy) -> ClassConfig {
     ClassConfig {

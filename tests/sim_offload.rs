@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use allocation_counter::measure;
 use mpt_core::control::LatePolicy;
+use mpt_core::control::drops::DropReason;
 use mpt_core::path::{PathConfig, PathId};
 use mpt_core::receive::buffer::Buffer;
 use mpt_core::receive::coalesce::Accepts;
@@ -391,6 +392,23 @@ fn gathered(
         }
     }
     trains
+}
+
+#[test]
+fn of_a_super_packet_that_is_too_big_the_shorter_last_datagram_goes() {
+    let (mut outbound, _) = looped(1, Accepts::NONE);
+    for version in [Version::V4, Version::V6] {
+        let mut flow = Flow::new(Kind::Udp, version, 4000);
+        let size = NonZeroU16::new(MTU - 20).unwrap();
+        let (header, mut packet) = flow.super_packet(3 * usize::from(size.get()) + 100, size);
+        outbound.handle_tun(Time::ZERO, &header, &mut packet);
+    }
+    let mut datagrams = 0;
+    while let Some(transmit) = outbound.poll_transmit() {
+        datagrams += transmit.datagrams;
+    }
+    assert_eq!(datagrams, 2);
+    assert_eq!(outbound.drops().of(DropReason::TooBig), 2 * 3);
 }
 
 /// The worst case for memory: each packet alone in a buffer for a train, and all of them held because

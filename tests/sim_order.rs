@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use mpt_core::control::ReorderStatus;
+use mpt_core::control::drops::DropReason;
+use mpt_core::send::scheduler::Policy;
 use mpt_sim::delay::{Delay, MS};
 use mpt_sim::link::Order;
 use mpt_sim::loss::Loss;
@@ -24,6 +26,23 @@ fn stream(pair: &mut Pair, count: u64, len: usize, spacing: Duration) -> Vec<u64
     pair.run_for(2 * SECOND);
     let delivered = pair.delivered(Side::B);
     delivered.iter().filter_map(|(_, p)| id_of(p)).collect()
+}
+
+/// What its probes say of numbers is 75,000 packets old when it comes.
+#[test]
+fn the_probes_of_a_path_that_is_far_behind_move_nothing() {
+    for sealed in [false, true] {
+        let config = PairConfig {
+            policy: Policy::Backup,
+            sealed,
+            ..PairConfig::new([PathSpec::symmetric(1000, 5), PathSpec::symmetric(10, 1500)])
+        };
+        let mut pair = Pair::running(config, 5 * SECOND);
+        let ids = stream(&mut pair, 300_000, 100, Duration::from_micros(20));
+        assert!(ids.into_iter().eq(0..300_000), "sealed: {sealed}");
+        assert_eq!(pair.end(Side::B).dropped(DropReason::Jump), 0);
+        assert_eq!(pair.end(Side::B).dropped(DropReason::Duplicate), 0);
+    }
 }
 
 /// Every missing number ended in exactly one way.

@@ -52,7 +52,17 @@ impl Seq {
     pub const fn later(self, other: Seq) -> Seq {
         if self.is_after(other) { self } else { other }
     }
+
+    /// Whether this number was given out after `known`, which may be of any age: of a path that has carried nothing
+    /// for days. One that is behind by more than packets are ever out of order is of the next time round.
+    #[must_use]
+    pub const fn supersedes(self, known: Seq) -> bool {
+        known.0.wrapping_sub(self.0) > MOST_DISORDER
+    }
 }
+
+/// No packet comes so many numbers after later ones: seconds at a million packets a second, and far less than 2^31.
+const MOST_DISORDER: u32 = 1 << 22;
 
 #[cfg(test)]
 mod tests {
@@ -64,5 +74,16 @@ mod tests {
         assert_eq!(Seq::new(5).distance_from(Seq::new(u32::MAX - 4)), 10);
         assert_eq!(Seq::new(u32::MAX).next(), Seq::FIRST);
         assert_eq!(Seq::new(1).later(Seq::new(u32::MAX)), Seq::new(1));
+    }
+
+    #[test]
+    fn a_number_supersedes_one_of_any_age_and_none_that_it_was_overtaken_by() {
+        let known = Seq::new(1000);
+        for ahead in [1, 70_000, 1 << 31, (1 << 31) + 5, u32::MAX - (1 << 23)] {
+            assert!(known.plus(ahead).supersedes(known), "{ahead}");
+        }
+        for behind in [0, 1, 70_000, 1 << 22] {
+            assert!(!known.supersedes(known.plus(behind)), "{behind}");
+        }
     }
 }

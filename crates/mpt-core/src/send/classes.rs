@@ -183,9 +183,9 @@ pub(crate) struct Classes {
 }
 
 impl Classes {
-    /// Other classes from now on. Those that keep their name keep their counters. Returns what waited in the former ones.
+    /// Other classes from now on. Those that keep their name keep their counters. Returns the former ones.
     pub(crate) fn set(&mut self, configs: &[ClassConfig]) -> Vec<Class> {
-        let mut former = std::mem::take(&mut self.list);
+        let former = std::mem::take(&mut self.list);
         self.looks_at_ports = configs.iter().any(|class| !class.matches.ports.is_empty());
         self.list = configs.iter().cloned().map(Class::new).collect();
         for class in &mut self.list {
@@ -196,7 +196,6 @@ impl Classes {
                 class.counters.keep_from(&known.counters);
             }
         }
-        former.retain(|class| class.waiting().0 > 0);
         former
     }
 

@@ -71,6 +71,7 @@ impl Lanes {
                         Err(_) => slab.release(packet),
                     }
                 }
+                self.rest.inherit(queue);
             }
         }
     }

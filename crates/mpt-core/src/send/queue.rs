@@ -171,6 +171,18 @@ impl Queue {
         self.losses
     }
 
+    /// Counts what a queue that is no more has dropped and marked.
+    pub(crate) fn inherit(&mut self, former: &Queue) {
+        for (own, of_former) in [
+            (&mut self.losses, former.losses),
+            (&mut self.told, former.told),
+        ] {
+            own.late += of_former.late;
+            own.overflowed += of_former.overflowed;
+            own.marked += of_former.marked;
+        }
+    }
+
     /// The same since this was last asked.
     pub(crate) fn take_losses(&mut self) -> Losses {
         let told = std::mem::replace(&mut self.told, self.losses);

@@ -187,7 +187,7 @@ impl Recovery {
 
     /// Another path has this number from now on.
     pub(crate) fn forget_path(&mut self, path: PathId) {
-        self.paths[path.index()].recovered = 0;
+        self.paths[path.index()] = PathRecovery::default();
     }
 
     /// How many packets are kept.

@@ -234,7 +234,8 @@ impl Sender {
         let trusted = self.rescue.trusted(turn);
         let classes = &mut self.lanes.classes;
         let usable = classes.admit(turn, &self.paths, class, trusted, &segments);
-        if usable.is_empty() && !trusted.is_empty() {
+        // What is of a class has been counted then.
+        if usable.is_empty() && (class.is_some() || !trusted.is_empty()) {
             return;
         }
         self.send_copies(turn, class, usable, &mut segments);
@@ -725,7 +726,10 @@ impl Sender {
             self.rescue.rest();
         }
         self.note_silence(turn.now);
-        while let Some(resend) = self.recovery.next_resend() {
+        // While no path is up what is lost waits, for as long as it is kept.
+        while !self.rescue.trusted(turn).is_empty()
+            && let Some(resend) = self.recovery.next_resend()
+        {
             self.resend(turn, resend);
         }
         self.send_stranded(turn);

@@ -61,6 +61,13 @@ impl SentLog {
         let before = log.totals;
         log.totals.packets += u64::from(packets);
         log.totals.bytes += u64::from(bytes);
+        if let Some(last) = log.last().map(|last| last.first)
+            && first.supersedes(last)
+            && !first.is_after(last)
+        {
+            // These are of another time round.
+            log.forget_runs();
+        }
         if log.last().is_none_or(|last| first.is_after(last.first)) {
             log.push(Run {
                 first,
@@ -74,9 +81,12 @@ impl SentLog {
 
     /// Nothing was sent for some seconds, and all of it was reported on: the notes are forgotten, not the totals.
     pub(crate) fn rest(&mut self) {
-        for log in &mut self.paths {
-            (log.runs, log.next) = (Vec::new(), 0);
-        }
+        self.paths.iter_mut().for_each(PathLog::forget_runs);
+    }
+
+    /// Another path has this number from now on.
+    pub(crate) fn forget_path(&mut self, path: PathId) {
+        self.paths[path.index()] = PathLog::default();
     }
 
     /// Notes that `path` took a packet of `bytes` that had been sent before.
@@ -107,6 +117,10 @@ impl SentLog {
 }
 
 impl PathLog {
+    fn forget_runs(&mut self) {
+        (self.runs, self.next) = (Vec::new(), 0);
+    }
+
     fn last(&self) -> Option<&Run> {
         let len = self.runs.len();
         self.runs.get((self.next + len).checked_sub(1)? % len)
@@ -239,6 +253,21 @@ mod tests {
                 .map(|sent| sent.totals),
             Some(totals(RUNS as u64 + 12))
         );
+    }
+
+    #[test]
+    fn numbers_of_another_time_round_are_noted_and_a_path_is_forgotten_with_its_totals() {
+        let mut log = SentLog::default();
+        let path = PathId::new(1).unwrap();
+        let later = Seq::new(10).plus((1 << 31) + 5);
+        for seq in [Seq::new(10), later] {
+            log.note(at(5), path, seq, 1, 100);
+            assert!(log.find(path, seq).is_some());
+        }
+        assert_eq!(log.find(path, later).unwrap().totals.bytes, 200);
+        log.forget_path(path);
+        log.note(at(6), path, Seq::new(20), 1, 100);
+        assert_eq!(log.find(path, Seq::new(20)).unwrap().totals.bytes, 100);
     }
 
     #[test]

@@ -385,7 +385,11 @@ impl Outbound {
         let mut datagram = vec![0; datagrams.segment_len(0)];
         while datagrams.remaining() > 0 {
             let len = datagrams.write_next(&mut datagram);
-            self.handle_too_big_packet(now, &datagram[..len], mtu);
+            // The last one may be shorter.
+            match Segments::new(&VnetHeader::default(), &datagram[..len], usize::from(mtu)) {
+                Ok(fits) => self.stripe(now, fits),
+                Err(_) => self.handle_too_big_packet(now, &datagram[..len], mtu),
+            }
         }
     }
 
@@ -506,8 +510,9 @@ impl Outbound {
             }
             if let Some(last) = self.out.take_last_on(path) {
                 let known = self.shared.last_on(path);
-                let last = known.map_or(last, |known| known.later(last));
-                self.shared.set_last_on(path, last);
+                if known.is_none_or(|known| last.supersedes(known)) {
+                    self.shared.set_last_on(path, last);
+                }
             }
         }
         let (suspected, abandoned) = self.sender.suspected();

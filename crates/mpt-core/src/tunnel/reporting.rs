@@ -107,6 +107,10 @@ impl Reporting {
 
     /// A believed message says whether reports are wanted, and what the peer calls the path.
     pub(super) fn learn(&mut self, path: PathId, message: &Message) {
+        // What the peer calls so may have led to another path of ours before.
+        for other in &mut self.peer_index {
+            other.take_if(|known| *known == message.path);
+        }
         self.peer_index[path.index()] = Some(message.path);
         self.wanted = message.reports_wanted;
         self.peer_resends = message.resends;
@@ -135,7 +139,7 @@ impl Reporting {
     #[inline]
     pub(super) fn arrived(&mut self, now: Time, path: PathId, seq: Seq, bytes: usize) {
         let arrived = &mut self.arrived[path.index()];
-        if arrived.packets == 0 || seq.is_after(arrived.edge) {
+        if arrived.packets == 0 || seq.supersedes(arrived.edge) {
             arrived.edge = seq;
             arrived.edge_arrived = now;
         }
@@ -420,6 +424,46 @@ mod tests {
         let arrived = reporting.arrived[0];
         assert_eq!((arrived.edge, arrived.edge_arrived), (Seq::new(3), at(2)));
         assert_eq!((arrived.packets, arrived.bytes), (3, 300));
+    }
+
+    #[test]
+    fn the_edge_of_a_path_that_was_not_used_for_half_the_numbers_goes_on() {
+        let mut reporting = asked();
+        for ahead in [0, (1 << 31) + 5, u32::MAX - 70_000] {
+            let seq = Seq::new(1000).plus(ahead);
+            reporting.arrived(at(ahead.into()), path(0), seq, 100);
+            assert_eq!(reporting.arrived[0].edge, seq);
+        }
+    }
+
+    #[test]
+    fn a_path_of_the_peer_leads_to_one_of_ours() {
+        let mut reporting = asked();
+        let called = |path| Message {
+            reply_wanted: false,
+            out_of_service: false,
+            reports_wanted: true,
+            resends: true,
+            path,
+            number: 1,
+            session: 1,
+            sent: at(0),
+            tx_packets: 0,
+            tx_bytes: 0,
+            next_seq: Seq::FIRST,
+            echo: None,
+            rx_packets: 0,
+            rx_bytes: 0,
+            loss_ppm: 0,
+        };
+        reporting.learn(path(0), &called(3));
+        reporting.learn(path(1), &called(3));
+        assert_eq!(reporting.path_of(3), Some(path(1)));
+        reporting.learn(path(0), &called(4));
+        assert_eq!(
+            [3, 4].map(|index| reporting.path_of(index)),
+            [path(1), path(0)].map(Some)
+        );
     }
 
     #[test]

@@ -6,8 +6,9 @@
 //! its message echoes a message that we sent a moment ago, so that a recording cannot pass for a
 //! restart; then numbering begins anew where that message says. A session that was just replaced
 //! does not come back: what is still under way of it is not a restart. Within a session, only a probe's
-//! watermark moves the window to another place, and only when it comes with a fresh echo and the next
-//! one agrees.
+//! watermark moves the window to another place, and only when it comes with a fresh echo, another one agrees a while
+//! later, and nothing fits meanwhile: a path that takes a second longer than another one, which carries a gigabit, tells of
+//! numbers that are as far away.
 //!
 //! One that does not probe (the kernel's GRE, the MPT-GRE software) can show a restart only by its
 //! numbers. As RFC 3550 A.1 does, a jump is believed after several packets in a row that fit each
@@ -34,6 +35,10 @@ const CONFIRMATION_STRIDE: i32 = 1024;
 /// probe.
 const PROBES_EXPECTED_WITHIN: Duration = Duration::from_secs(10);
 
+/// A watermark that is far away is believed when another one agrees this much later, and nothing fitted meanwhile.
+/// Probes that a link held up come at once.
+const FAR_FOR: Duration = Duration::from_millis(100);
+
 /// How long packets of a former session may be under way.
 const FORMER_UNDER_WAY: Duration = Duration::from_secs(1);
 
@@ -52,8 +57,8 @@ pub(super) struct Peer {
     started: bool,
     /// The packets on each path that ask for a jump.
     candidates: [Option<Candidate>; MAX_PATHS],
-    /// A watermark that was too far away to be believed alone.
-    far_watermark: Option<Seq>,
+    /// A watermark that was too far away to be believed alone, and when it came.
+    far_watermark: Option<(Time, Seq)>,
 }
 
 /// Unbelievable packets in a row that fit each other.
@@ -149,6 +154,12 @@ impl Peer {
     #[inline]
     pub(super) fn fits(&mut self, path: PathId) {
         self.candidates[path.index()] = None;
+        self.far_watermark = None;
+    }
+
+    /// A watermark is believable: one that was not is of a path that is far behind the others, or ahead of them.
+    pub(super) fn watermark_fits(&mut self) {
+        self.far_watermark = None;
     }
 
     /// A data packet has a number that the window does not believe, or knows already.
@@ -187,13 +198,22 @@ impl Peer {
         Jump::Believed
     }
 
-    /// A watermark of the known session, with a fresh echo, is too far away. Believed when the one
-    /// before was so too, and not ahead of it.
-    pub(super) fn consider_watermark(&mut self, watermark: Seq) -> Jump {
-        match self.far_watermark.take() {
-            Some(before) if !before.is_after(watermark) => Jump::Believed,
+    /// A watermark of the known session, with a fresh echo, is too far away. Believed when one that came [`FAR_FOR`]
+    /// before was so too, and not ahead of it, and nothing has fitted since. What is sealed never goes back.
+    pub(super) fn consider_watermark(&mut self, now: Time, watermark: Seq, place: Where) -> Jump {
+        if self.authentic && place == Where::Behind {
+            return Jump::Refused;
+        }
+        match self.far_watermark {
+            Some((at, before)) if !before.is_after(watermark) => {
+                if now.since(at) < FAR_FOR {
+                    return Jump::Refused;
+                }
+                self.far_watermark = None;
+                Jump::Believed
+            }
             _ => {
-                self.far_watermark = Some(watermark);
+                self.far_watermark = Some((now, watermark));
                 Jump::Refused
             }
         }
@@ -278,8 +298,28 @@ mod tests {
     fn a_far_watermark_needs_a_second_one_that_agrees() {
         let mut peer = Peer::default();
         peer.begin(Time::ZERO, 7);
-        assert_eq!(peer.consider_watermark(Seq::new(900_000)), Jump::Refused);
-        assert_eq!(peer.consider_watermark(Seq::new(100_000)), Jump::Refused);
-        assert_eq!(peer.consider_watermark(Seq::new(100_500)), Jump::Believed);
+        let mut consider = |ms: u64, seq, fits| {
+            if fits {
+                peer.fits(PathId::new(0).unwrap());
+            }
+            let now = NOW + Duration::from_millis(ms);
+            peer.consider_watermark(now, Seq::new(seq), Where::Behind) == Jump::Believed
+        };
+        assert!(!consider(0, 900_000, false));
+        assert!(!consider(200, 100_000, false));
+        assert!(!consider(210, 100_400, false), "at once");
+        assert!(consider(400, 100_500, false));
+        // Of a path that is far behind, while others fit.
+        for ms in [1000, 1200, 1400] {
+            assert!(!consider(ms, 50_000, true));
+        }
+        let mut sealed = Peer::default();
+        sealed.set_authentic();
+        sealed.begin(Time::ZERO, 7);
+        for at in [0, 1, 2] {
+            let now = NOW + FAR_FOR * at;
+            let jump = sealed.consider_watermark(now, Seq::new(5), Where::Behind);
+            assert_eq!(jump, Jump::Refused);
+        }
     }
 }

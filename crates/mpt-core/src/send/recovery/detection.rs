@@ -48,7 +48,7 @@ impl PathRecovery {
 
     /// A report tells that `edge` has arrived, which was sent at `sent`.
     pub(super) fn arrived(&mut self, now: Time, edge: Seq, sent: Time) {
-        if self.edge.is_none_or(|(known, ..)| edge.is_after(known)) {
+        if self.edge.is_none_or(|(known, ..)| edge.supersedes(known)) {
             self.edge = Some((edge, sent, now.since(sent)));
             self.progress = now;
         }

@@ -143,6 +143,7 @@ impl Adaptive {
         if let Some(pace) = self.paces.known.get_mut(path.index()) {
             pace.forget();
         }
+        self.log.forget_path(path);
     }
 
     /// A probe came back: see [`Pace::probed`].

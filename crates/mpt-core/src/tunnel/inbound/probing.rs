@@ -14,7 +14,7 @@ use crate::tunnel::Transmit;
 use crate::tunnel::event::Event;
 use crate::tunnel::outbox::{ControlDatagram, LONE_BYTE, control_header};
 use crate::tunnel::sealing::{Opening, may_carry_handshakes};
-use crate::tunnel::session::Jump;
+use crate::tunnel::session::{Jump, Where};
 use crate::wire::probe::{Echo, MESSAGE_BYTES, Message};
 
 /// Least time between two answers on a path to a session that has not proved itself.
@@ -151,9 +151,13 @@ impl Inbound {
 
     fn follow_watermark(&mut self, now: Time, path: PathId, watermark: Seq) {
         let out = &mut |packet| self.ready.push_back(packet);
-        if !self.reorder.announce(now, path, watermark, out)
-            && self.peer.consider_watermark(watermark) == Jump::Believed
-        {
+        let place = match watermark.is_after(self.reorder.next_expected()) {
+            true => Where::FarAhead,
+            false => Where::Behind,
+        };
+        if self.reorder.announce(now, path, watermark, out) {
+            self.peer.watermark_fits();
+        } else if self.peer.consider_watermark(now, watermark, place) == Jump::Believed {
             self.reorder.resync(now, watermark, out);
             self.order.begin_numbering();
         }
