@@ -232,6 +232,16 @@ fn the_control_socket_belongs_to_whom_the_configuration_says() {
     let file = daemon.socket().metadata().unwrap();
     assert_eq!(file.permissions().mode() & 0o7777, 0o660);
     assert_eq!((file.uid(), file.gid()), (0, group));
+
+    // Whoever removes it, it comes back as it was.
+    std::fs::remove_file(daemon.socket()).unwrap();
+    wait_for("the control socket", Duration::from_secs(5), || {
+        let file = daemon.socket().metadata().ok()?;
+        let is_as_before = file.mode() & 0o7777 == 0o660 && file.gid() == group;
+        (is_as_before && daemon.answer().is_some()).then_some(())
+    });
+    let log = daemon.log();
+    assert!(log.contains("was removed: made again"), "{log}");
 }
 
 /// A peer's name is looked up at the start, and again when its path is down: it may be elsewhere.

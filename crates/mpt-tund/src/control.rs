@@ -76,6 +76,7 @@ where
 {
     let mut socket = UnixListener::from_std(door.socket()?)?;
     let failing = Cell::new(false);
+    let mut is_lost = false;
     let mut look = interval(LOOK);
     let mut connections = FuturesUnordered::new();
     loop {
@@ -91,7 +92,7 @@ where
                 }
             }
             _ = look.tick() => {
-                if restore(&mut door) {
+                if restore(&mut door, &mut is_lost) {
                     socket = UnixListener::from_std(door.socket()?)?;
                 }
             }
@@ -100,11 +101,12 @@ where
 }
 
 /// Another socket in the place of one whose file somebody has removed: without it the daemon could not be asked
-/// any more, and only a restart would help. Whether there is one.
-fn restore(door: &mut Door) -> bool {
+/// any more, and only a restart would help. Whether there is one. `is_lost`: none could be made, which was said.
+fn restore(door: &mut Door, is_lost: &mut bool) -> bool {
     match door.restore() {
         Ok(false) => false,
         Ok(true) => {
+            *is_lost = false;
             warn!(
                 "the control socket {} was removed: made again",
                 door.path().display()
@@ -113,7 +115,12 @@ fn restore(door: &mut Door) -> bool {
         }
         // Its folder may come back: tried again.
         Err(error) => {
-            debug!("{error:#}");
+            if !std::mem::replace(is_lost, true) {
+                warn!(
+                    "the control socket {} was removed and cannot be made again, which is tried every second: {error:#}",
+                    door.path().display()
+                );
+            }
             false
         }
     }
@@ -408,6 +415,21 @@ mod tests {
             path.to_owned()
         });
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_socket_whose_name_is_taken_is_made_again_when_it_is_free() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("mpt0.sock");
+        let mut door = Door::Own(bind(&path, None, 0o600).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "precious").unwrap();
+        let mut is_lost = false;
+        assert!(!restore(&mut door, &mut is_lost) && is_lost);
+        assert!(!restore(&mut door, &mut is_lost) && is_lost);
+        std::fs::remove_file(&path).unwrap();
+        assert!(restore(&mut door, &mut is_lost) && !is_lost);
+        assert!(std::os::unix::net::UnixStream::connect(&path).is_ok());
     }
 
     #[test]

@@ -136,10 +136,13 @@ impl Daemon {
     async fn serve(&mut self, configs: Vec<Config>, mut news: News) -> anyhow::Result<()> {
         let mut signals = Signals::new().context("cannot listen for signals")?;
         let needed = privileges::needed(&configs);
+        let has_owner = configs
+            .iter()
+            .any(|config| config.sockets().any(|(_, owner, _)| owner.is_some()));
         self.tunnels = configs.into_iter().map(Served::new).collect();
         self.reconcile().await?;
         self.check_start()?;
-        self.give_up_privileges(needed);
+        self.give_up_privileges(needed, has_owner);
         self.service.ready();
         let mut look = tokio::time::interval(LOOK_INTERVAL);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -273,10 +276,9 @@ impl Daemon {
         Ok(())
     }
 
-    fn give_up_privileges(&self, mut needed: CapabilitySet) {
-        let gives = !self.host.files.gives_sockets();
-        let is_left = self.tunnels.iter().any(Served::has_socket_to_give);
-        if gives && (is_left || self.exporters.has_socket_to_give()) {
+    fn give_up_privileges(&self, mut needed: CapabilitySet, has_owner: bool) {
+        // For those that are open, too: where somebody removes its file, a socket is made again and given away again.
+        if has_owner && !self.host.files.gives_sockets() {
             needed |= CapabilitySet::CHOWN;
         }
         match privileges::keep(needed) {

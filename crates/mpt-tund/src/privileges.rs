@@ -7,7 +7,7 @@
 //! CAP_NET_ADMIN, for addresses, routes and MTUs that change, for an interface that is to be made again, and
 //! for the marks and buffers of sockets that are opened later; CAP_NET_RAW where a path names an interface
 //! and the kernel is one that asks for it (before 5.7); CAP_NET_BIND_SERVICE where a port is below 1024;
-//! CAP_CHOWN where a control socket with an owner could not be opened yet. The threads that
+//! CAP_CHOWN where a socket has an owner, since it is made again when somebody removes its file. The threads that
 //! packets go through hold nothing at all. Nothing can be had back: neither by a set-uid file nor by root's
 //! identity.
 

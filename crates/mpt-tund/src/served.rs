@@ -202,11 +202,6 @@ impl Served {
         }
     }
 
-    /// Whether its control socket, which is to be given to somebody, is still to be opened.
-    pub(crate) fn has_socket_to_give(&self) -> bool {
-        self.config.control.owner.is_some() && self.speaking.granted().is_none()
-    }
-
     /// Where its metrics are to be had.
     pub(crate) fn metrics(&self) -> Option<&config::Metrics> {
         in_force(&self.running, &self.config).metrics.as_ref()

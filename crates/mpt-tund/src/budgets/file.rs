@@ -9,6 +9,7 @@
 //! ```
 //!
 //! `month` is when the path's month began, `since` when it was begun to count in it (seconds since 1970), `used` bytes.
+//! Where the clock went back by more than a month, ` left=2026-11-01` follows: the month that was left by that.
 //! The file is replaced whole: written beside it, brought to the disk, renamed over it, and the folder brought to the
 //! disk. So there is the former or the new one at any time.
 
@@ -32,6 +33,8 @@ const MAX_BYTES: u64 = 64 * 1024;
 pub(super) struct Entry {
     pub(super) path: String,
     pub(super) month: Day,
+    /// The month before, where the clock went far back since, and not forward again.
+    pub(super) left: Option<Day>,
     pub(super) since: u64,
     pub(super) used: u64,
 }
@@ -60,10 +63,11 @@ pub(super) fn read(file: &Path) -> Result<Vec<Entry>, ReadError> {
     decode(&bytes).ok_or(ReadError::Damaged)
 }
 
-/// Puts a damaged file aside, and says where.
-pub(super) fn put_aside(file: &Path) -> io::Result<PathBuf> {
+/// Puts a file that is of no use aside, with this ending, and says where.
+pub(super) fn put_aside(file: &Path, ending: &str) -> io::Result<PathBuf> {
     let mut aside = file.as_os_str().to_owned();
-    aside.push(".damaged");
+    aside.push(".");
+    aside.push(ending);
     fs::rename(file, &aside)?;
     Ok(aside.into())
 }
@@ -99,11 +103,16 @@ fn encode(entries: &[Entry]) -> String {
         let Entry {
             path,
             month,
+            left,
             since,
             used,
         } = entry;
         // Writing into a string does not fail.
-        let _ = writeln!(text, "{path} month={month} since={since} used={used}");
+        let _ = write!(text, "{path} month={month} since={since} used={used}");
+        if let Some(left) = left {
+            let _ = write!(text, " left={left}");
+        }
+        text.push('\n');
     }
     let check = checksum(text.as_bytes());
     let _ = writeln!(text, "check {check:016x}");
@@ -128,9 +137,14 @@ fn entry(line: &str) -> Option<Entry> {
     let month = Day::parse(words.next()?.strip_prefix("month=")?)?;
     let since = words.next()?.strip_prefix("since=")?.parse().ok()?;
     let used = words.next()?.strip_prefix("used=")?.parse().ok()?;
+    let left = match words.next() {
+        Some(word) => Some(Day::parse(word.strip_prefix("left=")?)?),
+        None => None,
+    };
     words.next().is_none().then_some(Entry {
         path,
         month,
+        left,
         since,
         used,
     })
@@ -152,12 +166,14 @@ mod tests {
         let one = (
             "[a-z][a-z0-9.-]{0,31}",
             1u64..100_000,
+            prop::option::of(1u64..100_000),
             any::<u64>(),
             any::<u64>(),
         );
-        let one = one.prop_map(|(path, month, since, used)| Entry {
+        let one = one.prop_map(|(path, month, left, since, used)| Entry {
             path,
             month: Day(month),
+            left: left.map(Day),
             since,
             used,
         });
@@ -193,11 +209,23 @@ mod tests {
             "lte month=2026-02-30 since=0 used=0",
             "lte month=2026-11-01 since=0 used=0 more",
             "lte month=2026-11-01 since=-1 used=0",
+            "lte month=2026-06-01 since=0 used=0 left=2026-02-30",
+            "lte month=2026-06-01 since=0 used=0 left=2026-11-01 more",
         ] {
             let text = format!("{HEAD}{line}\n");
             let text = format!("{text}check {:016x}\n", checksum(text.as_bytes()));
             assert_eq!(decode(text.as_bytes()), None, "{line:?}");
         }
+    }
+
+    /// It is the example at the top of this file.
+    #[test]
+    fn a_file_of_before_there_was_a_month_that_was_left_is_read() {
+        let text = format!("{HEAD}lte month=2026-11-01 since=1793491200 used=12345678901\n");
+        let text = format!("{text}check {:016x}\n", checksum(text.as_bytes()));
+        let read = decode(text.as_bytes()).unwrap();
+        assert_eq!((read[0].left, read[0].used), (None, 12_345_678_901));
+        assert_eq!(encode(&read), text);
     }
 
     #[test]
@@ -208,6 +236,7 @@ mod tests {
         let mut one = vec![Entry {
             path: "lte".to_owned(),
             month: Day(20_000),
+            left: None,
             since: 1,
             used: 5,
         }];
@@ -218,7 +247,7 @@ mod tests {
         let whole = fs::read(&file).unwrap();
         fs::write(&file, &whole[..whole.len() - 3]).unwrap();
         assert!(matches!(read(&file), Err(ReadError::Damaged)));
-        let aside = put_aside(&file).unwrap();
+        let aside = put_aside(&file, "damaged").unwrap();
         assert_eq!(fs::read(aside).unwrap(), whole[..whole.len() - 3]);
         assert!(matches!(read(&file), Err(ReadError::None)));
         let left = fs::read_dir(file.parent().unwrap()).unwrap().count();

@@ -7,6 +7,8 @@
 //!
 //! *The clock.* A month begins once: when the clock is set back, or nobody has set it yet, the count goes on in the month
 //! that was. A clock that was more than a month ahead is not believed afterwards: its count goes on in the month that is.
+//! One that is more than a month behind looks the same at first: that of a host that starts with the date its system was
+//! made. So the month that was left is kept. Where the clock goes forward to just that month, it was the right one.
 
 mod calendar;
 mod file;
@@ -89,15 +91,22 @@ impl Account {
         let began_as_now = self.month_of(was).first == was;
         if was == first {
             return false;
-        } else if began_as_now && first < was && is_near {
+        }
+        if began_as_now && first < was && is_near {
             // The clock was set back: what has begun has begun.
             self.entry.month = was;
             return false;
-        } else if first > was && (began_as_now || !is_near) {
+        }
+        if first < was {
+            // `reset_day` is another one, or the clock was far ahead, or is far behind: the count goes on.
+            if !is_near {
+                self.entry.left = Some(was);
+            }
+        } else if self.entry.left.take() != Some(first) && (began_as_now || !is_near) {
             self.entry.used = 0;
             self.entry.since = unix_s;
         }
-        // Else `reset_day` is another one, or the clock was far ahead: the count goes on.
+        // Else `reset_day` is another one, or the clock is right again: the count goes on.
         true
     }
 
@@ -208,6 +217,7 @@ impl Budgets {
             entry: entry.unwrap_or_else(|| Entry {
                 path: path.to_owned(),
                 month,
+                left: None,
                 since: unix_s,
                 used: 0,
             }),
@@ -227,23 +237,28 @@ impl Budgets {
 
     fn read(&mut self, log: &mut Log) {
         let file = self.file.display();
-        match file::read(&self.file) {
-            Ok(entries) => self.others = entries,
-            Err(ReadError::None) => {}
-            Err(ReadError::Io(error)) => {
-                log.warn(format!(
-                    "{file} cannot be read, so budgets begin at 0: {error}"
-                ));
+        // The next write would replace what may only be another user's.
+        let (what, ending, remedy) = match file::read(&self.file) {
+            Ok(entries) => {
+                self.others = entries;
+                return;
             }
-            Err(ReadError::Damaged) => match file::put_aside(&self.file) {
-                Ok(aside) => log.warn(format!(
-                    "{file} is damaged, so budgets begin at 0; it is {} now",
-                    aside.display()
-                )),
-                Err(error) => log.warn(format!(
-                    "{file} is damaged, so budgets begin at 0, and cannot be put aside: {error}"
-                )),
-            },
+            Err(ReadError::None) => return,
+            Err(ReadError::Io(error)) => (
+                format!("cannot be read ({error})"),
+                "unread",
+                ": to count on from it, stop mpt-tund, let its user read the file, and rename it back",
+            ),
+            Err(ReadError::Damaged) => ("is damaged".to_owned(), "damaged", ""),
+        };
+        match file::put_aside(&self.file, ending) {
+            Ok(aside) => log.warn(format!(
+                "{file} {what}, so budgets begin at 0; it is {} now{remedy}",
+                aside.display()
+            )),
+            Err(error) => log.warn(format!(
+                "{file} {what}, so budgets begin at 0, and cannot be put aside: {error}"
+            )),
         }
     }
 

@@ -145,6 +145,49 @@ fn a_month_begins_once_whatever_the_clock_does() {
     assert_eq!(daemon.used(at("2027-01-01", 0)), 0);
 }
 
+/// A host without a clock of its own starts with the date its system was made, until it hears the time.
+#[test]
+fn a_clock_that_is_months_behind_until_it_is_set_begins_no_month_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let limit = budget(100 * MB, 1);
+    let mut daemon = Daemon::start(&folder, limit, at("2026-11-20", 0));
+    daemon.carry(70 * MB, at("2026-11-23", 0));
+    daemon.end(at("2026-11-23", 0));
+    // Once more, before anybody has set the clock; each is killed.
+    for used in [71, 72] {
+        let mut daemon = Daemon::start(&folder, limit, at("2026-06-10", 0));
+        daemon.carry(MB, at("2026-06-10", 0));
+        assert_eq!(daemon.used(at("2026-06-10", 0)), used * MB);
+    }
+    let mut daemon = Daemon::start(&folder, limit, at("2026-06-10", 0));
+    daemon.carry(MB, at("2026-11-23", 0));
+    assert_eq!(daemon.used(at("2026-11-23", 0)), 73 * MB);
+    let status = daemon.budgets.status("lte", at("2026-11-23", 0)).unwrap();
+    assert_eq!(status.resets, "2026-12-01");
+    daemon.end(at("2026-11-23", 0));
+    // It hears the time when another month has begun.
+    let mut daemon = Daemon::start(&folder, limit, at("2026-06-10", 0));
+    daemon.carry(MB, at("2026-12-02", 0));
+    assert_eq!(daemon.used(at("2026-12-02", 0)), 0);
+    daemon.end(at("2026-12-02", 0));
+    assert_eq!(Daemon::kept(&folder, limit, at("2027-01-01", 0)), 0);
+}
+
+/// The month that was left is not waited for longer than until the next one.
+#[test]
+fn after_a_clock_was_far_ahead_months_begin_as_ever() {
+    let folder = tempfile::tempdir().unwrap();
+    let limit = budget(100 * MB, 1);
+    let mut daemon = Daemon::start(&folder, limit, at("2027-01-05", 0));
+    daemon.carry(0, at("2026-11-23", 0));
+    for month in ["2026-12-01", "2027-01-01", "2027-02-01"] {
+        daemon.carry(MB, at(month, 0));
+        assert_eq!(daemon.used(at(month, 0)), 0, "{month}");
+        daemon.carry(MB, at(month, 1));
+        assert_eq!(daemon.used(at(month, 1)), MB, "{month}");
+    }
+}
+
 #[test]
 fn a_daemon_that_was_away_begins_the_month_that_is() {
     let folder = tempfile::tempdir().unwrap();
@@ -205,6 +248,21 @@ fn a_damaged_file_is_put_aside_and_one_that_cannot_be_written_is_missing() {
     daemon.carry(1, now);
     assert_eq!(daemon.budgets.missing(), None);
     assert_eq!(Daemon::kept(&folder, limit, now), MB + 2);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let (limit, now) = (budget(100 * MB, 1), at("2026-11-23", 0));
+    let file = folder.path().join("mpt0.budgets");
+    // Root can read every file, but no link that leads to itself.
+    std::os::unix::fs::symlink(&file, &file).unwrap();
+    let mut daemon = Daemon::start(&folder, limit, now);
+    daemon.carry(MB, now);
+    assert_eq!(daemon.budgets.missing(), None);
+    assert!(file.is_file());
+    let aside = folder.path().join("mpt0.budgets.unread");
+    assert!(aside.is_symlink());
 }
 
 #[test]

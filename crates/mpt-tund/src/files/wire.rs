@@ -11,6 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use rustix::cmsg_space;
+use rustix::io::retry_on_intr;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -85,7 +86,7 @@ pub(super) fn send(
     }
     let head = [IoSlice::new(&head)];
     // Four bytes go whole.
-    sendmsg(to.as_fd(), &head, &mut control, SendFlags::NOSIGNAL)?;
+    retry_on_intr(|| sendmsg(to.as_fd(), &head, &mut control, SendFlags::NOSIGNAL))?;
     to.write_all(&body)
 }
 
@@ -99,7 +100,9 @@ pub(super) fn receive<M: DeserializeOwned>(mut from: &UnixStream) -> io::Result<
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
     let mut into = [IoSliceMut::new(&mut head)];
-    let received = recvmsg(from.as_fd(), &mut into, &mut control, flags)?;
+    // A signal ends this call even where its action has SA_RESTART, since the socket has a timeout (signal(7)). What
+    // comes for the signal is not to be the end of the other process.
+    let received = retry_on_intr(|| recvmsg(from.as_fd(), &mut into, &mut control, flags))?;
     if received.bytes != 4 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
@@ -120,6 +123,10 @@ pub(super) fn receive<M: DeserializeOwned>(mut from: &UnixStream) -> io::Result<
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::thread::JoinHandleExt as _;
+    use std::thread::{sleep, spawn};
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -137,5 +144,29 @@ mod tests {
         assert!(matches!(question, Question::Load) && with.is_none());
         drop(here);
         assert!(receive::<Question>(&there).is_err());
+    }
+
+    extern "C" fn nothing(_: libc::c_int) {}
+
+    /// As a second SIGHUP, while the first one's answer is awaited.
+    #[test]
+    fn a_signal_does_not_end_the_wait_for_an_answer() {
+        let action = nothing as extern "C" fn(libc::c_int);
+        // SAFETY: what the signal calls does nothing, and no other test uses this one. It sets SA_RESTART, as
+        // tokio does.
+        unsafe { libc::signal(libc::SIGUSR1, action as *const () as libc::sighandler_t) };
+        let (here, there) = UnixStream::pair().unwrap();
+        here.set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        let waiting = spawn(move || receive::<Answer>(&here).map(|(answer, _)| answer));
+        // Some of them come while it waits.
+        for _ in 0..20 {
+            sleep(Duration::from_millis(10));
+            // SAFETY: the thread has not been joined.
+            unsafe { libc::pthread_kill(waiting.as_pthread_t(), libc::SIGUSR1) };
+        }
+        send(&there, &Answer::Done, None).unwrap();
+        let answer = waiting.join().unwrap();
+        assert!(matches!(answer, Ok(Answer::Done)), "{answer:?}");
     }
 }

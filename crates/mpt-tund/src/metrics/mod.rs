@@ -190,13 +190,6 @@ impl Exporters {
         }
     }
 
-    /// Whether a socket that is to be given to somebody is still to be opened.
-    pub(crate) fn has_socket_to_give(&self) -> bool {
-        let is_open = |place: &Place| matches!(place.state, State::Open(..));
-        let mut places = self.0.iter();
-        places.any(|place| place.wanted.owner.is_some() && !is_open(place))
-    }
-
     /// Ends all threads; nothing is listened at any more.
     pub(crate) fn stop(&mut self) {
         self.0.clear();
@@ -261,15 +254,24 @@ impl Place {
     /// A file that somebody has removed, or a thread that has ended, is made again.
     fn look(&mut self) {
         if let State::Open(exporter, door) = &mut self.state {
-            let is_gone = door
-                .as_mut()
-                .is_some_and(|door| door.restore().is_ok_and(|again| again));
+            let listen = &self.wanted.listen;
+            let is_gone = match door.as_mut().map_or(Ok(false), Door::restore) {
+                Ok(is_gone) => is_gone,
+                Err(error) => {
+                    let why = format!("{error:#}");
+                    tracing::warn!(
+                        "no metrics are to be had at {listen}: its file was removed, and cannot be made again: {why}"
+                    );
+                    // Said once; it is tried again.
+                    self.state = State::Refused(why, Retry::new(clock::now()));
+                    return;
+                }
+            };
             if is_gone || exporter.has_ended() {
                 let what = match is_gone {
                     true => "its file was removed",
                     false => "its thread has ended",
                 };
-                let listen = &self.wanted.listen;
                 tracing::warn!("the place for metrics, {listen}, is opened again: {what}");
                 // The next round opens it.
                 self.state = State::New;
