@@ -412,6 +412,36 @@ fn what_is_deleted_comes_back_and_a_new_gateway_is_used() {
     assert_leaves_by_own_devices(&tunnel);
 }
 
+/// An LTE modem that speaks MBIM is an Ethernet device on which nobody asks for link addresses (`NOARP`), and there
+/// may be no gateway: what is sent comes out at the provider's.
+#[test]
+fn a_device_without_link_addresses_needs_no_gateway() {
+    let Some(_turn) = net::turn() else { return };
+    if !can("this kernel has no policy routing") {
+        return;
+    }
+    let net = Uplinks::new();
+    net.remove_default_route(1);
+    // Without ARP each end takes its own link address for the other's.
+    for (host, device) in [(&net.client, "wwan0"), (&net.routers[1], "lan")] {
+        host.run(&format!("ip link set {device} address 02:00:00:00:00:07"));
+        host.run(&format!("ip link set {device} arp off"));
+    }
+    await_addresses(&net.client);
+    let before = routing_of(&net.client);
+    let mut tunnel = net.start(&Files::sealed().by(By::Address));
+    tunnel.await_paths();
+    assert_leaves_by_own_devices(&tunnel);
+    let client = &tunnel.net.client;
+    let rules = client.run("ip rule");
+    let is_its = |line: &str| line.contains("from 192.168.2.10 ") && line.contains("475402");
+    assert!(rules.lines().any(is_its), "{rules}");
+    let table = client.run("ip route show table 475402");
+    assert!(table.contains("default dev wwan0"), "{table}");
+    tunnel.client.terminate();
+    assert_eq!(routing_of(&tunnel.net.client), before);
+}
+
 /// Two daemons, each with a tunnel that carries everything, keep out of each other's way.
 #[test]
 fn two_daemons_use_numbers_of_their_own() {

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::process::Command;
 use std::time::Duration;
 
 use mpt_core::control::{PathState, PathStatus, Status};
@@ -257,6 +258,91 @@ fn an_address_is_followed() {
         old = new;
     }
     assert_eq!(session(&tunnel.a), before);
+}
+
+/// An address whose prefix is made longer has not gone: the new one is added first, then the old one removed.
+#[test]
+fn an_address_with_another_prefix_is_still_there() {
+    let Some(_turn) = net::turn() else { return };
+    let tunnel = tunnel_of(&Settings::new().sealed(), |text| text);
+    await_all(&tunnel, "the start");
+    let waited = lines(&tunnel.a, "path path1 waits");
+    for (new, old) in [(29, 30), (30, 29)] {
+        let run = |line: &str| tunnel.hosts.a.run(line);
+        run(&format!("ip addr add 10.1.1.1/{new} dev path1"));
+        run(&format!("ip addr del 10.1.1.1/{old} dev path1"));
+        // A daemon that believes in the removal closes the path within a moment.
+        std::thread::sleep(Duration::from_secs(1));
+        await_all(&tunnel, "with another prefix");
+    }
+    assert_eq!(lines(&tunnel.a, "path path1 waits"), waited);
+}
+
+/// Of a path whose own link is down, nothing is to be learnt of its peer's addresses: the one in use stays. One whose
+/// interface has lost IPv4 goes over to the peer's IPv6 address.
+#[test]
+fn a_peer_of_several_addresses_is_sought_where_the_link_leads_on() {
+    let Some(_turn) = net::turn() else { return };
+    let _known = KnownNames::cover(
+        "10.1.0.2 fibre.mpt.test\n10.1.0.66 fibre.mpt.test\n\
+         10.1.1.2 lte.mpt.test\nfd01::2 lte.mpt.test\n",
+    );
+    let by_names = |text: String| {
+        with_interface_alone(text)
+            .replace("remote = \"10.1.0.2\"", "remote = \"fibre.mpt.test\"")
+            .replace("remote = \"10.1.1.2\"", "remote = \"lte.mpt.test\"")
+    };
+    let tunnel = tunnel_of(&Settings::new().sealed(), by_names);
+    await_all(&tunnel, "the start");
+    let Hosts { a, b, .. } = &tunnel.hosts;
+    b.run("ip link set path0 down");
+    a.run("ip -6 addr add fd01::1/64 dev path1 nodad");
+    a.run("ip addr del 10.1.1.1/30 dev path1");
+    // A path that was up is looked at after 30 s, and then every 10.
+    let over_ipv6 = wait_for("the other family", Duration::from_secs(45), || {
+        let lte = second(&tunnel.a);
+        (lte.remote == "[fd01::2]:4754").then_some(lte)
+    });
+    assert!(over_ipv6.local.starts_with("[fd01::1]:"), "{over_ipv6:?}");
+    let first = || tunnel.a.status().paths.remove(0);
+    // Another address would be tried by now, and this one again after 10 s more.
+    for _ in 0..24 {
+        assert_eq!(first().remote, "10.1.0.2:4754", "{}", tunnel.a.log());
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    b.run("ip link set path0 up");
+    wait_for("the first path", SOON, || {
+        let fibre = first();
+        assert_eq!(fibre.remote, "10.1.0.2:4754", "{}", tunnel.a.log());
+        (fibre.state == PathState::Up).then_some(())
+    });
+    // And back, with the addresses.
+    a.run("ip -6 addr del fd01::1/64 dev path1");
+    a.run("ip addr add 10.1.1.1/30 dev path1");
+    wait_for("the first family", Duration::from_secs(45), || {
+        (second(&tunnel.a).remote == "10.1.1.2:4754").then_some(())
+    });
+    await_all(&tunnel, "both paths");
+}
+
+/// What `/etc/hosts` says while this lives, in the mount namespace of tests/net/enter.
+struct KnownNames(tempfile::TempDir);
+
+impl KnownNames {
+    fn cover(lines: &str) -> Self {
+        let names = KnownNames(tempfile::tempdir().unwrap());
+        let file = names.0.path().join("hosts");
+        std::fs::write(&file, format!("127.0.0.1 localhost\n{lines}")).unwrap();
+        let mut mount = Command::new("mount");
+        process::run(mount.arg("--bind").arg(&file).arg("/etc/hosts"));
+        names
+    }
+}
+
+impl Drop for KnownNames {
+    fn drop(&mut self) {
+        let _ = process::output(Command::new("umount").arg("/etc/hosts"));
+    }
 }
 
 /// What the far end sends without a pause comes in again soon after the device that it came by was replaced, and
@@ -512,7 +598,7 @@ fn a_tunnel_ends_no_other() {
     let mut command = hosts.a.command(process::program("mpt-tund"));
     let mut daemon = Process::start("mpt-tund", command.arg("--config").arg(folder.path()));
     let ask = |index: usize| -> Option<Status> {
-        let mut command = std::process::Command::new(process::program("mpt-ctl"));
+        let mut command = Command::new(process::program("mpt-ctl"));
         command.arg("--json").arg("--socket").arg(socket(index));
         let output = process::output(command.arg("status"));
         serde_json::from_slice(&output.stdout).ok()

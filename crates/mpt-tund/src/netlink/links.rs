@@ -29,6 +29,8 @@ pub(crate) struct Address {
     pub(crate) ip: IpAddr,
     /// Length of its prefix in bits.
     pub(crate) length: u8,
+    /// IPv4: the address at the other end of the link, where one is set.
+    pub(crate) peer: Option<IpAddr>,
     /// It is meant for more than its link.
     pub(crate) is_global: bool,
     /// IPv4: another one of the same network comes before it; IPv6: it is a temporary one (RFC 8981).
@@ -76,7 +78,7 @@ pub(crate) enum Change {
         address: IpAddr,
         /// Index of the link.
         index: u32,
-        /// It is there now, and can be used.
+        /// It is there now, of whatever prefix, and can be used.
         present: bool,
     },
     /// A route.
@@ -89,12 +91,17 @@ pub(crate) enum Change {
     Anything,
 }
 
+/// What tells an address of the host from all others: itself, the index of its link, the length of its prefix and its
+/// peer. A link may have one address with several prefixes, each of which comes and goes by itself: so is a
+/// prefix made longer or shorter.
+type Key = (IpAddr, u32, u8, Option<IpAddr>);
+
 /// Links by index, addresses by value; the kernel's own numbers bound both. Routes are not kept: a host
 /// may have a million.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     links: BTreeMap<u32, (Link, u64)>,
-    addresses: BTreeMap<(IpAddr, u32), (Address, u64)>,
+    addresses: BTreeMap<Key, (Address, u64)>,
     changes: VecDeque<Change>,
     /// Number of the dump that is under way or was the last.
     dump: u64,
@@ -122,26 +129,35 @@ impl Links {
     /// Index of the link that has `address`, usable: if several have, one that is up, else the first.
     pub(crate) fn index_with(&self, address: IpAddr) -> Option<u32> {
         let with = || {
-            let range = (address, 0)..=(address, u32::MAX);
-            let usable = self.addresses.range(range);
-            let usable = usable.filter(|(_, (address, _))| address.is_usable);
-            usable.map(|(&(_, index), _)| index)
+            let known = self.addresses.range((address, 0, 0, None)..);
+            let known = known.take_while(move |((ip, ..), _)| *ip == address);
+            let usable = known.filter(|(_, (address, _))| address.is_usable);
+            usable.map(|(&(_, index, ..), _)| index)
         };
         with()
             .find(|&index| self.link(index).is_some_and(|link| link.up))
             .or_else(|| with().next())
     }
 
-    /// All addresses, each with the index of its link.
+    /// All addresses, each with the index of its link, once for all of its prefixes.
     pub(crate) fn all_addresses(&self) -> impl Iterator<Item = (IpAddr, u32)> {
-        self.addresses.keys().copied()
+        let all = self.addresses.keys().map(|&(ip, index, ..)| (ip, index));
+        let mut last = None;
+        all.filter(move |one| last.replace(*one) != Some(*one))
     }
 
-    /// The addresses of a link, in the order of their numbers.
+    /// Whether the link has the address, usable, of whatever prefix.
+    fn has_usable(&self, ip: IpAddr, index: u32) -> bool {
+        let known = self.addresses.range((ip, index, 0, None)..);
+        let mut known = known.take_while(|((of, at, ..), _)| (*of, *at) == (ip, index));
+        known.any(|(_, (address, _))| address.is_usable)
+    }
+
+    /// The addresses of a link, in the order of their numbers; one with several prefixes once for each.
     pub(crate) fn addresses_of(&self, index: u32) -> impl Iterator<Item = &Address> {
         self.addresses
             .iter()
-            .filter(move |((_, of), _)| *of == index)
+            .filter(move |((_, of, ..), _)| *of == index)
             .map(|(_, (address, _))| address)
     }
 
@@ -210,7 +226,7 @@ impl Links {
 
     /// An address that a link has now, or no longer.
     pub(super) fn set_address(&mut self, address: Address, index: u32, present: bool) {
-        let key = (address.ip, index);
+        let key = (address.ip, index, address.length, address.peer);
         let before = if present {
             self.addresses.insert(key, (address, self.dump))
         } else {
@@ -221,7 +237,7 @@ impl Links {
             self.changes.push_back(Change::Address {
                 address: address.ip,
                 index,
-                present: present && address.is_usable,
+                present: self.has_usable(address.ip, index),
             });
         }
     }
@@ -238,7 +254,7 @@ impl Links {
             .addresses
             .iter()
             .filter(|(_, (_, seen))| *seen < dump)
-            .map(|(&(_, index), &(address, _))| (address, index))
+            .map(|(&(_, index, ..), &(address, _))| (address, index))
             .collect();
         for (address, index) in gone {
             self.set_address(address, index, false);
@@ -276,6 +292,7 @@ pub(crate) mod tests {
         Address {
             ip,
             length: if ip.is_ipv4() { 24 } else { 64 },
+            peer: None,
             is_global: true,
             is_secondary: false,
             is_deprecated: false,
@@ -364,6 +381,49 @@ pub(crate) mod tests {
         links.set_address(address("10.0.0.1"), 3, false);
         assert_eq!(links.index_with(HOME), Some(2));
         assert_eq!(links.index_of("eth1"), Some(3));
+    }
+
+    /// `ip addr add 10.0.0.1/23 dev eth0; ip addr del 10.0.0.1/24 dev eth0`
+    #[test]
+    fn an_address_stays_while_one_of_its_prefixes_does() {
+        let mut links = Links::default();
+        links.set_link(2, link("eth0", true));
+        let narrow = address("10.0.0.1");
+        let wide = Address {
+            length: 23,
+            ..narrow
+        };
+        let to_peer = Address {
+            length: 32,
+            peer: Some(IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 9))),
+            ..narrow
+        };
+        let to_other_peer = Address {
+            peer: Some(IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 8))),
+            ..to_peer
+        };
+        links.set_address(narrow, 2, true);
+        for (old, new) in [
+            (narrow, wide),
+            (wide, to_peer),
+            (to_peer, to_other_peer),
+            (to_other_peer, narrow),
+        ] {
+            links.set_address(new, 2, true);
+            assert_eq!(links.all_addresses().collect::<Vec<_>>(), [(HOME, 2)]);
+            links.set_address(old, 2, false);
+            assert_eq!(links.index_with(HOME), Some(2), "{new:?}");
+            assert_eq!(links.addresses_of(2).collect::<Vec<_>>(), [&new]);
+        }
+        let is_gone = |change| matches!(change, Change::Address { present: false, .. });
+        assert!(!std::iter::from_fn(|| links.take_change()).any(is_gone));
+        links.begin_dump();
+        links.set_link(2, link("eth0", true));
+        links.set_address(wide, 2, true);
+        links.end_dump();
+        assert_eq!(links.addresses_of(2).collect::<Vec<_>>(), [&wide]);
+        links.set_address(wide, 2, false);
+        assert_eq!(links.index_with(HOME), None);
     }
 
     #[test]

@@ -175,7 +175,7 @@ fn parse_link(body: &[u8], deleted: bool) -> Option<Content<'_>> {
 fn parse_address(body: &[u8], deleted: bool) -> Option<Content<'_>> {
     // On a point-to-point link IFA_ADDRESS is the far end's and IFA_LOCAL ours; IPv6 otherwise has
     // IFA_ADDRESS alone.
-    let mut address = None;
+    let (mut address, mut peer) = (None, None);
     // The header has room for the first eight.
     let mut flags = u32::from(*body.get(2)?);
     for (kind, value) in attributes(body.get(ADDRESS..)?) {
@@ -183,17 +183,23 @@ fn parse_address(body: &[u8], deleted: bool) -> Option<Content<'_>> {
         if local || (kind == libc::IFA_ADDRESS && address.is_none()) {
             address = ip(value);
         }
+        if kind == libc::IFA_ADDRESS {
+            peer = ip(value);
+        }
         if kind == libc::IFA_FLAGS {
             flags = u32_at(value, 0)?;
         }
     }
     let is_usable =
         flags & UNUSABLE == 0 || flags & OPTIMISTIC != 0 && flags & libc::IFA_F_DADFAILED == 0;
+    let address = address?;
     Some(Content::Address {
         index: u32_at(body, 4)?,
         address: Address {
-            ip: address?,
+            ip: address,
             length: *body.get(1)?,
+            // An IPv6 address is on a link once, and its peer may change.
+            peer: peer.filter(|peer| *peer != address && address.is_ipv4()),
             is_global: *body.get(3)? == libc::RT_SCOPE_UNIVERSE,
             is_secondary: flags & libc::IFA_F_SECONDARY != 0,
             is_deprecated: flags & libc::IFA_F_DEPRECATED != 0,
@@ -364,6 +370,7 @@ pub(super) mod tests {
                 address: Address {
                     ip: "10.0.0.1".parse().unwrap(),
                     length: 32,
+                    peer: Some("10.0.0.2".parse().unwrap()),
                     is_global: true,
                     is_secondary: false,
                     is_deprecated: false,

@@ -151,8 +151,8 @@ pub(super) struct Host {
     pub(super) rules: Vec<Rule>,
     /// Whether there is policy routing, for IPv4 and for IPv6.
     pub(super) has_rules: [bool; 2],
-    /// Indexes of devices with one peer at the other end, so that no gateway is needed.
-    pub(super) point_to_point: BTreeSet<u32>,
+    /// Indexes of devices with one host at the other end, so that no gateway is needed: PPP, LTE modems.
+    pub(super) straight: BTreeSet<u32>,
     /// Indexes of devices that take an IPv4 packet only if the answer would leave by them (`rp_filter=1`).
     pub(super) strict: BTreeSet<u32>,
     /// Indexes of devices that lead to nobody: loopback, dummies, VRFs.

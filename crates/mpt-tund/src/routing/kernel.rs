@@ -9,7 +9,7 @@ use std::io;
 use std::net::IpAddr;
 
 use futures_util::TryStreamExt as _;
-use rtnetlink::packet_route::link::LinkFlags;
+use rtnetlink::packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use rtnetlink::packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourState};
 use rtnetlink::packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteNextHopFlags,
@@ -57,15 +57,60 @@ pub(super) async fn observe(handle: &Handle) -> io::Result<Host> {
     }
     let mut links = handle.link().get().execute();
     while let Some(link) = links.try_next().await.map_err(kernel_error)? {
-        let (index, flags) = (link.header.index, link.header.flags);
-        if flags.contains(LinkFlags::Pointopoint) {
-            host.point_to_point.insert(index);
-        } else if flags.intersects(LinkFlags::Loopback | LinkFlags::Noarp) {
-            host.inward.insert(index);
-        }
+        let index = link.header.index;
+        let devices = match beyond(link.header.flags, kind_of(&link)) {
+            Beyond::Nobody => &mut host.inward,
+            Beyond::OneHost => &mut host.straight,
+            Beyond::Network => continue,
+        };
+        devices.insert(index);
     }
     host.strict = netlink::strict_devices().await;
     Ok(host)
+}
+
+/// Whom a device leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Beyond {
+    Nobody,
+    /// One host at the other end, which takes whatever is sent.
+    OneHost,
+    /// Many hosts, each with an address on the link: it has to be known which of them is the gateway.
+    Network,
+}
+
+/// `NOARP` alone does not say that a device leads nowhere: LTE modems that speak MBIM have it (`cdc_mbim`,
+/// `sierra_net`), and so has IPVLAN in layer 3. The devices that do lead nowhere are known by their kind.
+fn beyond(flags: LinkFlags, kind: Option<&InfoKind>) -> Beyond {
+    let leads_nowhere = matches!(
+        kind,
+        Some(InfoKind::Dummy | InfoKind::Vrf | InfoKind::Ifb | InfoKind::Nlmon)
+    );
+    let is_silent = flags.contains(LinkFlags::Noarp);
+    if flags.contains(LinkFlags::Pointopoint) {
+        Beyond::OneHost
+    } else if flags.contains(LinkFlags::Loopback) || is_silent && leads_nowhere {
+        Beyond::Nobody
+    } else if is_silent {
+        Beyond::OneHost
+    } else {
+        Beyond::Network
+    }
+}
+
+/// What the kernel calls the kind of a device; a modem or a card has none.
+fn kind_of(link: &LinkMessage) -> Option<&InfoKind> {
+    let infos = link
+        .attributes
+        .iter()
+        .filter_map(|attribute| match attribute {
+            LinkAttribute::LinkInfo(infos) => Some(infos),
+            _ => None,
+        });
+    infos.flatten().find_map(|info| match info {
+        LinkInfo::Kind(kind) => Some(kind),
+        _ => None,
+    })
 }
 
 /// The kernel has no policy routing, or not this family.
@@ -404,5 +449,44 @@ fn ip_of_via(via: &RouteVia) -> Option<IpAddr> {
         RouteVia::Inet(ip) => Some((*ip).into()),
         RouteVia::Inet6(ip) => Some((*ip).into()),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_without_arp_leads_to_somebody_unless_its_kind_says_otherwise() {
+        let ethernet = LinkFlags::Up | LinkFlags::Broadcast | LinkFlags::Multicast;
+        let silent = ethernet | LinkFlags::Noarp;
+        let ppp = LinkFlags::Up | LinkFlags::Pointopoint | LinkFlags::Noarp;
+        for (flags, kind, expected) in [
+            (LinkFlags::Up | LinkFlags::Loopback, None, Beyond::Nobody),
+            (silent, Some(InfoKind::Dummy), Beyond::Nobody),
+            (silent, Some(InfoKind::Vrf), Beyond::Nobody),
+            (silent, Some(InfoKind::Ifb), Beyond::Nobody),
+            (LinkFlags::Noarp, Some(InfoKind::Nlmon), Beyond::Nobody),
+            // A modem that speaks MBIM, and IPVLAN in layer 3.
+            (silent, None, Beyond::OneHost),
+            (silent, Some(InfoKind::Wwan), Beyond::OneHost),
+            (silent, Some(InfoKind::IpVlan), Beyond::OneHost),
+            (ppp, None, Beyond::OneHost),
+            (ppp, Some(InfoKind::Wireguard), Beyond::OneHost),
+            (ethernet, None, Beyond::Network),
+            (ethernet, Some(InfoKind::Veth), Beyond::Network),
+        ] {
+            assert_eq!(beyond(flags, kind.as_ref()), expected, "{flags:?} {kind:?}");
+        }
+    }
+
+    #[test]
+    fn the_kind_of_a_device_is_read_if_it_has_one() {
+        let mut link = LinkMessage::default();
+        link.attributes.push(LinkAttribute::Mtu(1500));
+        assert_eq!(kind_of(&link), None);
+        let kind = LinkInfo::Kind(InfoKind::Dummy);
+        link.attributes.push(LinkAttribute::LinkInfo(vec![kind]));
+        assert_eq!(kind_of(&link), Some(&InfoKind::Dummy));
     }
 }

@@ -223,7 +223,7 @@ pub(super) fn device_of(need: &Need, path: &PathNeed, host: &Host) -> Option<u32
 }
 
 /// The host's best route by this device, to `target` or to everywhere: the main table's; else that of any
-/// other, the lowest number first; else straight to the one peer at the other end.
+/// other, the lowest number first; else straight to the one host at the other end.
 pub(super) fn way_by(
     device: u32,
     source: IpAddr,
@@ -244,8 +244,8 @@ pub(super) fn way_by(
             IpAddr::V4(_) => IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
             IpAddr::V6(_) => IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED),
         };
-        let has_peer = host.point_to_point.contains(&device);
-        has_peer.then(|| over(device, MAIN, (any, 0)))
+        let is_straight = host.straight.contains(&device);
+        is_straight.then(|| over(device, MAIN, (any, 0)))
     };
     std::iter::once(MAIN)
         .chain(others)

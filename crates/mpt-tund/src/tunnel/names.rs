@@ -3,8 +3,9 @@
 //! A name is looked up when its path has no address yet, and again as long as the path is not up: a peer
 //! with a changing address is found at its new one. While a path works it is left alone; in a sealed tunnel
 //! it follows its peer by itself. When a name stands for several addresses, those that do not work are
-//! tried in turn. A path with `local` takes those of its family; one that follows its interface takes those
-//! that the interface has an address for, IPv4 first.
+//! tried in turn; while the path's own link is down, or the path is out of service, none is found not to work.
+//! A path with `local` takes those of its family; one that follows its interface takes those
+//! that the interface has an address for, IPv4 first, and goes over to the other family with it.
 //!
 //! Looking up takes as long as it takes, so it goes on beside the control thread's loop, one at a time for
 //! each path, and comes back to it by a channel.
@@ -17,10 +18,12 @@ use mpt_core::time::Time;
 use tokio::sync::mpsc;
 
 use super::Tunnel;
+use super::paths::RunningPath;
 use crate::clock;
 use crate::config::{self, Family, Remote};
 use crate::netlink::Links;
 use crate::resolver::{self, Way};
+use crate::wanted::binding::Waits;
 
 /// Pause after a name was not found; twice as long after each further time, up to the longest.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
@@ -101,6 +104,14 @@ impl Lookup {
         !self.is_under_way && now >= self.next
     }
 
+    /// The address that is known stays: none other is to be had by the path's link. Once one is, this one has a trial
+    /// first.
+    fn put_off(&mut self, now: Time) {
+        if self.address.is_some() {
+            self.next = self.next.max(now + TRIAL);
+        }
+    }
+
     /// Asks as this host's programs do, but with the tunnel's mark; and where nobody helps, over the path
     /// itself: the device that the host prefers may be down, and a provider's name server answers its
     /// customers alone.
@@ -178,24 +189,19 @@ impl Tunnel {
     /// Begins to look up the names of peers whose paths are not up.
     pub(crate) async fn look_up(&mut self, finds: &Finds) -> anyhow::Result<()> {
         let now = clock::now();
-        // Without a way to anywhere an address that is known will do.
-        let is_due = |lookup: Option<&Lookup>, waits: bool| {
-            let lookup = lookup.filter(|lookup| lookup.is_due(now));
-            lookup.is_some_and(|lookup| lookup.address.is_none() || !waits)
-        };
-        if !self
-            .paths
-            .iter()
-            .any(|path| is_due(path.lookup.as_ref(), path.waits_for_the_host()))
-        {
+        for path in &mut self.paths {
+            let tries_others = path.tries_others();
+            if let Some(lookup) = path.lookup.as_mut().filter(|_| !tries_others) {
+                lookup.put_off(now);
+            }
+        }
+        let is_due = |path: &RunningPath| path.lookup.as_ref().is_some_and(|one| one.is_due(now));
+        if !self.paths.iter().any(is_due) {
             return Ok(());
         }
         let status = self.report().await?;
         let mark = self.routing.mark();
-        for path in self.paths.iter_mut() {
-            if !is_due(path.lookup.as_ref(), path.waits_for_the_host()) {
-                continue;
-            }
+        for path in self.paths.iter_mut().filter(|path| is_due(path)) {
             let source = path.binding().map(|bound| bound.local.ip());
             let configured = self.config.path(&path.name);
             let usual = Way {
@@ -230,6 +236,7 @@ impl Tunnel {
         let configured = self.config.path(&found.path);
         let interface = configured.and_then(|path| path.interface.as_deref());
         let families = families_of(interface, links);
+        let tries_others = self.paths[at].tries_others();
         let known = self.paths[at]
             .lookup
             .as_mut()
@@ -237,6 +244,11 @@ impl Tunnel {
         let Some(lookup) = known else {
             return Ok(());
         };
+        // Its link went while it was being looked up.
+        if lookup.address.is_some() && !tries_others {
+            lookup.is_under_way = false;
+            return Ok(());
+        }
         let is_first_failure = lookup.pause == SHORTEST_PAUSE;
         let (path, host) = (&found.path, &found.host);
         match lookup.take(clock::now(), found.addresses, &families) {
@@ -253,6 +265,16 @@ impl Tunnel {
             Err(why) => tracing::debug!("path {path}: {host} is not found: {why}"),
         }
         Ok(())
+    }
+}
+
+/// Whether a path that waits for this, or for nothing, has something to send from: where its interface has lost the
+/// addresses of one family, those of the other will do.
+pub(super) fn leads_on(waits: Option<&Waits>, links: &Links) -> bool {
+    match waits {
+        None => true,
+        Some(Waits::AnyAddress(interface, _)) => !families_of(Some(interface), links).is_empty(),
+        Some(Waits::Interface(_) | Waits::Address(_) | Waits::Name(_) | Waits::Refused(_)) => false,
     }
 }
 
@@ -322,6 +344,34 @@ mod tests {
         assert_eq!(take(&[]), all[1]);
         assert_eq!(take(&[Family::V6, Family::V4]), all[1]);
         assert_eq!(take(&[Family::V6]), all[0]);
+    }
+
+    #[test]
+    fn an_interface_that_lost_a_family_leads_on_by_the_other() {
+        let waits = Waits::AnyAddress("wwan0".to_owned(), Family::V4);
+        let mut links = Links::of(&[("wwan0", &["2001:db8::1"])]);
+        assert!(leads_on(None, &links));
+        assert!(leads_on(Some(&waits), &links));
+        links.put("wwan0", "2001:db8::1", false);
+        assert!(!leads_on(Some(&waits), &links), "it has no address at all");
+        let gone = Waits::Interface("wwan1".to_owned());
+        assert!(!leads_on(Some(&gone), &links));
+    }
+
+    #[test]
+    fn an_address_that_is_known_has_its_trial_once_the_link_is_back() {
+        let mut lookup = lookup();
+        let later = Time::ZERO + TRIAL * 5;
+        lookup.put_off(later);
+        assert_eq!(lookup.next, Time::ZERO, "no address is known");
+        let one = ["192.0.2.1:4754"];
+        lookup.take(Time::ZERO, addresses(&one), &[]).unwrap();
+        lookup.put_off(later);
+        assert!(!lookup.is_due(later + TRIAL / 2));
+        assert!(lookup.is_due(later + TRIAL));
+        lookup.next = later + LONGEST_PAUSE;
+        lookup.put_off(later);
+        assert_eq!(lookup.next, later + LONGEST_PAUSE, "not sooner than it was");
     }
 
     #[test]

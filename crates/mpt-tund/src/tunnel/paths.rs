@@ -10,7 +10,7 @@ use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
 use mpt_core::time::Time;
 
 use super::Tunnel;
-use super::names::Lookup;
+use super::names::{Lookup, leads_on};
 use crate::config::{self, Remote};
 use crate::downlink::Another;
 use crate::netlink::Links;
@@ -40,7 +40,10 @@ pub(super) struct RunningPath {
     /// When that was said.
     said_any_port: Option<Time>,
     was_open: bool,
+    /// Whether its link can carry packets, as the line in was told.
     link_up: bool,
+    /// Whether a packet to some address or other would leave by its link now.
+    leads_on: bool,
     /// What it has carried.
     pub(super) counted: Arc<Counted>,
     /// Whether it was taken out of service by command; and whether the line in was told that it is out of service.
@@ -81,11 +84,10 @@ impl RunningPath {
         Ok(wanted)
     }
 
-    /// Whether it waits for something, of which it is not looking up the name.
-    pub(super) fn waits_for_the_host(&self) -> bool {
-        self.waits
-            .as_ref()
-            .is_some_and(|waits| !matches!(waits, Waits::Name(_)))
+    /// Whether another address of its peer may do where this one does not. While its own link is down, or it is out
+    /// of service, that would say nothing of either.
+    pub(super) fn tries_others(&self) -> bool {
+        self.leads_on && !self.is_out
     }
 
     /// What this thread knows of the path.
@@ -297,18 +299,19 @@ impl Tunnel {
         }
     }
 
-    /// Tells the line in of the paths whose links went or came.
+    /// Notes whose links lead on, and tells the line in of the paths whose links went or came.
     async fn follow_links(&mut self, links: &Links) -> anyhow::Result<()> {
         for path in &mut self.paths {
-            let (Some(configured), Some(bound)) = (self.config.path(&path.name), &path.socket)
-            else {
+            let Some(configured) = self.config.path(&path.name) else {
                 continue;
             };
-            let link = link_of(configured, Some(&bound.binding), links);
+            let link = link_of(configured, path.binding(), links);
             let up = link
                 .and_then(|index| links.link(index))
                 .is_some_and(|link| link.up);
-            if up != path.link_up {
+            path.leads_on = up && leads_on(path.waits.as_ref(), links);
+            // The line in knows of links from its sockets.
+            if path.socket.is_some() && up != path.link_up {
                 path.link_up = up;
                 let command = |_| downlink::Command::SetLink(path.id, up);
                 self.downlink.tell(command).await?;
@@ -339,6 +342,7 @@ impl Tunnel {
             said_any_port: None,
             was_open: false,
             link_up: true,
+            leads_on: false,
             counted: Arc::default(),
             is_taken_out: false,
             is_out: false,

@@ -256,7 +256,7 @@ fn a_gateway_that_another_table_knows_is_used() {
 }
 
 #[test]
-fn without_a_gateway_there_is_no_rule_and_on_a_point_to_point_link_none_is_needed() {
+fn without_a_gateway_there_is_no_rule_and_to_one_host_at_the_other_end_none_is_needed() {
     let mut host = host();
     host.routes
         .retain(|route| route.destination.1 != 0 || route.device != LTE);
@@ -265,7 +265,7 @@ fn without_a_gateway_there_is_no_rule_and_on_a_point_to_point_link_none_is_neede
         plan.rules.iter().any(|rule| rule.table == table)
     };
     assert!(!of_lte(&plan(&need(&[]), &host, block())));
-    host.point_to_point.insert(LTE);
+    host.straight.insert(LTE);
     assert!(of_lte(&plan(&need(&[]), &host, block())));
 }
 
@@ -399,9 +399,9 @@ prop_compose! {
     fn any_host()(
         routes in prop::collection::vec(any_route(), 0..12),
         strict in prop::collection::btree_set(FIBRE..=5_u32, 0..4),
-        point_to_point in prop::collection::btree_set(FIBRE..=5_u32, 0..2),
+        straight in prop::collection::btree_set(FIBRE..=5_u32, 0..2),
     ) -> Host {
-        Host { routes, strict, point_to_point, ..host() }
+        Host { routes, strict, straight, ..host() }
     }
 }
 
