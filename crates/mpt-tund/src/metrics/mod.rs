@@ -30,7 +30,7 @@ use std::os::unix::net::UnixListener;
 
 use anyhow::Context as _;
 use mpt_core::control::order::OrderStatus;
-use mpt_core::control::verdict::Level;
+use mpt_core::control::verdict::{Level, Verdict};
 use mpt_core::control::{Missing, Status};
 use tokio::sync::{mpsc, oneshot};
 
@@ -97,7 +97,11 @@ impl Sample {
     pub(crate) fn of_none(name: &str) -> Sample {
         let mut status = Status::default();
         status.tunnel.name = name.to_owned();
-        status.verdict.level = Level::Down;
+        // Not that of a daemon that gives none, which is what a status has by default.
+        status.verdict = Verdict {
+            level: Level::Down,
+            messages: Vec::new(),
+        };
         Sample {
             status: Box::new(status),
             order: None,

@@ -155,6 +155,7 @@ fn a_tunnel_that_does_not_run_is_down_and_has_nothing_else() {
     assert_has(&text, r#"mpt_tunnel_running{tunnel="mpt0"} 0"#);
     assert_has(&text, r#"mpt_tunnel_verdict{tunnel="mpt0",level="down"} 1"#);
     assert!(!text.contains("mpt_tunnel_mtu_bytes"), "{text}");
+    assert!(!text.contains("not-judged"), "{text}");
 }
 
 /// A family begins once, whatever tunnels there are; no series is there twice.
