@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use mpt_core::control::PathState;
+use net::names::KnownNames;
 use net::settings::Side;
 use net::traffic::ping;
 use net::{Daemon, Hosts, Link, Settings, Shape, process, wait_for};
@@ -248,16 +249,7 @@ fn the_control_socket_belongs_to_whom_the_configuration_says() {
 #[test]
 fn a_peer_is_found_by_its_name_and_found_again() {
     let Some(_turn) = net::turn() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let known = folder.path().join("hosts");
-    let name_is = |address: &str| {
-        let text = format!("127.0.0.1 localhost\n{address} office.mpt.test\n");
-        std::fs::write(&known, text).unwrap();
-    };
-    name_is("10.1.0.2");
-    // In the mounts that this test has for itself.
-    let bind = ["--bind", &known.display().to_string(), "/etc/hosts"].map(str::to_owned);
-    process::run(Command::new("mount").args(bind));
+    let known = KnownNames::cover("10.1.0.2 office.mpt.test\n");
     let hosts = two_links();
     let links = [&hosts.links[0]];
     let settings = Settings::new();
@@ -278,7 +270,7 @@ fn a_peer_is_found_by_its_name_and_found_again() {
     tunnel.hosts.a.run("ip route add 10.1.0.66 dev path0");
     let moved = text.replace("local = \"10.1.0.2\"", "local = \"10.1.0.66\"");
     std::fs::write(tunnel.b.config(), moved).unwrap();
-    name_is("10.1.0.66");
+    known.change("10.1.0.66 office.mpt.test\n");
     tunnel.b.ctl(&["reload"]);
     wait_for(
         "the path by the new address",
@@ -290,7 +282,6 @@ fn a_peer_is_found_by_its_name_and_found_again() {
     );
     let inner = Side::B.inner_v4();
     assert_eq!(ping(&tunnel.hosts.a, inner, 5, 20, "").received, 5);
-    process::run(Command::new("umount").arg("/etc/hosts"));
 }
 
 /// The systemd unit is as tight as docs/security.md says.

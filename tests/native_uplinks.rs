@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use mpt_core::control::{PathState, PathStatus, Status};
 use net::daemon::PATIENCE;
+use net::names::KnownNames;
 use net::settings::Side;
 use net::stream::Stream;
 use net::traffic::ping;
@@ -323,26 +324,6 @@ fn a_peer_of_several_addresses_is_sought_where_the_link_leads_on() {
         (second(&tunnel.a).remote == "10.1.1.2:4754").then_some(())
     });
     await_all(&tunnel, "both paths");
-}
-
-/// What `/etc/hosts` says while this lives, in the mount namespace of tests/net/enter.
-struct KnownNames(tempfile::TempDir);
-
-impl KnownNames {
-    fn cover(lines: &str) -> Self {
-        let names = KnownNames(tempfile::tempdir().unwrap());
-        let file = names.0.path().join("hosts");
-        std::fs::write(&file, format!("127.0.0.1 localhost\n{lines}")).unwrap();
-        let mut mount = Command::new("mount");
-        process::run(mount.arg("--bind").arg(&file).arg("/etc/hosts"));
-        names
-    }
-}
-
-impl Drop for KnownNames {
-    fn drop(&mut self) {
-        let _ = process::output(Command::new("umount").arg("/etc/hosts"));
-    }
 }
 
 /// What the far end sends without a pause comes in again soon after the device that it came by was replaced, and

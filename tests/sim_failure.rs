@@ -213,6 +213,28 @@ fn no_path_at_all_drops_with_a_counter_and_recovers() {
     assert_eq!(pair.delivered(Side::B).len(), 10);
 }
 
+#[test]
+fn what_the_only_path_swallowed_as_it_went_comes_when_it_is_back() {
+    let config = PairConfig {
+        policy: Policy::Adaptive,
+        recovery: true,
+        ..PairConfig::new([PathSpec::symmetric(50, 20)])
+    };
+    let mut pair = Pair::running(config, SECOND);
+    let next = chat(&mut pair, 0, SECOND);
+    pair.run_for(200 * MS);
+    pair.set_links_up(0, false);
+    chat(&mut pair, next, 10 * MS);
+    pair.set_carrier(Side::A, 0, false);
+    pair.run_for(700 * MS);
+    pair.set_links_up(0, true);
+    pair.set_carrier(Side::A, 0, true);
+    pair.run_for(2 * SECOND);
+    let delivered = pair.delivered(Side::B);
+    let ids = delivered.iter().filter_map(|(_, packet)| id_of(packet));
+    assert!(ids.eq(0..next + 10));
+}
+
 /// Restarts under traffic both ways: within two seconds all flows again, in order, and nothing
 /// waits for old numbers.
 fn restart(config: PairConfig, sides: &[Side], warm_up: Duration) {

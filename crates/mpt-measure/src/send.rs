@@ -34,7 +34,8 @@ pub(crate) struct Sending {
     pub(crate) stream: u64,
 }
 
-/// A host where nobody listens has said so within this time, in seconds, wherever it is.
+/// A host where nobody listens has said so within this time, in seconds: a round trip to the other side of the Earth takes
+/// less. Over a satellite that is far out it is not known whether anybody does.
 const REFUSED_WITHIN_S: f64 = 0.4;
 /// It says so again within this time: Linux once a second (net.ipv4.icmp_ratelimit, ip-sysctl), twice that for one that
 /// is lost.

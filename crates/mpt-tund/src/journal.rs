@@ -201,11 +201,12 @@ impl Journal {
 
     /// Whether the last path went, or the first came back, since lines told of paths.
     fn is_outage(&self, state: impl Fn(&Entry) -> &Told) -> bool {
-        let is_any_up = |state: &dyn Fn(&Entry) -> &Told| {
-            let mut paths = self.paths.iter().flatten();
-            paths.any(|entry| state(entry).0 == PathState::Up)
-        };
-        is_any_up(&state) != is_any_up(&|entry| &entry.said)
+        self.is_any_up(state) != self.is_any_up(|entry| &entry.said)
+    }
+
+    fn is_any_up(&self, state: impl Fn(&Entry) -> &Told) -> bool {
+        let mut paths = self.paths.iter().flatten();
+        paths.any(|entry| state(entry).0 == PathState::Up)
     }
 
     /// The next line about states of paths that is to be written.
@@ -301,6 +302,21 @@ mod tests {
         lines.map(|line| line.text).collect()
     }
 
+    /// In these seconds a path goes each ten and comes back five later: the lines.
+    fn flap(journal: &mut Journal, seconds: std::ops::Range<u64>) -> Vec<String> {
+        let mut said = Vec::new();
+        for second in seconds {
+            let ms = second * SECOND;
+            match second % 10 {
+                0 => down(journal, ms, 0, "lte"),
+                5 => journal.path(at(ms), id(0), "lte", PathState::Up, None),
+                _ => {}
+            }
+            said.extend(lines(journal, ms));
+        }
+        said
+    }
+
     #[test]
     fn a_state_that_ends_at_once_is_not_said() {
         let mut journal = journal();
@@ -328,15 +344,7 @@ mod tests {
         let mut journal = journal();
         journal.path(at(0), id(1), "fibre", PathState::Up, None);
         let mut said = lines(&mut journal, 1000);
-        for second in 2..3602 {
-            let ms = second * SECOND;
-            match second % 10 {
-                0 => down(&mut journal, ms, 0, "lte"),
-                5 => journal.path(at(ms), id(0), "lte", PathState::Up, None),
-                _ => {}
-            }
-            said.extend(lines(&mut journal, ms));
-        }
+        said.extend(flap(&mut journal, 2..3602));
         assert!((7..=8).contains(&said.len()), "{said:#?}");
         assert!(said.last().unwrap().contains("changes since"), "{said:#?}");
     }
@@ -375,17 +383,8 @@ mod tests {
     #[test]
     fn an_hour_in_which_all_paths_flap_makes_sixteen_lines() {
         let mut journal = journal();
-        let mut said = 0;
-        for second in 0..3600 {
-            let ms = second * SECOND;
-            match second % 10 {
-                0 => down(&mut journal, ms, 0, "lte"),
-                5 => journal.path(at(ms), id(0), "lte", PathState::Up, None),
-                _ => {}
-            }
-            said += lines(&mut journal, ms).len();
-        }
-        assert!((13..=16).contains(&said), "{said}");
+        let said = flap(&mut journal, 0..3600);
+        assert!((13..=16).contains(&said.len()), "{said:#?}");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! A name server of the test's own, which everything that is started afterwards asks.
 //!
 //! `/etc/resolv.conf` is covered by a file that names it: in the mount namespace that tests/net/enter makes,
-//! or in the lab. It knows one name, and not even that until it is told to.
+//! or in the lab. It knows one name, and not even that until it is told to. Where no server is needed, names are written
+//! into `/etc/hosts` in the same way ([`KnownNames`]).
 
 use std::net::UdpSocket;
 use std::path::PathBuf;
@@ -25,6 +26,44 @@ const ANSWER: u16 = 0x8180;
 const NO_SUCH_NAME: u16 = 3;
 /// Bytes of a header.
 const HEADER: usize = 12;
+
+/// What `/etc/hosts` says while this lives, in the same mount namespace.
+#[derive(Debug)]
+pub struct KnownNames(tempfile::TempDir);
+
+impl KnownNames {
+    /// Covers it with these lines.
+    ///
+    /// # Panics
+    /// When it cannot be covered.
+    #[must_use]
+    pub fn cover(lines: &str) -> Self {
+        let names = KnownNames(tempfile::tempdir().expect("a folder"));
+        names.change(lines);
+        let mut mount = Command::new("mount");
+        process::run(mount.arg("--bind").arg(names.file()).arg("/etc/hosts"));
+        names
+    }
+
+    /// It says this from now on.
+    ///
+    /// # Panics
+    /// When the file cannot be written.
+    pub fn change(&self, lines: &str) {
+        let text = format!("127.0.0.1 localhost\n{lines}");
+        std::fs::write(self.file(), text).expect("names are written");
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("hosts")
+    }
+}
+
+impl Drop for KnownNames {
+    fn drop(&mut self) {
+        let _ = process::output(Command::new("umount").arg("/etc/hosts"));
+    }
+}
 
 /// A name server.
 #[derive(Debug)]

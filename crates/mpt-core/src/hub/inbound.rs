@@ -1,6 +1,5 @@
 //! The line in of a hub: whose a datagram is, and what all peers' lines in have due.
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -231,13 +230,13 @@ impl HubInbound {
             return;
         };
         // In a change of several peers another one may have its key by now.
-        if let Entry::Occupied(known) = self.by_key.entry(*row.keys.public_key.as_bytes())
-            && *known.get() == slot
-        {
-            known.remove();
+        let key = row.keys.public_key.as_bytes();
+        if self.by_key.get(key) == Some(&slot) {
+            self.by_key.remove(key);
         }
         self.gone.add(&row.summary());
-        self.waiting.forget(Some(slot));
+        let lost = self.waiting.forget(Some(slot));
+        self.drops.count(DropReason::PeerShare, lost);
         self.schedule.set(slot, None);
         if row.inbound.is_some() {
             self.news.push_back(HubNews::Ends(slot));

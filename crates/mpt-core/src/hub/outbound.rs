@@ -129,7 +129,8 @@ impl HubOutbound {
         self.gone = (self.gone.0 + packets, self.gone.1 + bytes);
         self.drops.add(&peer.drops());
         self.schedule.set(slot, None);
-        self.waiting.forget(Some(slot));
+        let lost = self.waiting.forget(Some(slot));
+        self.drops.count(DropReason::PeerShare, lost);
     }
 
     /// Takes what the line in has learnt. Afterwards poll everything.

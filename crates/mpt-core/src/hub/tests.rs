@@ -358,16 +358,22 @@ fn a_peer_that_sends_more_than_a_slow_hub_handles_costs_another_nothing() {
     assert!(!world.hub_inbound.is_waiting());
 }
 
-#[test]
-fn a_flood_of_what_is_nobody_s_has_one_turn_among_the_peers_of_a_slow_hub() {
+/// For a second a flood, of which a slow hub cannot handle a fifth, comes beside 2,000 packets of a peer to another.
+fn rush(flood: impl Fn(&mut World)) -> World {
     let mut world = World::new(&vec![Spec::default(); 2]);
     world.run_for(2 * SECOND);
     world.handles = Some(10);
     for _ in 0..1000 {
-        world.flood(50);
+        flood(&mut world);
         world.send(0, address(0), address(1), 2);
         world.run_for(Duration::from_millis(1));
     }
+    world
+}
+
+#[test]
+fn a_flood_of_what_is_nobody_s_has_one_turn_among_the_peers_of_a_slow_hub() {
+    let mut world = rush(|world| world.flood(50));
     world.run_for(SECOND);
     let delivered = world.clients[1].delivered;
     assert!(delivered >= 1_980, "{delivered} of 2,000");
@@ -379,17 +385,26 @@ fn a_flood_of_what_is_nobody_s_has_one_turn_among_the_peers_of_a_slow_hub() {
 
 #[test]
 fn a_flood_that_names_a_peer_from_elsewhere_is_not_in_that_peer_s_turn() {
-    let mut world = World::new(&vec![Spec::default(); 2]);
-    world.run_for(2 * SECOND);
-    world.handles = Some(10);
-    for _ in 0..1000 {
-        world.flood_as(0, 50);
-        world.send(0, address(0), address(1), 2);
-        world.run_for(Duration::from_millis(1));
-    }
+    let mut world = rush(|world| world.flood_as(0, 50));
     world.run_for(SECOND);
     let delivered = world.clients[1].delivered;
     assert!(delivered >= 1_980, "{delivered} of 2,000");
+}
+
+#[test]
+fn what_waits_of_a_peer_that_is_taken_away_is_counted_at_once() {
+    let mut world = World::new(&[Spec::default(), Spec::default()]);
+    world.run_for(2 * SECOND);
+    world.handles = Some(1);
+    for _ in 0..100 {
+        world.send(0, address(0), address(1), 20);
+        world.run_for(Duration::from_millis(1));
+    }
+    assert!(world.hub_inbound.is_waiting());
+    let shares = |world: &World| world.hub_inbound.total().drops.of(DropReason::PeerShare);
+    let before = shares(&world);
+    world.hub_inbound.remove_peer(world.slots[0]);
+    assert!(shares(&world) > before + 100, "{before}");
 }
 
 #[test]

@@ -244,15 +244,16 @@ impl<L: Load> Waiting<L> {
         }
     }
 
-    /// Gives up what waits of a peer.
-    pub(super) fn forget(&mut self, slot: Whose) {
-        if let Some(peer) = self.peers.get_mut(place(slot)).and_then(Option::take) {
-            let packets = |item: &Item<L>| item.load.packets(item.bytes.len() - item.start);
-            self.lost += peer.items.iter().map(packets).sum::<u64>();
-            self.bytes -= peer.bytes;
-            self.new.retain(|known| *known != slot);
-            self.old.retain(|known| *known != slot);
-        }
+    /// Gives up what waits of a peer. Returns how many packets that were.
+    pub(super) fn forget(&mut self, slot: Whose) -> u64 {
+        let Some(peer) = self.peers.get_mut(place(slot)).and_then(Option::take) else {
+            return 0;
+        };
+        self.bytes -= peer.bytes;
+        self.new.retain(|known| *known != slot);
+        self.old.retain(|known| *known != slot);
+        let packets = |item: &Item<L>| item.load.packets(item.bytes.len() - item.start);
+        peer.items.iter().map(packets).sum()
     }
 
     /// Gives up the oldest of the peer that has most waiting.
@@ -411,8 +412,7 @@ mod tests {
         for number in [1, 2, 1] {
             waiting.push(at(0), slot(number), Train, &[7; 100]);
         }
-        waiting.forget(slot(1));
-        assert_eq!(waiting.take_lost(), 2);
+        assert_eq!(waiting.forget(slot(1)), 2);
         assert_eq!(waiting.pop(at(0)).unwrap().0, slot(2));
         assert!(waiting.pop(at(0)).is_none() && waiting.is_empty());
     }

@@ -225,3 +225,41 @@ impl Lanes {
         self.classes.list.iter().map(of).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::ecn;
+
+    #[test]
+    fn what_former_classes_marked_and_dropped_is_counted_when_there_are_others() {
+        let (mut lanes, mut slab) = (Lanes::new(), Slab::default());
+        lanes.set_classes(&mut slab, Time::ZERO, &[ClassConfig::default()]);
+        let mut packets = [vec![0; 1000], vec![0; 1000]];
+        for (packet, tos) in packets.iter_mut().zip([ecn::ECT_0, ecn::NOT_ECT]) {
+            // IPv4, 1000 bytes, to and from 0.0.0.0.
+            packet[..4].copy_from_slice(&[0x45, tos, 0x03, 0xe8]);
+        }
+        // Two a millisecond come and one goes, for a second.
+        let mut now = Time::ZERO;
+        for _ in 0..1000 {
+            now = now + Duration::from_millis(1);
+            for (flow, packet) in (0..).zip(&packets) {
+                let stored = slab.store(packet.len(), |out| out.copy_from_slice(packet));
+                lanes.push(&mut slab, now, Lane::Class(0), flow, stored);
+            }
+            if let Some(gone) = lanes.pop(&mut slab, now) {
+                slab.release(gone);
+            }
+        }
+        let told = lanes.take_losses();
+        assert!(told.late > 10 && told.marked > 10, "{told:?}");
+        let (marked, waiting) = (lanes.marked(), lanes.waiting().0);
+        let later = now + Duration::from_secs(1);
+        lanes.set_classes(&mut slab, later, &[]);
+        let moving = lanes.take_losses();
+        assert_eq!(lanes.marked(), marked + moving.marked);
+        assert_eq!(lanes.waiting().0 as u64 + moving.late, waiting as u64);
+        assert!(moving.late > 0, "what waited for a second is dropped from");
+    }
+}

@@ -727,7 +727,7 @@ impl Sender {
         }
         self.note_silence(turn.now);
         // While no path is up what is lost waits, for as long as it is kept.
-        while !self.rescue.trusted(turn).is_empty()
+        while !turn.usable.is_empty()
             && let Some(resend) = self.recovery.next_resend()
         {
             self.resend(turn, resend);

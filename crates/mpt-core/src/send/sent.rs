@@ -61,22 +61,22 @@ impl SentLog {
         let before = log.totals;
         log.totals.packets += u64::from(packets);
         log.totals.bytes += u64::from(bytes);
-        if let Some(last) = log.last().map(|last| last.first)
-            && first.supersedes(last)
-            && !first.is_after(last)
-        {
-            // These are of another time round.
-            log.forget_runs();
+        if let Some(last) = log.last().map(|last| last.first) {
+            if !first.supersedes(last) {
+                return;
+            }
+            if !first.is_after(last) {
+                // These are of another time round, and a search would pass them by.
+                log.forget_runs();
+            }
         }
-        if log.last().is_none_or(|last| first.is_after(last.first)) {
-            log.push(Run {
-                first,
-                packets,
-                bytes,
-                time,
-                before,
-            });
-        }
+        log.push(Run {
+            first,
+            packets,
+            bytes,
+            time,
+            before,
+        });
     }
 
     /// Nothing was sent for some seconds, and all of it was reported on: the notes are forgotten, not the totals.

@@ -151,15 +151,17 @@ impl Inbound {
 
     fn follow_watermark(&mut self, now: Time, path: PathId, watermark: Seq) {
         let out = &mut |packet| self.ready.push_back(packet);
-        let place = match watermark.is_after(self.reorder.next_expected()) {
-            true => Where::FarAhead,
-            false => Where::Behind,
-        };
         if self.reorder.announce(now, path, watermark, out) {
             self.peer.watermark_fits();
-        } else if self.peer.consider_watermark(now, watermark, place) == Jump::Believed {
-            self.reorder.resync(now, watermark, out);
-            self.order.begin_numbering();
+        } else {
+            let place = match watermark.is_after(self.reorder.next_expected()) {
+                true => Where::FarAhead,
+                false => Where::Behind,
+            };
+            if self.peer.consider_watermark(now, watermark, place) == Jump::Believed {
+                self.reorder.resync(now, watermark, out);
+                self.order.begin_numbering();
+            }
         }
         self.reporting.note_losses(now, &self.reorder);
     }
