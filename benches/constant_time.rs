@@ -87,7 +87,6 @@ fn end(own: u8, peer: u8) -> Sessions {
         psk: PresharedKey::none(),
         session: own.into(),
         hardware_aes: true,
-        silence: Duration::from_secs(1),
     };
     let mut random = Random(u64::from(own));
     let entropy = Box::new(move |out: &mut [u8]| out.fill_with(|| random.next() as u8));

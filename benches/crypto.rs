@@ -37,7 +37,6 @@ fn ends(hardware_aes: bool) -> [Sessions; 2] {
             psk: PresharedKey::none(),
             session: own.into(),
             hardware_aes,
-            silence: Duration::from_secs(1),
         };
         let mut state = u64::from(own);
         let entropy = Box::new(move |out: &mut [u8]| {

@@ -64,7 +64,6 @@ impl Client {
             psk: PresharedKey::none(),
             session,
             hardware_aes: mpt_core::crypto::has_hardware_aes(),
-            silence: Duration::from_millis(600),
         };
         let since_1970 = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
         let config = TunnelConfig {
@@ -120,6 +119,7 @@ impl Client {
                     len,
                     segment_size: None,
                     truncated: false,
+                    waited: Duration::ZERO,
                 };
                 self.inbound.handle_datagram(now, datagram);
             }

@@ -26,7 +26,6 @@ fn end(own: u8, peer: u8, hardware_aes: bool) -> Sessions {
         psk: PresharedKey::none(),
         session: own.into(),
         hardware_aes,
-        silence: Duration::from_secs(1),
     };
     let mut state = own;
     let entropy = Box::new(move |out: &mut [u8]| {

@@ -114,6 +114,7 @@ impl Line {
                 len,
                 segment_size: Some(segment_size as u16),
                 truncated: false,
+                waited: Duration::ZERO,
             };
             self.inbound.handle_datagram(self.now, datagram);
         }
@@ -321,6 +322,7 @@ impl Bonded {
                 len: train.len,
                 segment_size: Some(train.segment_size as u16),
                 truncated: false,
+                waited: Duration::ZERO,
             };
             self.ends[train.to].1.handle_datagram(self.now, datagram);
         }

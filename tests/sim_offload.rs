@@ -102,6 +102,7 @@ impl OnTheWay {
             len: self.bytes.len(),
             segment_size: (self.datagrams() > 1).then_some(self.segment_size as u16),
             truncated: false,
+            waited: Duration::ZERO,
         }
     }
 }
@@ -355,6 +356,7 @@ proptest! {
                         len: bytes.len(),
                         segment_size: Some(*segment_size as u16),
                         truncated: false,
+                        waited: Duration::ZERO,
                     });
                 }
                 in_hand.for_each(|buffer| inbound.put_back(buffer));
@@ -443,6 +445,7 @@ fn lone_packets_that_are_held_are_packed_together() {
                     len: datagram.len(),
                     segment_size: None,
                     truncated: false,
+                    waited: Duration::ZERO,
                 },
             );
             inbound.drain_tun(|_, packet| {

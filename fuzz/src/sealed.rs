@@ -270,7 +270,6 @@ impl End {
             psk: PresharedKey::none(),
             session: seed,
             hardware_aes: true,
-            silence: Duration::from_millis(600),
         };
         let wall = Duration::from_secs(1_700_000_000) + now.since(Time::ZERO);
         let mut sessions = Sessions::new(config, now, wall, entropy(seed));

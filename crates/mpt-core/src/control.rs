@@ -31,7 +31,7 @@ pub use handshake::{Handshake, HandshakeState};
 use history::History;
 pub use log_level::{LogLevel, LogStatus};
 use order::OrderStatus;
-pub use peers::{HubStatus, PeerReport, PeerState, PeerStatus, RefusedPeer};
+pub use peers::{HubStatus, PEERS_CALL, PeerReport, PeerState, PeerStatus, RefusedPeer};
 use recent::Recent;
 use setting::Setting;
 use trace::Trace;
@@ -210,7 +210,7 @@ pub struct Status {
     /// Where the tunnel is a hub: how many peers it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hub: Option<HubStatus>,
-    /// Where the tunnel is a hub: its peers, in the order of the configuration.
+    /// Where the tunnel is a hub: its peers, in the order of the configuration, as far as a line has room for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<PeerStatus>,
     /// What was counted in the last seconds.
@@ -254,7 +254,7 @@ pub struct TunnelStatus {
     /// The adaptive scheduler gets no reports from the peer, so that weights decide.
     #[serde(default)]
     pub unreported: bool,
-    /// Packets that wait until a path can take them.
+    /// Packets that wait until a path can take them; 0 at a hub, where each peer has a queue.
     #[serde(default)]
     pub queue_packets: u64,
     /// Their bytes.
@@ -266,7 +266,7 @@ pub struct TunnelStatus {
     /// What is lost is to be sent again.
     #[serde(default)]
     pub recovers: bool,
-    /// What was sent again.
+    /// What was sent again; nothing at a hub, where [`PeerReport`] has it of each peer.
     #[serde(default)]
     pub recovery: RecoveryStatus,
     /// TUN back end in use and why: "plain" or "offload (…)".
@@ -542,7 +542,7 @@ pub struct ReorderStatus {
     /// Most packets that came in a recent second.
     #[serde(default)]
     pub packets_per_s: u64,
-    /// Window that the delay difference and the rate seen now ask for; absent until known.
+    /// Window that the delay difference and [`Self::packets_per_s`] ask for; absent until known.
     #[serde(default)]
     pub window_needed: Option<u64>,
     /// How packets are put in order.

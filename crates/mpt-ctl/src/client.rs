@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mpt_core::control::{Answer, MAX_LINE_BYTES, Reply, Request};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
 /// Where daemons keep their control sockets.
 pub(crate) const RUN_DIR: &str = "/run/mpt";
@@ -202,9 +203,8 @@ fn exchange(socket: &Path, request: &Request, patience: Duration) -> Result<Vec<
         serde_json::to_vec(request).map_err(|error| ClientError::Protocol(error.to_string()))?;
     line.push(b'\n');
 
-    let mut stream = UnixStream::connect(socket).map_err(failed)?;
+    let mut stream = connect(socket, patience).map_err(failed)?;
     stream.set_read_timeout(Some(patience)).map_err(failed)?;
-    stream.set_write_timeout(Some(patience)).map_err(failed)?;
     match stream.write_all(&line) {
         // A daemon that is too busy says so and hangs up without reading: hear it out.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
@@ -221,6 +221,18 @@ fn exchange(socket: &Path, request: &Request, patience: Duration) -> Result<Vec<
             "the connection was closed without one".into(),
         )),
     }
+}
+
+/// Connects, and waits no longer than `patience` where a daemon that is stuck takes up no connection. Nor does the stream
+/// wait longer to send.
+fn connect(socket: &Path, patience: Duration) -> io::Result<UnixStream> {
+    let address = SocketAddrUnix::new(socket)?;
+    let flags = SocketFlags::CLOEXEC;
+    let stream = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // It bounds the time to connect as well (socket(7)).
+    sockopt::set_socket_timeout(&stream, sockopt::Timeout::Send, Some(patience))?;
+    rustix::io::retry_on_intr(|| net::connect(&stream, &address))?;
+    Ok(stream.into())
 }
 
 #[cfg(test)]
@@ -298,6 +310,20 @@ mod tests {
         let socket = dir.path().join("mpt0.sock");
         let _silent = UnixListener::bind(&socket).unwrap();
         assert_eq!(locate(None, None, dir.path()).unwrap(), socket);
+    }
+
+    #[test]
+    fn a_daemon_that_takes_up_no_connection_is_silent() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("mpt0.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        // Room for one connection.
+        net::listen(&listener, 0).unwrap();
+        for _ in 0..3 {
+            let patience = Duration::from_millis(50);
+            let error = exchange(&socket, &Request::Status, patience).unwrap_err();
+            assert!(matches!(error, ClientError::Silent { .. }), "{error}");
+        }
     }
 
     #[test]

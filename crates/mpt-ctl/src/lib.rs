@@ -77,12 +77,11 @@ pub fn run() -> ExitCode {
         }
         Err(Failure::Client(error)) => {
             eprintln!("mpt-ctl: {error}");
-            let code = match (&task, error) {
-                // 1 and 2 would say how the tunnel does, and that is not known.
-                (Task::Ask(Request::Status), ClientError::Refused(_)) => NO_ANSWER,
-                (_, error) => error.exit_code(),
-            };
-            ExitCode::from(code)
+            ExitCode::from(if let Task::Ask(request) = &task {
+                failed(request, &error)
+            } else {
+                error.exit_code()
+            })
         }
         // `mpt-ctl paths | head -1` has got what it wanted.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
@@ -90,7 +89,11 @@ pub fn run() -> ExitCode {
         }
         Err(Failure::Output(error)) => {
             eprintln!("mpt-ctl: cannot write the answer: {error}");
-            ExitCode::FAILURE
+            if let Task::Ask(Request::Status) = task {
+                ExitCode::from(NO_ANSWER)
+            } else {
+                ExitCode::FAILURE
+            }
         }
         #[cfg(feature = "top")]
         Err(Failure::Top(error)) => {
@@ -191,6 +194,15 @@ fn exit_code(answer: &Answer) -> u8 {
     }
 }
 
+/// What the exit code says where there is no answer. Of a status 1 and 2 would say how the tunnel does, and that is not
+/// known.
+fn failed(request: &Request, error: &ClientError) -> u8 {
+    match (request, error) {
+        (Request::Status, ClientError::Refused(_)) => NO_ANSWER,
+        _ => error.exit_code(),
+    }
+}
+
 /// Measures and shows the report; `false` when nothing was measured.
 fn measure(cli: &Cli, command: &MeasureCommand) -> Result<bool, Failure> {
     let outcome = mpt_measure::run(command, cli.json, look()).map_err(Failure::Measure)?;
@@ -235,13 +247,18 @@ fn watch(
         let (text, code) = match client::ask(socket, request) {
             Ok(answer) if json => (as_json(&answer, false)?, exit_code(&answer)),
             Ok(answer) => (render::text(&answer, look), exit_code(&answer)),
-            Err(error) if screen && seen => (format!("{error}\n"), error.exit_code()),
+            Err(error) if screen && seen => (format!("{error}\n"), failed(request, &error)),
             Err(error) => return Err(error.into()),
         };
-        match (screen, seen && !json) {
-            (true, _) => print(&format!("{CLEAR}{text}"))?,
-            (false, true) => print(&format!("\n{text}"))?,
-            (false, false) => print(&text)?,
+        let before = match (screen, seen && !json) {
+            (true, _) => CLEAR,
+            (false, true) => "\n",
+            (false, false) => "",
+        };
+        match print(&format!("{before}{text}")) {
+            // Who reads it has seen enough.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(code),
+            other => other?,
         }
         seen = true;
         let pause = interval.saturating_sub(started.elapsed());

@@ -244,6 +244,8 @@ fn read(args: &ReadArgs) -> Result<Report, Failure> {
         source,
     };
     if args.file == Path::new("-") {
+        // A Ctrl-C ends what writes there, and then the input ends.
+        let _stop = flag_of(&[SIGINT])?;
         return read::read("standard input".into(), io::stdin(), wanted).map_err(named);
     }
     let file = File::open(&args.file).map_err(|source| in_file(&args.file, source))?;
@@ -312,8 +314,13 @@ fn carrier(icmp: bool) -> Carrier {
 
 /// Set by Ctrl-C or SIGTERM, so that the report so far is shown; a second one ends the program.
 fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+    flag_of(&[SIGINT, SIGTERM])
+}
+
+/// Set by the first of these signals.
+fn flag_of(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    for &signal in signals {
         flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&stop))
             .and_then(|_| flag::register(signal, Arc::clone(&stop)))
             .map_err(Failure::SetUp)?;

@@ -136,13 +136,6 @@ impl Flow {
         self
     }
 
-    /// The same to a receiver that takes so many segments.
-    #[must_use]
-    pub fn with_receiver_window(mut self, segments: u32) -> Flow {
-        self.receiver_window = f64::from(segments);
-        self
-    }
-
     /// The same with nothing to send, until [`Flow::offer`] gives it something.
     #[must_use]
     pub fn on_demand(mut self) -> Flow {

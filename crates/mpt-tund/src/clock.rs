@@ -23,6 +23,35 @@ pub(crate) fn now() -> Time {
     Time::from_nanos(now.tv_sec as u64 * SECOND_NS + now.tv_nsec as u64)
 }
 
+/// Nanoseconds from 1970-01-01 00:00 UTC, by the host's wall clock.
+pub(crate) fn wall_ns() -> u64 {
+    let wall = clock_gettime(ClockId::Realtime);
+    wall.tv_sec.max(0) as u64 * SECOND_NS + wall.tv_nsec as u64
+}
+
+/// The clocks may drift apart by this between two readings, as NTP steers the wall clock; more is a clock that was set.
+const DRIFT_NS: u64 = 1_000_000;
+
+/// The wall clock, by which the kernel stamps what it receives, as long as nobody sets it.
+#[derive(Debug, Default)]
+pub(crate) struct StampClock {
+    /// Ahead of [`now`] by this when it was last read.
+    ahead_ns: u64,
+}
+
+impl StampClock {
+    /// [`wall_ns`] at `now`; none where it was set since it was last read, or drifted.
+    pub(crate) fn read(&mut self, now: Time) -> Option<u64> {
+        self.at(now, wall_ns())
+    }
+
+    fn at(&mut self, now: Time, wall_ns: u64) -> Option<u64> {
+        let ahead_ns = wall_ns.wrapping_sub(now.as_nanos());
+        let before_ns = std::mem::replace(&mut self.ahead_ns, ahead_ns);
+        (ahead_ns.abs_diff(before_ns) <= DRIFT_NS).then_some(wall_ns)
+    }
+}
+
 /// Microseconds from 1970-01-01 00:00 UTC to the origin of [`now`], by the host's wall clock as it is set now.
 pub(crate) fn origin_us() -> u64 {
     let wall = clock_gettime(ClockId::Realtime);
@@ -171,6 +200,23 @@ impl Timer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_that_was_set_stamps_nothing_for_one_reading() {
+        let mut clock = StampClock::default();
+        let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
+        let mut read = |ms, wall_ms: u64| clock.at(at(ms), wall_ms * 1_000_000).is_some();
+        let told = [
+            (1, 5001),
+            (3, 5003),
+            (5, 5305),
+            (6, 5306),
+            (8, 4000),
+            (9, 4002),
+        ];
+        let told = told.map(|(ms, wall_ms)| read(ms, wall_ms));
+        assert_eq!(told, [false, true, false, true, false, true]);
+    }
 
     #[test]
     fn minutes_of_the_calendar_begin_with_those_of_the_wall_clock() {

@@ -13,13 +13,14 @@ use mpt_core::control::order::OrderStatus;
 use mpt_core::control::{PathState, PathStatus, Protection, ReorderStatus, TunnelStatus};
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId, Unreachable};
 use mpt_core::receive::buffer::Buffer;
+use mpt_core::receive::coalesce::Accepts;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::time::{Time, earliest};
 use mpt_core::tunnel::{Datagram, Event, Inbound, News, ReorderSettings};
 use mpt_core::wire::name::PathName;
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use crate::clock::{self, Sleeps, Timer};
+use crate::clock::{self, Sleeps, StampClock, Timer};
 use crate::hub::{Listed, PeerChanges, Shown};
 use crate::journal::{Journal, Level};
 use crate::tun::Tun;
@@ -140,6 +141,7 @@ pub(crate) async fn run(
         paths: Default::default(),
         buffers: Vec::with_capacity(BATCH),
         metas: vec![RecvMeta::default(); BATCH],
+        stamps: StampClock::default(),
         batch: if receives_trains {
             BATCH_OF_TRAINS
         } else {
@@ -180,6 +182,7 @@ struct Downlink {
     /// Buffers in hand for the next batch.
     buffers: Vec<Buffer>,
     metas: Vec<RecvMeta>,
+    stamps: StampClock,
     batch: usize,
 }
 
@@ -332,6 +335,10 @@ impl Downlink {
         let tun = self.tun.as_deref();
         self.inbound
             .drain_tun(|header, packet| tun.is_some_and(|tun| tun.send(header, packet).is_ok()));
+        if self.inbound.refuses_joined() {
+            self.inbound.set_accepts(Accepts::NONE);
+            warn_of_refusals(&self.outlets.tunnel);
+        }
     }
 
     fn log(&mut self, now: Time, event: &Event) {
@@ -455,6 +462,7 @@ impl Line for Downlink {
             Err(error) => return Err(error),
         };
         let now = clock::now();
+        let wall_ns = self.stamps.read(now);
         for (buffer, meta) in self.buffers.drain(..received).zip(&self.metas) {
             let datagram = Datagram {
                 path: id,
@@ -464,6 +472,7 @@ impl Line for Downlink {
                 len: meta.len,
                 segment_size: meta.segment_size,
                 truncated: meta.truncated,
+                waited: meta.waited(wall_ns),
             };
             self.inbound.handle_datagram(now, datagram);
         }
@@ -504,6 +513,14 @@ impl Line for Downlink {
     fn replace(&self, id: PathId) {
         self.ask_for(id, Another::Socket);
     }
+}
+
+/// Says why packets are not joined any more.
+pub(crate) fn warn_of_refusals(tunnel: &str) {
+    tracing::warn!(
+        "tunnel {tunnel}: the kernel refuses joined packets, as some releases do by mistake: they are written to the \
+         interface one by one from now on, which takes more processor time; a newer kernel will help"
+    );
 }
 
 /// What somebody (`by`) says of what was sent to `to`; this host itself, at `local`, when nobody answered ARP.

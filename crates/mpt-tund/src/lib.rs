@@ -100,8 +100,9 @@ fn log_levels() -> impl TypedValueParser<Value = LogLevel> {
 
 const AFTER_HELP: &str = "\
 Files:
-  /etc/mpt/*.toml     One tunnel each. docs/configuration.md explains every
-                      key, conf/ holds examples.
+  /etc/mpt/*.toml     One tunnel each. configuration.md explains every key;
+                      it and examples/ are in /usr/share/doc/mpt where a
+                      package put them, else in docs/ and conf/ of the source.
   /run/mpt/NAME.sock  Control socket of the tunnel NAME, for mpt-ctl.
   /dev/net/tun        Must exist (modprobe tun).
 

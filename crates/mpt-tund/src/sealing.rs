@@ -12,30 +12,19 @@ use mpt_core::tunnel::TunnelConfig;
 use crate::clock;
 use crate::config::Config;
 
-/// Keepalives without a sign of the peer after which a handshake begins: it may have begun anew.
-const SILENT_KEEPALIVES: u32 = 3;
-
 /// The sessions of a tunnel with `[crypto]`, none yet.
 pub(crate) fn sessions(config: &Config, session: u64) -> Option<Sessions> {
     let crypto = config.crypto.as_ref()?;
-    let silence = silence(config);
     let config = CryptoConfig {
         private_key: crypto.private_key.clone(),
         peer_public_key: crypto.peer_public_key?,
         psk: crypto.psk.clone(),
         session,
         hardware_aes: has_hardware_aes(),
-        silence,
     };
     let mut sessions = Sessions::new(config, clock::now(), since_1970(), entropy());
     sessions.set_wall_clock(Box::new(|_| since_1970()));
     Some(sessions)
-}
-
-/// How long after the last sign of a peer a handshake begins.
-fn silence(config: &Config) -> Duration {
-    let keepalive = config.paths.iter().map(|path| path.keepalive).max();
-    keepalive.unwrap_or(Duration::from_secs(1)) * SILENT_KEEPALIVES
 }
 
 /// What the peers of a hub have in common, for one of its workers; none if the tunnel is no hub.
@@ -51,7 +40,6 @@ pub(crate) fn hub(config: &Config, tunnel: &TunnelConfig, worker: Worker) -> Opt
         clamps_mss: config.tunnel.clamps_mss,
         private_key: crypto.private_key.clone(),
         hardware_aes: has_hardware_aes(),
-        silence: silence(config),
         called: [None; MAX_PATHS],
         worker,
         entropy: Box::new(entropy),

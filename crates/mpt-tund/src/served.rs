@@ -90,6 +90,17 @@ impl<T> Wish<T> {
         }
     }
 
+    /// What it is, where it could not be had.
+    fn lacking(&self, what: impl FnOnce() -> String) -> Option<Missing> {
+        match self {
+            Wish::Refused(why, _) => Some(Missing {
+                what: what(),
+                why: why.clone(),
+            }),
+            Wish::New | Wish::Granted(_) => None,
+        }
+    }
+
     fn is_due(&self, now: Time) -> bool {
         match self {
             Wish::New => true,
@@ -167,11 +178,16 @@ impl Served {
             let started = Tunnel::start(self.config.clone(), host, ended, mtus, sockets).await;
             self.running.take("the tunnel", started, &mut self.log);
         }
-        if let Some(tunnel) = self.running.granted_mut()
-            && let Err(error) = tunnel.reconcile(host).await
-        {
-            // Its end is told by the thread itself.
-            tracing::debug!("tunnel {}: {error:#}", self.config.tunnel.name);
+        let socket = &self.config.control.socket;
+        let lacking = self
+            .speaking
+            .lacking(|| format!("socket {}", socket.display()));
+        if let Some(tunnel) = self.running.granted_mut() {
+            tunnel.note_socket(lacking);
+            if let Err(error) = tunnel.reconcile(host).await {
+                // Its end is told by the thread itself.
+                tracing::debug!("tunnel {}: {error:#}", self.config.tunnel.name);
+            }
         }
     }
 
@@ -413,5 +429,24 @@ async fn ask(tunnel: String, asking: mpsc::Sender<Asked>, request: Request) -> R
     match (sent, answer.await) {
         (Ok(()), Ok(reply)) => reply,
         _ => Reply::Error("mpt-tund is stopping".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_had_is_missing_until_it_is_there() {
+        let mut log = Log::new("mpt0");
+        let mut speaking = Wish::New;
+        let lacking = |wish: &Wish<()>| wish.lacking(|| "socket mpt0.sock".to_owned());
+        assert_eq!(lacking(&speaking), None);
+        speaking.take("it", Err(anyhow::anyhow!("no folder")), &mut log);
+        let missing = lacking(&speaking).unwrap();
+        assert_eq!(missing.what, "socket mpt0.sock");
+        assert_eq!(missing.why, "no folder");
+        speaking.take("it", Ok(()), &mut log);
+        assert_eq!(lacking(&speaking), None);
     }
 }

@@ -7,6 +7,7 @@
 //! The settings are what is wanted, and [`Tunnel::reconcile`] makes them so as far as the host allows. So a
 //! tunnel starts with what there is, and a reload only says what is wanted from now on.
 
+mod dropped;
 mod folder;
 mod interface;
 mod lines;
@@ -18,9 +19,11 @@ mod standing;
 mod threads;
 mod told;
 
+use std::cell::Cell;
 use std::thread::JoinHandle;
 
 use anyhow::{Context as _, bail};
+use dropped::Dropped;
 use folder::PeerFolder;
 use interface::Interface;
 use lines::Lines;
@@ -52,6 +55,10 @@ use crate::{clock, downlink, sealing, udp, uplink};
 /// Commands that may wait for a thread.
 const MAX_COMMANDS: usize = 64;
 
+/// Peers that a status lists: with three paths each they stay below
+/// [`MAX_LINE_BYTES`](mpt_core::control::MAX_LINE_BYTES).
+const MAX_LISTED: usize = 8192;
+
 pub(crate) use names::{Finds, Found};
 pub(crate) use threads::{Ended, Ending};
 
@@ -62,6 +69,7 @@ pub(crate) struct Tunnel {
     /// This end's session.
     pub(crate) session: u64,
     interface: Interface,
+    dropped: Cell<Dropped>,
     routing: Ways,
     paths: Vec<RunningPath>,
     log: Log,
@@ -74,6 +82,8 @@ pub(crate) struct Tunnel {
     peers: Peers,
     /// And what is followed of their folder.
     folder: PeerFolder,
+    /// The control socket, if there is none.
+    lacks_socket: Option<Missing>,
     /// Where metrics are to be had, if they are not.
     lacks_metrics: Option<Missing>,
     /// Why the last reload by a signal was refused, if it was.
@@ -131,6 +141,7 @@ impl Tunnel {
         let mut this = Tunnel {
             session,
             interface: Interface::new(&config),
+            dropped: Cell::default(),
             routing: Ways::new(&config, host).await,
             paths: Vec::new(),
             log: Log::new(&name),
@@ -141,6 +152,7 @@ impl Tunnel {
             threads,
             peers: Peers::default(),
             folder: PeerFolder::default(),
+            lacks_socket: None,
             lacks_metrics: None,
             refused_reload: None,
             budgets: Budgets::new(&config),
@@ -202,6 +214,8 @@ impl Tunnel {
             .mend((&self.config, &routes), host, &mut self.log, now)
             .await;
         if let Some(queues) = opened {
+            let counter = self.tx_dropped(&host.netlink).await;
+            self.dropped.get_mut().opened(counter);
             // Where there is one queue for all, the first worker reads it.
             let command = |worker: usize| match (queues.get(worker), queues.first()) {
                 (Some(own), _) => Some(uplink::Command::SetTun(own.clone())),
@@ -222,13 +236,20 @@ impl Tunnel {
     pub(crate) fn missing(&self) -> Vec<Missing> {
         let interface = self.interface.missing().iter().cloned();
         let paths = self.paths.iter().filter_map(RunningPath::missing);
+        let socket = self.lacks_socket.iter().cloned();
         let metrics = self.lacks_metrics.iter().cloned();
         let budgets = self.budgets.missing();
         interface
             .chain(paths)
+            .chain(socket)
             .chain(metrics)
             .chain(budgets)
             .collect()
+    }
+
+    /// Notes the control socket, if there is none.
+    pub(crate) fn note_socket(&mut self, lacking: Option<Missing>) {
+        self.lacks_socket = lacking;
     }
 
     /// Notes where metrics are to be had and are not, if so.
@@ -258,7 +279,10 @@ impl Tunnel {
     pub(crate) async fn status(&self, host: &Host) -> anyhow::Result<Status> {
         let mut status = self.counted(&host.netlink).await?;
         self.add_devices(&mut status.paths, host).await;
-        status.peers = self.list_peers().await?;
+        status.peers = self.list_first_peers(MAX_LISTED).await?;
+        if let Some(hub) = &mut status.hub {
+            hub.unlisted = hub.peers.saturating_sub(status.peers.len() as u64);
+        }
         status.recent = self.history.recent(clock::now(), &status);
         status.verdict = self.verdict(&status);
         Ok(status)
@@ -317,13 +341,17 @@ impl Tunnel {
             path.budget = self.budgets.status(&path.name, clock::unix_s());
         }
         status.tunnel.missing = self.missing();
-        if let Some(index) = self.interface.index()
-            && let Some(dropped) = netlink.tx_dropped(index).await
-        {
-            let name = DropReason::TunQueue.name().to_owned();
-            status.tunnel.drops.insert(name, dropped);
-        }
+        let counter = self.tx_dropped(netlink).await;
+        let mut dropped = self.dropped.get();
+        let name = DropReason::TunQueue.name().to_owned();
+        status.tunnel.drops.insert(name, dropped.count(counter));
+        self.dropped.set(dropped);
         Ok(status)
+    }
+
+    /// What the interface's counter says, as far as it is known.
+    async fn tx_dropped(&self, netlink: &Netlink) -> Option<u64> {
+        netlink.tx_dropped(self.interface.index()?).await
     }
 
     /// The reorder window, and how packets were ordered before it and behind it.
@@ -364,6 +392,7 @@ impl Tunnel {
             .collect();
         let tunnel = TunnelStatus {
             name: self.config.tunnel.name.clone(),
+            session: format!("{:016x}", self.session),
             uptime_s: clock::now().since(self.started).as_secs(),
             config: self.config.file.display().to_string(),
             scheduler: self.config.tunnel.scheduler.name().to_owned(),
@@ -384,6 +413,7 @@ impl Tunnel {
                 peers: peers as u64,
                 up: report.peers_up as u64,
                 refused: self.refused_peers(),
+                ..HubStatus::default()
             }),
             tunnel: report.tunnel,
             paths: report.paths.into_iter().map(|(_, path)| path).collect(),

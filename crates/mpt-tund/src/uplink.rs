@@ -109,13 +109,16 @@ pub(crate) async fn run(
                 Some(command) => uplink.obey(command),
                 None => return Ok(()),
             },
-            () = timer.elapsed() => uplink.outbound.handle_timeout(clock::now()),
+            () = timer.elapsed() => {}
             Some(news) = news.recv() => uplink.outbound.learn(news),
             ready = readable(uplink.tun.as_ref()) => {
                 ready?;
                 uplink.take_batch(&mut bytes)?;
+                // Readiness costs no budget, and without a pause the runtime looks at nothing else.
+                tokio::task::consume_budget().await;
             }
         }
+        uplink.handle_due();
         uplink.send();
         if uplink.outbound.poll_wake() {
             uplink.outlets.carries.notify_one();
@@ -207,19 +210,37 @@ impl Uplink {
 
     /// Takes what waits, up to a batch, and sends the trains that come full meanwhile.
     fn take_batch(&mut self, bytes: &mut [u8]) -> io::Result<()> {
-        let now = clock::now();
-        self.tun = take_batch(self.tun.take(), bytes, |packet| self.take(now, packet))?;
+        let mut now = clock::now();
+        self.tun = take_batch(self.tun.take(), bytes, |packet| {
+            if self.take(now, packet) {
+                // Else the time that sending takes would be a delay of the path for what comes next.
+                now = clock::now();
+            }
+        })?;
         Ok(())
     }
 
-    fn take(&mut self, now: Time, packet: Offered<'_>) {
+    /// Returns whether anything was sent.
+    fn take(&mut self, now: Time, packet: Offered<'_>) -> bool {
         let Some((header, packet)) = packet else {
-            return self.outbound.refuse_offload();
+            self.outbound.refuse_offload();
+            return false;
         };
         self.outbound.handle_tun(now, &header, packet);
+        let mut has_sent = false;
         while let Some(train) = self.outbound.poll_ready() {
             let outcome = Outcome::of(&train, &self.sockets);
             outcome.report(&mut self.outbound);
+            has_sent = true;
+        }
+        has_sent
+    }
+
+    /// Does what is due by the clock: the timer is not seen while the interface has packets.
+    fn handle_due(&mut self) {
+        let now = clock::now();
+        if self.outbound.poll_timeout().is_some_and(|at| at <= now) {
+            self.outbound.handle_timeout(now);
         }
     }
 
@@ -244,7 +265,7 @@ impl Uplink {
     }
 }
 
-/// A packet that was read from the interface; none where its header makes no sense.
+/// A packet that was read from the interface; none where its header makes no sense, or the kernel finds none for it.
 pub(crate) type Offered<'a> = Option<(VnetHeader, &'a mut [u8])>;
 
 /// Hands the packets that wait to `take`, up to a batch. Lets go of the interface when it was deleted.
@@ -257,7 +278,11 @@ pub(crate) fn take_batch(
         return Ok(None);
     };
     let has_header = tun.get_ref().has_header();
-    let batch = read_batch(tun.get_ref(), bytes, |bytes| {
+    let recv = |bytes: &mut [u8]| tun.get_ref().recv(bytes);
+    let batch = read_batch(recv, bytes, |bytes| {
+        let Some(bytes) = bytes else {
+            return take(None);
+        };
         let (header, start) = match has_header.then(|| VnetHeader::parse(bytes)) {
             None => (VnetHeader::default(), 0),
             Some(Ok((header, packet))) => (header, bytes.len() - packet.len()),
@@ -286,13 +311,22 @@ pub(crate) fn write_icmp(tun: Option<&Tun>, message: &[u8]) {
 }
 
 /// Hands what waits to `take`, up to a batch, and says why it ends.
-fn read_batch(tun: &Tun, bytes: &mut [u8], mut take: impl FnMut(&mut [u8])) -> io::Result<Batch> {
-    let mut taken = 0;
+fn read_batch(
+    recv: impl Fn(&mut [u8]) -> io::Result<usize>,
+    bytes: &mut [u8],
+    mut take: impl FnMut(Option<&mut [u8]>),
+) -> io::Result<Batch> {
+    let (mut taken, mut unread) = (0, 0);
     for _ in 0..BATCH {
-        match tun.recv(bytes) {
+        match recv(bytes) {
             Ok(len) => {
-                take(&mut bytes[..len]);
+                take(Some(&mut bytes[..len]));
                 taken += len;
+            }
+            // A packet of a kind that was not asked for, which is gone. Where a whole batch is of that kind all will be.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) && unread + 1 < BATCH => {
+                take(None);
+                unread += 1;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Ok(Batch::Emptied);
@@ -377,6 +411,29 @@ impl Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_packet_without_a_header_is_counted_and_a_batch_of_them_ends_the_line() {
+        let error = |errno| Err(io::Error::from_raw_os_error(errno));
+        let read = |invalid: usize| {
+            let (reads, mut taken) = (std::cell::Cell::new(0), Vec::new());
+            let recv = |_: &mut [u8]| match reads.replace(reads.get() + 1) {
+                read if read < invalid => error(libc::EINVAL),
+                read if read == invalid => Ok(20),
+                _ => error(libc::EAGAIN),
+            };
+            let batch = read_batch(recv, &mut [0; 100], |packet| {
+                taken.push(packet.map(|packet| packet.len()));
+            });
+            (batch, taken)
+        };
+        let (batch, taken) = read(2);
+        assert!(matches!(batch, Ok(Batch::Emptied)));
+        assert_eq!(taken, [None, None, Some(20)]);
+        let (batch, taken) = read(BATCH);
+        assert!(batch.is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL)));
+        assert_eq!(taken.len(), BATCH - 1);
+    }
 
     #[test]
     fn reports_that_stay_away_for_a_moment_are_no_line_and_for_an_hour_are_two() {

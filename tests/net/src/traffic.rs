@@ -123,18 +123,6 @@ impl Iperf {
 }
 
 impl Flow {
-    /// Process id of the client, whose /proc folder shows its host's interfaces.
-    #[must_use]
-    pub fn client_id(&self) -> u32 {
-        self.client.id()
-    }
-
-    /// Process id of the server.
-    #[must_use]
-    pub fn server_id(&self) -> u32 {
-        self.server.id()
-    }
-
     /// True as long as the client goes on.
     pub fn is_running(&mut self) -> bool {
         self.client.ended().is_none()

@@ -206,13 +206,6 @@ impl Uplinks {
         self.forget_mappings(number);
     }
 
-    /// The router keeps source ports again, for mappings to come.
-    pub fn keep_ports(&self, number: usize) {
-        let router = &self.routers[number];
-        router.run("nft flush chain ip nat out");
-        router.run("nft add rule ip nat out oifname wan masquerade");
-    }
-
     /// The router forgets all mappings. Takes a kernel that lets them be listed; the lab's does not.
     pub fn forget_mappings(&self, number: usize) {
         self.routers[number].run("conntrack -F");
@@ -247,14 +240,6 @@ impl Uplinks {
     pub fn reshape(&self, number: usize, shape: &Shape) {
         shape.apply(self.middle.name(), UPLINKS[number].path);
         shape.apply(self.routers[number].name(), "wan");
-    }
-
-    /// Changes one direction of an uplink: what the client sends, or what it receives.
-    pub fn reshape_direction(&self, number: usize, sender: Side, shape: &Shape) {
-        match sender {
-            Side::A => shape.apply(self.routers[number].name(), "wan"),
-            Side::B => shape.apply(self.middle.name(), UPLINKS[number].path),
-        }
     }
 
     /// Starts a daemon at the server and one at the client; both answer when this returns, and their paths
@@ -307,21 +292,6 @@ impl Uplinked {
             (up(&self.client) && up(&self.server)).then_some(())
         });
     }
-
-    /// Changes the client's file; nothing reads it yet.
-    pub fn edit_client(&self, edit: impl FnOnce(String) -> String) {
-        edit_file(&self.client, edit);
-    }
-
-    /// Changes the server's file; nothing reads it yet.
-    pub fn edit_server(&self, edit: impl FnOnce(String) -> String) {
-        edit_file(&self.server, edit);
-    }
-}
-
-fn edit_file(daemon: &Daemon, edit: impl FnOnce(String) -> String) {
-    let text = std::fs::read_to_string(daemon.config()).expect("the configuration");
-    std::fs::write(daemon.config(), edit(text)).expect("the configuration");
 }
 
 /// How the client's paths come to leave by their uplinks.

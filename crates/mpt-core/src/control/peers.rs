@@ -4,7 +4,26 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{PathStatus, Protection, RecoveryStatus, ReorderStatus};
+use super::{PathStatus, Protection, RecoveryStatus, ReorderStatus, Status};
+
+/// What stands for the remote address of a hub's own path, to which its peers come.
+pub const PEERS_CALL: &str = "peers call";
+
+impl Status {
+    /// A rate of all paths together: the tunnel's own, or those of a hub's peers. `None` where not all of these are here.
+    #[must_use]
+    pub fn rate_bps(&self, of: fn(&PathStatus) -> u64) -> Option<u64> {
+        let sum = |sum: u64, path| sum.saturating_add(of(path));
+        match &self.hub {
+            None => Some(self.paths.iter().fold(0, sum)),
+            Some(hub) if hub.unlisted > 0 => None,
+            Some(_) => {
+                let paths = self.peers.iter().flat_map(|peer| &peer.paths);
+                Some(paths.fold(0, sum))
+            }
+        }
+    }
+}
 
 /// A hub as such.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -13,9 +32,16 @@ pub struct HubStatus {
     pub peers: u64,
     /// Of these, those that have a path up.
     pub up: u64,
+    /// Peers that are not in the status, being too many.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unlisted: u64,
     /// Files of peers that are not followed, or the folder itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<RefusedPeer>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A file of a peer that has a mistake: what the peer was before goes on.

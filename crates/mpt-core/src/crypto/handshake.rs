@@ -298,7 +298,7 @@ impl Handshake {
     ) -> Result<Option<Agreed>, Refused> {
         match Message::parse(message).ok_or(Refused::Malformed)? {
             Message::Initiation(initiation) => self.answer(now, sender, initiation, own),
-            Message::Response(response) => self.finish(now, response),
+            Message::Response(response) => self.finish(now, sender, response),
             Message::CookieReply { nonce, sealed } => {
                 let pending = self.pending.as_ref().ok_or(Refused::Unexpected)?;
                 let mac1 = wire::mac1_of(&pending.message);
@@ -403,6 +403,7 @@ impl Handshake {
     fn finish(
         &mut self,
         now: Time,
+        sender: Sender,
         response: wire::Response<'_>,
     ) -> Result<Option<Agreed>, Refused> {
         let (over, mac1) = response.mac1();
@@ -415,7 +416,7 @@ impl Handshake {
         let pending = self.pending.as_mut();
         let pending = pending.filter(|pending| pending.own.index == response.receiver());
         let pending = pending.ok_or(Refused::Unexpected)?;
-        if !self.reception.may_finish(now) {
+        if !self.reception.may_finish(now, sender) {
             return Err(Refused::RateLimited);
         }
         let mut payload = End::EMPTY;

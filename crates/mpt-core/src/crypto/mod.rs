@@ -79,7 +79,4 @@ pub struct CryptoConfig {
     pub session: u64,
     /// This end has AES in hardware: [`has_hardware_aes`].
     pub hardware_aes: bool,
-    /// This long without a packet of the peer, though it should send some, and a new handshake begins:
-    /// a few keepalives.
-    pub silence: Duration,
 }

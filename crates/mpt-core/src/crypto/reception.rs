@@ -117,12 +117,12 @@ impl Reception {
 
     /// Whether one more answer that costs little may be sent.
     pub(super) fn may_reply(&mut self, now: Time, sender: Sender) -> bool {
-        self.budget.reply(now, sender.known)
+        self.budget.reply(now, sender)
     }
 
     /// Whether a response may be worked on.
-    pub(super) fn may_finish(&mut self, now: Time) -> bool {
-        self.budget.response(now)
+    pub(super) fn may_finish(&mut self, now: Time, sender: Sender) -> bool {
+        self.budget.response(now, sender)
     }
 
     pub(super) fn is_for_this_end(&self, over: &[u8], mac1: &[u8]) -> bool {
@@ -202,7 +202,7 @@ impl Reception {
         let cookie = self.secret.cookie(sender.address);
         // Strangers cannot foresee a cookie, and so not with whom they share.
         let asker = cookie[0];
-        let cookie_reply = self.budget.cookie(now, sender.known, asker).then(|| {
+        let cookie_reply = self.budget.cookie(now, sender, asker).then(|| {
             let nonce = random::<COOKIE_NONCE_BYTES>(entropy);
             wire::cookie_reply(&nonce, &self.own.seal_cookie(&nonce, &mac1, &cookie))
         });

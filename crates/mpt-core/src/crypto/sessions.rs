@@ -38,6 +38,9 @@ pub use due::{OLD_KEYS_KEPT, REJECT_AFTER, REKEY_AFTER};
 
 /// Sessions at once: the one to send in, one not confirmed, two that were replaced.
 const MAX_SESSIONS: usize = 4;
+/// This long without a packet of the peer, though it should send some, and a new handshake begins, until
+/// [`Sessions::set_calm`] says how long: three keepalives as they are where none is configured.
+const SILENCE: Duration = Duration::from_millis(600);
 /// Most events waiting to be taken.
 const MAX_EVENTS_QUEUED: usize = 16;
 
@@ -160,7 +163,7 @@ impl Sessions {
             codes: AddressCodes::new(secret),
             slot: None,
             changed: None,
-            silence: config.silence,
+            silence: SILENCE,
             own_session: config.session,
             hardware_aes: config.hardware_aes,
             handshake: Handshake::new(config, now, even, entropy),
@@ -198,10 +201,11 @@ impl Sessions {
         self.paths = paths;
     }
 
-    /// Says from when on the peer should have sent something, and, while the tunnel carries nothing, how
-    /// handshakes go.
-    pub fn set_calm(&mut self, owed_since: Option<Time>, calm: Option<Calm>) {
+    /// Says from when on the peer should have sent something, after how long without a packet of it a new
+    /// handshake begins then, and, while the tunnel carries nothing, how handshakes go.
+    pub fn set_calm(&mut self, owed_since: Option<Time>, silence: Duration, calm: Option<Calm>) {
         self.owed_since = owed_since;
+        self.silence = silence;
         self.calm = calm;
     }
 

@@ -36,8 +36,6 @@ pub struct HubConfig {
     pub private_key: PrivateKey,
     /// This end has AES in hardware: [`crate::crypto::has_hardware_aes`].
     pub hardware_aes: bool,
-    /// See [`crate::crypto::CryptoConfig::silence`].
-    pub silence: Duration,
     /// By socket: what the paths get that come into being as peers call it.
     pub called: [Option<PathConfig>; MAX_PATHS],
     /// Which of the hub's workers this is.
@@ -118,14 +116,11 @@ pub struct Came {
     pub tos: u8,
     /// As in [`Datagram`].
     pub segment_size: Option<u16>,
+    /// As in [`Datagram`]. What it waits for its peer's turn in the hub is not in it: that tells the peer to send less.
+    pub waited: Duration,
 }
 
 impl Load for Came {
-    /// The peer's law keeps a queue of its own, 5 ms and what jitter adds, and takes what is dropped here for a path that
-    /// loses: with CoDel's 10 ms eight peers that send what they can had 0.97 of a slow hub together and the least 0.80 of
-    /// the mean, with 40 ms 1.00 and 1.00. It is for who heeds no queue.
-    const TARGET: Duration = Duration::from_millis(40);
-
     fn packets(&self, len: usize) -> u64 {
         len.div_ceil(self.first(len)) as u64
     }
@@ -509,6 +504,7 @@ impl HubInbound {
             len,
             segment_size: None,
             truncated,
+            waited: came.waited,
         };
         inbound.handle_datagram(now, datagram);
         self.schedule.touch(slot);

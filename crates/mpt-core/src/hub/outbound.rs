@@ -7,7 +7,6 @@ use super::allowed::{Exchange, Holdings};
 use super::waiting::{Load, Waiting};
 use super::{HubNews, HubSlot, RateLimit, Schedule, Worker};
 use crate::control::drops::{DropReason, Drops};
-use crate::send::queue::codel;
 use crate::time::Time;
 use crate::tunnel::Outbound;
 use crate::wire::icmp;
@@ -37,8 +36,6 @@ pub struct HubOutbound {
 }
 
 impl Load for VnetHeader {
-    const TARGET: Duration = codel::TARGET;
-
     fn packets(&self, len: usize) -> u64 {
         VnetHeader::packets(self, len)
     }
@@ -281,20 +278,23 @@ impl HubOutbound {
         self.icmp.pop_front()
     }
 
-    /// When [`HubOutbound::handle_timeout`] is to be called at the latest.
+    /// When [`HubOutbound::handle_due`] is to be called at the latest.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         self.schedule.next()
     }
 
-    /// Does what peers have due.
-    pub fn handle_timeout(&mut self, now: Time) {
-        while let Some(slot) = self.schedule.pop_due(now) {
-            if let Some(outbound) = self.peer(slot) {
-                outbound.handle_timeout(now);
-            }
-            self.schedule.touch(slot);
+    /// Does what one peer has due. `false` when none has. Poll everything before the next: `now` is taken for the time at
+    /// which it is sent.
+    pub fn handle_due(&mut self, now: Time) -> bool {
+        let Some(slot) = self.schedule.pop_due(now) else {
+            return false;
+        };
+        if let Some(outbound) = self.peer(slot) {
+            outbound.handle_timeout(now);
         }
+        self.schedule.touch(slot);
+        true
     }
 
     /// A peer of which everything is to be polled, and that is to be settled then.
@@ -339,5 +339,26 @@ impl HubOutbound {
             total.2.add(&row.drops());
         }
         total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_peers_that_are_due_one_is_handled_at_a_time() {
+        let slots = [3, 1].map(|number| HubSlot::new(number).unwrap());
+        let at = Time::from_nanos;
+        let mut hub = HubOutbound::default();
+        for (slot, due) in slots.into_iter().zip([7, 8]) {
+            hub.schedule.set(slot, Some(at(due)));
+        }
+        for slot in slots {
+            assert!(hub.handle_due(at(9)));
+            assert_eq!(hub.poll_touched(), Some(slot));
+            assert_eq!(hub.poll_touched(), None);
+        }
+        assert!(!hub.handle_due(at(9)));
     }
 }

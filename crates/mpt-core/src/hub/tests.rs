@@ -246,6 +246,30 @@ fn a_peer_that_is_away_costs_nothing_and_who_sends_to_it_is_told() {
     assert_eq!(world.clients[1].delivered, 5);
 }
 
+/// Both paths call one socket.
+#[test]
+fn what_answers_a_handshake_counts_on_the_path_that_it_answers() {
+    let mut world = World::new(&[Spec {
+        sockets: [1, 1],
+        ..Spec::default()
+    }]);
+    world.records = true;
+    world.run_for(2 * SECOND);
+    world.records = false;
+    let sent = |world: &mut World| {
+        let paths = world.paths_at_hub(0);
+        [0, 1].map(|path: usize| paths[path].control_tx_bytes)
+    };
+    let before = sent(&mut world);
+    world.repeat_initiations();
+    world.run_for(Duration::from_millis(15));
+    let now = sent(&mut world);
+    let [first, second] = [0, 1].map(|path| now[path] - before[path]);
+    let response = (20 + 8 + 4 + crate::crypto::RESPONSE_BYTES) as u64;
+    assert!(first > 0 && first % response == 0, "{first}");
+    assert_eq!(first, second);
+}
+
 #[test]
 fn an_initiation_that_comes_again_after_the_peer_was_away_is_old() {
     let mut world = World::new(&[Spec::default()]);
@@ -283,6 +307,7 @@ fn an_idle_peer_takes_little_memory_and_one_that_was_busy_gives_most_of_it_back(
     });
     assert_eq!(world.hub_inbound.present().len(), CLIENTS);
     let each = idle.bytes_current / CLIENTS as i64;
+    println!("an idle peer of two paths takes {} kB", each / 1000);
     assert!((10_000..IDLE_PEER).contains(&each), "{each} bytes");
 
     let mut delivered = 0;
@@ -299,7 +324,26 @@ fn an_idle_peer_takes_little_memory_and_one_that_was_busy_gives_most_of_it_back(
     });
     assert!(delivered > 12_000, "{delivered}");
     let each = busy.bytes_current / CLIENTS as i64;
+    println!(
+        "a minute after it was busy it takes {} kB more than before",
+        each / 1000
+    );
     assert!(each < IDLE_PEER, "{each} bytes more than before");
+}
+
+#[test]
+fn a_hub_does_not_measure_order_which_it_tells_nobody() {
+    let mut world = World::new(&[Spec::default(), Spec::default()]);
+    world.run_for(2 * SECOND);
+    world.send(0, address(0), address(1), 20);
+    world.run_for(SECOND);
+    assert_eq!(world.clients[1].delivered, 20);
+    let slot = world.slots[0];
+    let peer = world.hub_inbound.peer(slot).unwrap();
+    let order = peer.report_order(Time::ZERO, |_| None);
+    for point in [order.arriving, order.leaving] {
+        assert_eq!(point.since_start.reordering.received, 0);
+    }
 }
 
 #[test]
@@ -469,6 +513,7 @@ fn an_empty_datagram_is_counted_whether_it_waits_or_not() {
         from: SocketAddr::from(([192, 0, 2, 1], 9)),
         tos: 0,
         segment_size: None,
+        waited: Duration::ZERO,
     };
     world.hub_inbound.handle_datagram(Time::ZERO, came, &[]);
     world.hub_inbound.enqueue(Time::ZERO, came, &[]);

@@ -15,6 +15,11 @@ use crate::time::Time;
 
 /// Most bytes that wait in a line of a hub: 30 ms of 2 Gbit/s.
 pub(super) const POOL_BYTES: usize = 8 << 20;
+/// What a peer always has waiting is given up when it waits longer than this (CoDel's target). The sender's law, of the peer
+/// or of the flows in it, keeps a queue of its own, 5 ms and what jitter adds, and takes what is dropped here for loss: with
+/// CoDel's 10 ms eight peers that send what they can had 0.97 of a slow hub together and the least 0.80 of the mean, with
+/// 40 ms 1.00 and 1.00. It is for whoever heeds no queue.
+const TARGET: Duration = Duration::from_millis(40);
 /// What a peer may have handled in its turn, in bytes of [`cost`].
 const QUANTUM: i64 = 16 << 10;
 /// What a packet costs beside its bytes, in bytes: seals, numbers and system calls take as long as a copy of that.
@@ -26,9 +31,6 @@ const MAX_SPARE: usize = 256;
 
 /// What is known of bytes that wait: a train of datagrams, a super-packet, a packet.
 pub(super) trait Load {
-    /// What a peer always has waiting is given up when it waits longer than this (CoDel's target).
-    const TARGET: Duration;
-
     /// Packets in `len` bytes.
     fn packets(&self, len: usize) -> u64;
     /// How many of `len` bytes go when one packet is given up.
@@ -211,7 +213,7 @@ impl<L: Load> Waiting<L> {
             let waited = now.since(first.since);
             let len = first.bytes.len() - first.start;
             let is_last = peer.items.len() == 1;
-            let verdict = peer.codel.judge(now, waited, is_last, L::TARGET, INTERVAL);
+            let verdict = peer.codel.judge(now, waited, is_last, TARGET, INTERVAL);
             let first = peer.items.front_mut()?;
             if verdict == Verdict::Drop {
                 let gone = first.load.first(len).clamp(1, len);
@@ -297,8 +299,6 @@ mod tests {
     struct Train;
 
     impl Load for Train {
-        const TARGET: Duration = Duration::from_millis(10);
-
         fn packets(&self, len: usize) -> u64 {
             len.div_ceil(PACKET) as u64
         }

@@ -67,13 +67,13 @@ impl Echoes {
         })
     }
 
-    /// A message of the peer's session arrived: it will be echoed.
-    pub(super) fn hear(&mut self, now: Time, message: &Message) {
+    /// A message of the peer's session arrived, then: it will be echoed.
+    pub(super) fn hear(&mut self, arrived: Time, message: &Message) {
         self.newest = Some(Echo {
             number: message.number,
             session: message.session,
             sent: message.sent,
-            received: now,
+            received: arrived,
         });
     }
 

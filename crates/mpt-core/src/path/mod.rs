@@ -461,20 +461,20 @@ impl Path {
         !self.is_answered(now) || message.out_of_service != self.out_of_service_at_peer
     }
 
-    /// A message of the peer's session arrived: it will be echoed.
-    pub(crate) fn hear(&mut self, now: Time, message: &Message) {
-        self.echoes.hear(now, message);
+    /// A message of the peer's session arrived, then: it will be echoed.
+    pub(crate) fn hear(&mut self, arrived: Time, message: &Message) {
+        self.echoes.hear(arrived, message);
     }
 
-    /// Believes a message that echoes what we sent at `echo_sent`.
-    pub(crate) fn learn(&mut self, now: Time, message: &Message, echo_sent: Time) {
+    /// Believes a message that echoes what we sent at `echo_sent`. The host received it at `arrived`.
+    pub(crate) fn learn(&mut self, now: Time, arrived: Time, message: &Message, echo_sent: Time) {
         if let Some(echo) = message.echo {
             self.echoes.came_back(echo);
             self.names.came_back(echo.number);
             let peer_held = message.sent.since(echo.received);
             let longest_held = LONGEST_HELD.max(self.config.keepalive * 2);
             let is_precise = peer_held <= longest_held || self.rtt.smoothed().is_none();
-            if let Some(rtt) = now.since(echo_sent).checked_sub(peer_held)
+            if let Some(rtt) = arrived.since(echo_sent).checked_sub(peer_held)
                 && is_precise
             {
                 self.rtt.sample(now, rtt);
@@ -492,7 +492,7 @@ impl Path {
         self.out_of_service_at_peer = message.out_of_service;
         self.loss_at_peer_ppm = message.loss_ppm;
         self.loss.sample(message.tx_packets, self.rx_packets);
-        let one_way = now.as_nanos().wrapping_sub(message.sent.as_nanos()) as i64;
+        let one_way = arrived.as_nanos().wrapping_sub(message.sent.as_nanos()) as i64;
         let longest = self.rtt.round_trip().map(|rtt| rtt.longest());
         let longest_ns = longest.map_or(u64::MAX, |rtt| rtt.as_nanos() as u64);
         self.one_way.sample(one_way, longest_ns);

@@ -52,7 +52,7 @@ fn answered(path: &mut Path, sent_ms: u64, heard_ms: u64) {
     let message = message(number, echo_of(number));
     let echo_sent = path.echoes.fresh(1, message.echo).unwrap();
     path.hear(at(heard_ms), &message);
-    path.learn(at(heard_ms), &message, echo_sent);
+    path.learn(at(heard_ms), at(heard_ms), &message, echo_sent);
 }
 
 #[test]

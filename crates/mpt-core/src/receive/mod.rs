@@ -2,10 +2,11 @@
 //!
 //! Datagrams are received into a [`buffer`], and wait there as long as [`reorder`] holds them;
 //! [`block_sort`] sorts without holding. `order` measures order before and behind both, and [`coalesce`] makes
-//! consecutive packets of a flow a super-packet for the TUN.
+//! consecutive packets of a flow a super-packet for the TUN; `refusals` cuts it again where the TUN does not take it.
 
 pub mod block_sort;
 pub mod buffer;
 pub mod coalesce;
 pub(crate) mod order;
+pub(crate) mod refusals;
 pub mod reorder;

@@ -458,6 +458,15 @@ impl Recovery {
         }
     }
 
+    /// No path that may have the packet is there now: it is judged again, as if it had been sent now.
+    pub(crate) fn put_off(&mut self, now: Time, resend: Resend) {
+        // One that probes the end of what was sent was not judged.
+        if let Some(kept) = self.kept.get_mut(resend.seq).filter(|kept| kept.due) {
+            (kept.due, kept.sent) = (false, now);
+            self.counters.lost -= 1;
+        }
+    }
+
     /// The next packet to be sent again now, if there is one and the limits allow it: it is
     /// [`Recovery::packet`]. Say with [`Recovery::resent`] where it went.
     pub(crate) fn next_resend(&mut self) -> Option<Resend> {

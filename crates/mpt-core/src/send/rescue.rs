@@ -118,7 +118,7 @@ impl Rescue {
     /// Looks for paths that have fallen silent, and strands what is under way there. Returns whether one has
     /// just come to be suspected.
     pub(crate) fn watch(&mut self, turn: &Turn<'_>, recovery: &mut Recovery) -> bool {
-        let silent = self.silence.handle_timeout(turn.now);
+        let silent = self.silence.handle_timeout(turn.now, turn.usable);
         for path in silent.iter() {
             self.unrescued.insert(path);
             self.told_by = turn.now + TELLING;
@@ -168,10 +168,12 @@ impl Rescue {
             let path = match paths.fastest_ready(now, others) {
                 Ok(path) => path,
                 Err(ready) => {
-                    self.goes_on = ready;
                     if ready.is_none() {
+                        // No other path is there: what this one has swallowed waits for it. Others' goes on.
                         recovery.unstrand(swallowed_by);
+                        continue;
                     }
+                    self.goes_on = ready;
                     return;
                 }
             };

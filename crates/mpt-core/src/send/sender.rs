@@ -649,7 +649,7 @@ impl Sender {
         }
         let surest = self.paths.surest(now, others);
         let Some(path) = surest.or_else(|| self.paths.surest(now, usable)) else {
-            return;
+            return self.recovery.put_off(now, resend);
         };
         usable.remove(path);
         let second = self.paths.surest(now, usable);

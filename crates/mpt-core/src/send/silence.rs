@@ -314,15 +314,16 @@ impl Silence {
         self.watched.iter().map(due).fold(None, earliest)
     }
 
-    /// The paths that have come to be suspected.
-    pub(crate) fn handle_timeout(&mut self, now: Time) -> PathSet {
+    /// The paths that have come to be suspected. One that is not usable any more, and is suspected still, does not make
+    /// another one the second.
+    pub(crate) fn handle_timeout(&mut self, now: Time, usable: PathSet) -> PathSet {
         let mut found = PathSet::EMPTY;
         for path in self.watched.iter() {
             let Some(due) = self.paths[path.index()].due().filter(|&due| due <= now) else {
                 continue;
             };
             let informed = now.since(self.last_report) < self.paths[path.index()].patience();
-            let is_first = self.suspected.is_empty();
+            let is_first = self.suspected.bits() & usable.bits() == 0;
             let watch = &mut self.paths[path.index()];
             let silent_by = watch.silent_by();
             let is_long = silent_by.is_some_and(|by| now.since(by) >= watch.patience());
@@ -345,6 +346,8 @@ impl Silence {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ALL: PathSet = PathSet::from_bits(u16::MAX);
 
     fn at(ms: u64) -> Time {
         Time::from_nanos(ms * 1_000_000)
@@ -394,8 +397,11 @@ mod tests {
         report(&mut silence, at(1021), 0, 1, at(1000), Some(at(1010)));
         // 21 ms as the last took, 40 of the peer's and 40 of margin, and a quarter of the round trip.
         assert_eq!(silence.poll_timeout(), Some(at(1010 + 21 + 85)));
-        assert!(silence.handle_timeout(at(1115)).is_empty());
-        assert_eq!(silence.handle_timeout(at(1116)), PathSet::only(path(0)));
+        assert!(silence.handle_timeout(at(1115), ALL).is_empty());
+        assert_eq!(
+            silence.handle_timeout(at(1116), ALL),
+            PathSet::only(path(0))
+        );
         let both = PathSet::from_bits(3);
         assert_eq!(silence.trusted(both), PathSet::only(path(1)));
         let tries = |silence: &Silence, ms| silence.tries(at(ms), both);
@@ -421,7 +427,7 @@ mod tests {
     fn a_report_that_was_long_under_way_is_no_answer() {
         let mut silence = silence();
         silence.sent(at(1000), path(0), 1);
-        assert!(!silence.handle_timeout(at(1105)).is_empty());
+        assert!(!silence.handle_timeout(at(1105), ALL).is_empty());
         silence.reported(
             at(1200),
             path(0),
@@ -444,7 +450,7 @@ mod tests {
     fn an_answer_to_what_was_sent_before_says_nothing() {
         let mut silence = silence();
         silence.sent(at(1000), path(0), 1);
-        assert!(!silence.handle_timeout(at(1105)).is_empty());
+        assert!(!silence.handle_timeout(at(1105), ALL).is_empty());
         silence.answered(at(1110), path(0), at(990), ms(20), Duration::ZERO);
         assert!(silence.suspected().contains(path(0)));
         silence.answered(at(1130), path(0), at(1110), ms(20), Duration::ZERO);
@@ -456,7 +462,7 @@ mod tests {
     fn after_a_false_alarm_the_next_takes_longer_for_a_while() {
         let mut silence = silence();
         silence.sent(at(1000), path(0), 1);
-        assert!(!silence.handle_timeout(at(1105)).is_empty());
+        assert!(!silence.handle_timeout(at(1105), ALL).is_empty());
         report(&mut silence, at(1120), 0, 1, at(1000), None);
         silence.sent(at(1200), path(0), 1);
         assert_eq!(silence.poll_timeout(), Some(at(1200 + 120 + 170)));
@@ -469,7 +475,7 @@ mod tests {
     fn a_path_that_swallowed_what_it_took_and_is_mended_is_suspected_as_soon_as_before() {
         let mut silence = silence();
         silence.sent(at(1000), path(0), 1);
-        assert!(!silence.handle_timeout(at(1105)).is_empty());
+        assert!(!silence.handle_timeout(at(1105), ALL).is_empty());
         silence.answered(at(1300), path(0), at(1280), ms(20), Duration::ZERO);
         assert!(silence.suspected().is_empty());
         report(&mut silence, at(1330), 0, 1, at(1310), None);
@@ -477,7 +483,7 @@ mod tests {
         assert_eq!(silence.poll_timeout(), Some(at(1400 + 20 + 85)));
 
         // All that was held up comes at once, and the answer to a probe is the first to tell.
-        assert!(!silence.handle_timeout(at(1505)).is_empty());
+        assert!(!silence.handle_timeout(at(1505), ALL).is_empty());
         silence.answered(at(1600), path(0), at(1580), ms(20), Duration::ZERO);
         report(&mut silence, at(1605), 0, 2, at(1400), None);
         silence.sent(at(1700), path(0), 1);
@@ -490,19 +496,34 @@ mod tests {
         let mut silence = silence();
         silence.sent(at(1000), path(0), 1);
         silence.sent(at(1001), path(1), 1);
-        assert_eq!(silence.handle_timeout(at(1106)), PathSet::only(path(0)));
+        assert_eq!(
+            silence.handle_timeout(at(1106), ALL),
+            PathSet::only(path(0))
+        );
         for later in (1110..3000).step_by(20) {
-            assert!(silence.handle_timeout(at(later)).is_empty());
+            assert!(silence.handle_timeout(at(later), ALL).is_empty());
         }
         let trusted = silence.trusted(PathSet::from_bits(3));
         assert_eq!(trusted, PathSet::only(path(1)));
     }
 
     #[test]
+    fn one_that_is_down_makes_another_not_the_second() {
+        for (usable, is_suspected) in [(ALL, false), (PathSet::only(path(1)), true)] {
+            let mut silence = silence();
+            silence.sent(at(1000), path(0), 1);
+            assert!(!silence.handle_timeout(at(1105), ALL).is_empty());
+            silence.sent(at(2000), path(1), 1);
+            let found = silence.handle_timeout(at(2106), usable);
+            assert_eq!(found.contains(path(1)), is_suspected, "{usable:?}");
+        }
+    }
+
+    #[test]
     fn all_that_are_usable_are_not_left_at_once() {
         let mut silence = silence();
         silence.sent(at(1000), path(0), 1);
-        silence.handle_timeout(at(1105));
+        silence.handle_timeout(at(1105), ALL);
         let only = PathSet::only(path(0));
         assert_eq!(silence.trusted(only), only);
         assert!(silence.tries(at(1105), only).is_empty());
@@ -514,10 +535,10 @@ mod tests {
         silence.sent(at(1000), path(0), 1);
         let mut now = at(1150);
         for _ in 0..MOST_EXCUSES {
-            assert!(silence.handle_timeout(now).is_empty());
+            assert!(silence.handle_timeout(now, ALL).is_empty());
             now = silence.poll_timeout().unwrap() + ms(11);
         }
-        assert!(!silence.handle_timeout(now).is_empty());
+        assert!(!silence.handle_timeout(now, ALL).is_empty());
     }
 
     #[test]
@@ -529,7 +550,10 @@ mod tests {
             silence.answered(at(now), path(0), at(now - 20), ms(20), Duration::ZERO);
         };
         answer(&mut silence, 1060);
-        assert_eq!(silence.handle_timeout(at(1105)), PathSet::only(path(0)));
+        assert_eq!(
+            silence.handle_timeout(at(1105), ALL),
+            PathSet::only(path(0))
+        );
         report(&mut silence, at(1200), 1, 2, at(1180), None);
         answer(&mut silence, 1210);
         assert!(silence.suspected().contains(path(0)));
@@ -540,6 +564,6 @@ mod tests {
         silence.sent(at(2000), path(0), MOST_BY_CHANCE - 1);
         report(&mut silence, at(2050), 1, 3, at(2020), None);
         answer(&mut silence, 2060);
-        assert!(silence.handle_timeout(at(2105)).is_empty());
+        assert!(silence.handle_timeout(at(2105), ALL).is_empty());
     }
 }

@@ -3,7 +3,8 @@
 //! Paths of one cost are a tier. Packets go over the cheapest tier that has a usable path, as if it were alone. The next
 //! one is opened for as long as more waits than the tiers before it carry within 100 ms: then their paths are
 //! full, and it is no burst that would be over soon. A dearer path so takes what is beyond that, and nothing when the
-//! cheaper keep up. A path whose budget is used up is dearer than any cost ([`LAST_RESORT`]).
+//! cheaper keep up. A path whose budget is used up is dearer than any cost ([`LAST_RESORT`]), and is not opened however
+//! much waits for others.
 //!
 //! Where all paths cost the same there is one tier, and all of this changes nothing.
 
@@ -42,13 +43,12 @@ impl Tiers {
         }
     }
 
-    /// The paths that are open, and of the others those that cost least; none where all are open.
+    /// The paths that are open, and of the others those that cost least; none where all are open, or the others are a
+    /// last resort.
     pub(crate) fn next(&self, open: PathSet, paths: PathSet) -> Option<PathSet> {
-        if open == paths {
-            return None;
-        }
         let closed = PathSet::from_bits(paths.bits() & !open.bits());
-        Some(self.up_to(paths, self.least(closed)))
+        let least = self.least(closed).filter(|cost| *cost < LAST_RESORT)?;
+        Some(self.up_to(paths, Some(least)))
     }
 
     /// Of these paths, those that are no last resort; all where none else is there.
@@ -109,8 +109,8 @@ mod tests {
         assert_eq!(open.bits(), 0b0110);
         let more = tiers.next(open, ALL).unwrap();
         assert_eq!(more.bits(), 0b0111);
-        let last = tiers.next(more, ALL).unwrap();
-        assert_eq!((last, tiers.next(last, ALL)), (ALL, None));
+        assert_eq!(more, tiers.without_last_resort(ALL));
+        assert_eq!(tiers.next(more, ALL), None);
         assert_eq!(tiers.cheapest(PathSet::from_bits(0b1001)).bits(), 0b0001);
         assert_eq!(tiers.cheapest(PathSet::from_bits(0b1000)).bits(), 0b1000);
         assert_eq!(tiers.cheapest(PathSet::EMPTY), PathSet::EMPTY);

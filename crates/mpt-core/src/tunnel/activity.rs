@@ -8,11 +8,14 @@
 use std::time::Duration;
 
 use crate::crypto::Calm;
-use crate::path::{Path, PathSet, Paths};
+use crate::path::{Path, PathSet, Paths, RoundTrip};
 use crate::time::Time;
 
 /// After this long without a packet the tunnel is idle. A conversation pauses for less.
 const BUSY_FOR: Duration = Duration::from_secs(5);
+
+/// Keepalives without a sign of the peer after which it may have begun anew: a lost probe or two are no sign of that.
+const SILENT_KEEPALIVES: u32 = 3;
 
 /// What is known of it.
 #[derive(Debug, Default)]
@@ -25,6 +28,8 @@ pub(super) struct Activity {
     carried: u32,
     /// While it is idle: when the first probe missed its answer since anything of the peer came.
     missed: Option<Time>,
+    /// How long the peer may be silent, as the paths that were up have it since it was heard last.
+    silence: Option<Duration>,
 }
 
 impl Activity {
@@ -44,6 +49,26 @@ impl Activity {
     /// Something of the peer came.
     pub(super) fn hear(&mut self) {
         self.missed = None;
+        self.silence = None;
+    }
+
+    /// How long nothing may come of a peer that should send something: it is heard as often as the quickest path that
+    /// is up is probed, but for what answers take. A path that goes down in this silence counts on; where none is up,
+    /// all do.
+    pub(super) fn silence(&mut self, paths: &Paths) -> Duration {
+        let each = || paths.iter().filter_map(Option::as_deref);
+        let are_up = each().any(Path::is_up);
+        let asked = || each().filter(|path| !are_up || path.is_up());
+        let keepalive = asked().map(|path| path.config.keepalive).min();
+        let answer = asked()
+            .filter_map(|path| path.rtt.round_trip())
+            .max_by_key(RoundTrip::longest);
+        // Probes come a tenth early or late by chance.
+        let answer = answer.map_or(Duration::ZERO, |rtt| rtt.longest() * 5 / 4);
+        let silence = (keepalive.unwrap_or_default() * SILENT_KEEPALIVES).max(answer);
+        let silence = self.silence.map_or(silence, |before| before.min(silence));
+        self.silence = Some(silence);
+        silence
     }
 
     /// The tunnel carries something. Returns whether it was idle before.

@@ -245,7 +245,8 @@ fn explain(trouble: Trouble) -> (HandshakeState, &'static str, &'static str) {
             HandshakeState::PeerClockBehind,
             "The peer's handshakes bear an older date than its last one: its clock was set back, or somebody \
              repeats old ones",
-            "Set the peer's clock right; `date -u` shows it.",
+            "Set the peer's clock right; `date -u` shows it. If it was ahead before and is right, restart mpt-tund \
+             here, which forgets the date.",
         ),
         Trouble::Seen(Sign::Plain) => (
             HandshakeState::PeerNotSealed,

@@ -18,6 +18,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::activity::Activity;
 use super::diagnosis::Diagnosis;
@@ -27,7 +28,7 @@ use super::look::{Content, look_at};
 use super::mtus::Mtus;
 use super::news::Answers;
 use super::outbox::{LONE_BYTE, Outbox};
-use super::reporting::Reporting;
+use super::reporting::{Received, Reporting};
 use super::sealing::{Arrival, Opening};
 use super::session::{Jump, Peer, Where};
 use super::sizing::Sizing;
@@ -41,7 +42,8 @@ use crate::receive::block_sort::sort_blocks;
 use crate::receive::buffer::{Buffer, Packer, Pool, Stored};
 use crate::receive::coalesce::{Accepts, Coalescer};
 use crate::receive::order::Order;
-use crate::receive::reorder::{MAX_DISTANCE, Reorder, ReorderCounters, Verdict};
+use crate::receive::refusals::Refusals;
+use crate::receive::reorder::{MAX_DISTANCE, Reorder, Verdict};
 use crate::send::scheduler::Policy;
 use crate::seq::Seq;
 use crate::time::Time;
@@ -76,6 +78,8 @@ pub struct Datagram {
     pub segment_size: Option<u16>,
     /// It was longer than the buffer.
     pub truncated: bool,
+    /// For how long it had waited in the socket's buffer, as far as the kernel tells: that is no delay of the path.
+    pub waited: Duration,
 }
 
 /// The receiving half of a tunnel, and the keeper of its paths.
@@ -86,6 +90,8 @@ pub struct Inbound {
     clamps_mss: bool,
     /// In a sealed tunnel.
     opening: Option<Opening>,
+    /// When the host received the datagram in hand.
+    arrived: Time,
     /// In a hub: which inner packets the peer may send.
     sources: Option<Sources>,
     /// What more is dropped of what comes for the TUN.
@@ -105,6 +111,7 @@ pub struct Inbound {
     /// Packets in order for the TUN.
     ready: VecDeque<Stored>,
     coalescer: Coalescer,
+    refusals: Refusals,
     outbox: Outbox,
     reporting: Reporting,
     heard: HeardReports,
@@ -140,6 +147,7 @@ impl Inbound {
             key: config.key,
             clamps_mss: false,
             opening: None,
+            arrived: Time::ZERO,
             sources: None,
             limit: None,
             reports_wanted: config.policy == Policy::Adaptive || config.recovery,
@@ -155,6 +163,7 @@ impl Inbound {
             order: Order::new(),
             ready: VecDeque::new(),
             coalescer: Coalescer::new(config.accepts),
+            refusals: Refusals::default(),
             outbox: Outbox::default(),
             reporting: Reporting::default(),
             heard: HeardReports::default(),
@@ -311,7 +320,9 @@ impl Inbound {
             len,
             segment_size,
             truncated,
+            waited,
         } = datagram;
+        self.arrived = now - waited;
         let buffer = self.pool.keep(buffer);
         let step = segment_size.map_or(len, usize::from).max(1);
         let datagrams = len.div_ceil(step).max(1) as u64;
@@ -467,11 +478,17 @@ impl Inbound {
         }
         if verdict != Verdict::Unbelievable {
             let number = self.order.number(seq);
-            self.order.arrive(now, path, number, packet.len);
+            if self.measures_order() {
+                self.order.arrive(now, path, number, packet.len);
+            }
             let is_copy = verdict == Verdict::Duplicate;
             let (reporting, reorder) = (&mut self.reporting, &self.reorder);
-            let arrived = (seq, datagram_len);
-            reporting.note_arrival(now, path, arrived, is_copy, missing_before, reorder);
+            let received = Received {
+                seq,
+                bytes: datagram_len,
+                at: self.arrived,
+            };
+            reporting.note_arrival(now, path, received, is_copy, missing_before, reorder);
         }
         let why = match verdict {
             Verdict::Taken => {
@@ -499,25 +516,25 @@ impl Inbound {
     }
 
     /// Hands everything that is for the TUN to `write`, in order and with consecutive packets of a
-    /// flow joined where the TUN takes that. `write` says whether the TUN took it.
+    /// flow joined where the TUN takes that. `write` says whether the TUN took it. Afterwards ask
+    /// [`Inbound::refuses_joined`].
     pub fn drain_tun(&mut self, mut write: impl FnMut(&VnetHeader, &[u8]) -> bool) {
-        let (mut refused, mut refused_bytes) = (0, 0);
-        let mut out = |header: &VnetHeader, packet: &[u8]| {
-            if !write(header, packet) {
-                refused += header.packets(packet.len());
-                refused_bytes += packet.len() as u64;
-            }
-        };
+        let measures_order = self.measures_order();
+        let refusals = &mut self.refusals;
+        let mut out =
+            |header: &VnetHeader, packet: &[u8]| refusals.write(header, packet, &mut write);
         if let Some(block) = self.sizing.settings.block {
             let ready = self.ready.make_contiguous();
             sort_blocks(ready, block.into(), |a, b| a.number?.compare(b.number?));
         }
         for packet in self.ready.drain(..) {
+            if measures_order {
+                self.order.leave(packet.number, packet.len);
+            }
             if let Some(sources) = &self.sources
                 && !sources.allow(self.pool.bytes(packet))
             {
                 self.drops.count(DropReason::NotAllowed, 1);
-                self.order.leave(packet.number, packet.len);
                 self.pool.release(packet.buffer);
                 continue;
             }
@@ -525,20 +542,30 @@ impl Inbound {
                 && !limit.take(packet.len.into())
             {
                 self.drops.count(DropReason::RateLimit, 1);
-                self.order.leave(packet.number, packet.len);
                 self.pool.release(packet.buffer);
                 continue;
             }
             self.rx_packets += 1;
             self.rx_bytes += u64::from(packet.len);
-            self.order.leave(packet.number, packet.len);
             self.coalescer.push(self.pool.bytes(packet), &mut out);
             self.pool.release(packet.buffer);
         }
         self.coalescer.flush(&mut out);
+        let (refused, refused_bytes) = self.refusals.take();
         self.rx_packets -= refused;
         self.rx_bytes = self.rx_bytes.saturating_sub(refused_bytes);
         self.drops.count(DropReason::TunWrite, refused);
+    }
+
+    /// Whether the TUN refuses super-packets of kinds that it was to take: tell [`Inbound::set_accepts`] that it takes none.
+    #[must_use]
+    pub fn refuses_joined(&self) -> bool {
+        self.refusals.are_for_joining()
+    }
+
+    /// A hub tells nobody how its peers' packets are ordered.
+    fn measures_order(&self) -> bool {
+        self.sources.is_none()
     }
 
     /// The next thing that an operator may want to know.
@@ -564,6 +591,7 @@ impl Inbound {
     /// From now on the TUN takes these super-packets.
     pub fn set_accepts(&mut self, accepts: Accepts) {
         self.coalescer.set_accepts(accepts);
+        self.refusals = Refusals::default();
     }
 
     /// Lowers the MSS of TCP handshakes to what the tunnel carries, or leaves it.
@@ -606,12 +634,6 @@ impl Inbound {
     #[must_use]
     pub fn control_packets(&self) -> u64 {
         self.control_packets + self.handshakes + self.lone_bytes
-    }
-
-    /// What happened in the reorder window.
-    #[must_use]
-    pub fn reorder_counters(&self) -> &ReorderCounters {
-        self.reorder.counters()
     }
 }
 

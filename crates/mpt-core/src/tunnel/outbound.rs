@@ -327,13 +327,25 @@ impl Outbound {
                 return;
             }
         }
-        usable = self.sender.cheapest(usable);
+        self.share(now, usable, &packet, segments);
+    }
+
+    /// Shares the packets among `usable`, by the weights and by the flow of `packet`.
+    fn share(
+        &mut self,
+        now: Time,
+        usable: PathSet,
+        packet: &Packet<'_>,
+        mut segments: Segments<'_>,
+    ) {
+        let (version, tos) = (packet.version(), ecn::outer_tos(packet.tos()));
+        let usable = self.sender.cheapest(usable);
         while segments.remaining() > 0 {
             let first = segments.segments() - segments.remaining();
             let len = segments.segment_len(first) + self.out.overhead();
             let run = self
                 .scheduler
-                .pick(usable, &packet, len, segments.remaining());
+                .pick(usable, packet, len, segments.remaining());
             let Some((path, run)) = run else {
                 self.drops
                     .count(DropReason::NoPath, segments.remaining() as u64);
@@ -399,8 +411,12 @@ impl Outbound {
             return;
         };
         if packet.version() == Version::V4 && !packet.dont_fragment() {
-            let fragmented = fragment::fragment(&packet, usize::from(mtu), |header, payload| {
-                self.send_fragment(now, &packet, header, payload);
+            let mut bytes = vec![0; fragment::longest(&packet, mtu.into())];
+            let fragmented = fragment::fragment(&packet, mtu.into(), |header, payload| {
+                let fragment = &mut bytes[..header.len() + payload.len()];
+                fragment[..header.len()].copy_from_slice(header);
+                fragment[header.len()..].copy_from_slice(payload);
+                self.send_fragment(now, &packet, fragment);
             });
             if fragmented.is_err() {
                 self.drops.count(DropReason::TooBig, 1);
@@ -419,31 +435,24 @@ impl Outbound {
         }
     }
 
-    /// Sends a fragment of `packet`.
-    fn send_fragment(&mut self, now: Time, packet: &Packet<'_>, head: &[u8], payload: &[u8]) {
-        let (tos, inner_len) = (ecn::outer_tos(packet.tos()), head.len() + payload.len());
-        let len = inner_len + self.out.overhead();
-        let mut usable = self.shared.usable();
-        if self.scheduler.policy() == Policy::Adaptive {
-            usable = self.sender.allowed(packet, usable);
-        }
-        usable = self.sender.cheapest(usable);
-        let Some((picked, _)) = self.scheduler.pick(usable, packet, len, 1) else {
-            self.drops.count(DropReason::NoPath, 1);
-            return;
+    /// Sends a fragment of `packet`, as any packet unless it goes elsewhere by the ports, which `packet` alone shows.
+    fn send_fragment(&mut self, now: Time, packet: &Packet<'_>, fragment: &[u8]) {
+        let Ok(segments) = Segments::new(&VnetHeader::default(), fragment, usize::MAX) else {
+            return self.drops.count(DropReason::NotIp, 1);
         };
-        let paths = match self.scheduler.policy() {
-            Policy::Redundant => usable,
-            Policy::Adaptive | Policy::Weighted | Policy::Backup | Policy::Flow => {
-                PathSet::only(picked)
+        let usable = self.shared.usable();
+        let by_ports = match self.scheduler.policy() {
+            Policy::Redundant | Policy::Weighted | Policy::Backup => None,
+            Policy::Flow => Some(usable),
+            Policy::Adaptive => {
+                let allowed = self.sender.allowed(packet, usable);
+                let by_itself = self.sender.allowed(&segments.packet(), usable);
+                (allowed != by_itself).then_some(allowed)
             }
         };
-        let header = self.out.next_header(Version::V4, inner_len);
-        for path in paths.iter() {
-            let (out, len) = self.out.append(path, &header, tos, inner_len);
-            out[..head.len()].copy_from_slice(head);
-            out[head.len()..].copy_from_slice(payload);
-            self.scheduler.took(now, path, len);
+        match by_ports {
+            Some(paths) => self.share(now, paths, packet, segments),
+            None => self.stripe(now, segments),
         }
     }
 
@@ -598,3 +607,6 @@ fn is_numbered(policy: Policy, reordered: bool) -> bool {
         Policy::Adaptive | Policy::Weighted | Policy::Backup => reordered,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -75,6 +75,16 @@ pub(super) struct Reporting {
     copied: Option<Time>,
 }
 
+/// A data packet with a sequence number.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Received {
+    pub(super) seq: Seq,
+    /// Bytes of the datagram.
+    pub(super) bytes: usize,
+    /// When the host received it: before it waited in the socket's buffer.
+    pub(super) at: Time,
+}
+
 /// What arrived on a path with a sequence number.
 #[derive(Debug, Clone, Copy, Default)]
 struct Arrived {
@@ -135,13 +145,14 @@ impl Reporting {
         arrived.packets > 0 && !seq.is_after(arrived.edge)
     }
 
-    /// A believed data packet of `bytes` bytes arrived.
+    /// A believed data packet arrived.
     #[inline]
-    pub(super) fn arrived(&mut self, now: Time, path: PathId, seq: Seq, bytes: usize) {
+    pub(super) fn arrived(&mut self, now: Time, path: PathId, received: Received) {
+        let Received { seq, bytes, at } = received;
         let arrived = &mut self.arrived[path.index()];
         if arrived.packets == 0 || seq.supersedes(arrived.edge) {
             arrived.edge = seq;
-            arrived.edge_arrived = now;
+            arrived.edge_arrived = at;
         }
         arrived.packets += 1;
         arrived.bytes += bytes as u64;
@@ -255,14 +266,14 @@ impl Reporting {
         &mut self,
         now: Time,
         path: PathId,
-        (seq, bytes): (Seq, usize),
+        received: Received,
         is_copy: bool,
         missing_before: u64,
         reorder: &Reorder<T>,
     ) {
-        self.arrived(now, path, seq, bytes);
+        self.arrived(now, path, received);
         if is_copy {
-            self.arrived_again(seq);
+            self.arrived_again(received.seq);
         }
         if reorder.counters().gaps_seen != missing_before && reorder.gaps_open() > 0 {
             // Numbers are missing that were not before. They may still come, and are waited for.
@@ -415,11 +426,27 @@ mod tests {
         PathId::new(index).unwrap()
     }
 
+    fn received(at: Time, seq: Seq) -> Received {
+        Received {
+            seq,
+            bytes: 100,
+            at,
+        }
+    }
+
+    #[test]
+    fn a_report_tells_when_the_host_received_and_not_when_it_was_looked_at() {
+        let mut reporting = asked();
+        reporting.arrived(at(30), path(0), received(at(10), Seq::new(0)));
+        assert_eq!(reporting.arrived[0].edge_arrived, at(10));
+        assert_eq!(reporting.due(), Some(at(30) + REPORT_INTERVAL));
+    }
+
     #[test]
     fn the_edge_is_the_highest_number_and_not_the_last() {
         let mut reporting = asked();
         for (ms, seq) in [(1, u32::MAX), (2, 3), (3, 1)] {
-            reporting.arrived(at(ms), path(0), Seq::new(seq), 100);
+            reporting.arrived(at(ms), path(0), received(at(ms), Seq::new(seq)));
         }
         let arrived = reporting.arrived[0];
         assert_eq!((arrived.edge, arrived.edge_arrived), (Seq::new(3), at(2)));
@@ -431,7 +458,8 @@ mod tests {
         let mut reporting = asked();
         for ahead in [0, (1 << 31) + 5, u32::MAX - 70_000] {
             let seq = Seq::new(1000).plus(ahead);
-            reporting.arrived(at(ahead.into()), path(0), seq, 100);
+            let now = at(ahead.into());
+            reporting.arrived(now, path(0), received(now, seq));
             assert_eq!(reporting.arrived[0].edge, seq);
         }
     }
@@ -469,7 +497,7 @@ mod tests {
     #[test]
     fn a_loss_is_told_at_once_but_a_millisecond_after_the_last_report() {
         let mut reporting = asked();
-        reporting.arrived(at(10), path(0), Seq::new(0), 100);
+        reporting.arrived(at(10), path(0), received(at(9), Seq::new(0)));
         assert_eq!(reporting.due(), Some(at(15)));
         reporting.hurry(at(13), LEAST_INTERVAL);
         assert_eq!(reporting.due(), Some(at(13)));

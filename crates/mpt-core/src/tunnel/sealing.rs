@@ -16,6 +16,7 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::time::Duration;
 
 use super::Shared;
 use super::outbox::ControlDatagram;
@@ -121,8 +122,13 @@ impl Opening {
     }
 
     /// See [`Sessions::set_calm`].
-    pub(super) fn set_calm(&mut self, owed_since: Option<Time>, calm: Option<Calm>) {
-        self.sessions.set_calm(owed_since, calm);
+    pub(super) fn set_calm(
+        &mut self,
+        owed_since: Option<Time>,
+        silence: Duration,
+        calm: Option<Calm>,
+    ) {
+        self.sessions.set_calm(owed_since, silence, calm);
     }
 
     /// See [`Sessions::end_all`].

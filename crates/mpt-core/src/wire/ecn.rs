@@ -3,8 +3,7 @@
 //! At the ingress the outer header gets the inner one's byte: RFC 6040 §4.1 "normal mode" copies the
 //! ECN field, RFC 2983 §3 copies the DSCP. At the egress ECN is joined by the table of RFC 6040 §4.2,
 //! and the DSCP comes back from the outer header (RFC 2983 §3.1, the uniform model: the tunnel
-//! is one more hop of the path, and what the path re-marked stays re-marked). Over networks that
-//! erase DSCPs, [`inner_after_keeping_dscp`] is RFC 2983's pipe model instead.
+//! is one more hop of the path, and what the path re-marked stays re-marked).
 //!
 //! Compatibility mode is not needed: both ends of a tunnel are configured, and no egress of this
 //! program forgets to propagate CE (RFC 6040 §4.3, "static").
@@ -38,7 +37,7 @@ pub const fn outer_tos(inner_tos: u8) -> u8 {
     inner_tos
 }
 
-/// The inner TOS byte after decapsulation, with the DSCP of the outer header (uniform model).
+/// The inner TOS byte after decapsulation, with the DSCP of the outer header.
 #[inline]
 #[must_use]
 pub const fn inner_after(outer_tos: u8, inner_tos: u8) -> Decap {
@@ -51,13 +50,6 @@ pub const fn inner_after(outer_tos: u8, inner_tos: u8) -> Decap {
     } else {
         Decap::Set(tos)
     }
-}
-
-/// The inner TOS byte after decapsulation, with its own DSCP (pipe model).
-#[inline]
-#[must_use]
-pub const fn inner_after_keeping_dscp(outer_tos: u8, inner_tos: u8) -> Decap {
-    inner_after(inner_tos & !ECN_MASK | outer_tos & ECN_MASK, inner_tos)
 }
 
 /// RFC 6040 figure 4: the outgoing ECN field, or `None` for a packet that is dropped.
@@ -133,15 +125,13 @@ mod tests {
                     Some(ecn) => Decap::Set(dscp | ecn),
                 };
                 assert_eq!(inner_after(dscp | outer, dscp | inner), expected);
-                assert_eq!(inner_after_keeping_dscp(outer, dscp | inner), expected);
             }
         }
     }
 
     #[test]
-    fn a_dscp_changed_on_the_way_comes_back_in_the_uniform_model() {
+    fn a_dscp_changed_on_the_path_comes_back() {
         assert_eq!(inner_after(0x20, 0xb8), Decap::Set(0x20));
-        assert_eq!(inner_after_keeping_dscp(0x20, 0xb8), Decap::Keep);
     }
 
     #[test]

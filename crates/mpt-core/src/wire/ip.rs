@@ -96,16 +96,6 @@ impl Version {
             _ => None,
         }
     }
-
-    /// The EtherType, which is GRE's Protocol Type as well (RFC 2784 §2.4, RFC 7676 §3).
-    #[inline]
-    #[must_use]
-    pub const fn ether_type(self) -> u16 {
-        match self {
-            Self::V4 => 0x0800,
-            Self::V6 => 0x86dd,
-        }
-    }
 }
 
 /// Why bytes are not an IP packet.

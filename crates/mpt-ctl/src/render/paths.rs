@@ -1,8 +1,8 @@
 //! `mpt-ctl paths`: each path in full.
 
-use mpt_core::control::{PathPhase, PathStatus};
+use mpt_core::control::{PEERS_CALL, PathPhase, PathStatus};
 
-use super::{endpoints, loss, measured, state};
+use super::{UNKNOWN, endpoints, loss, measured, state};
 use mpt_core::control::units::{bits_per_second, bytes, percent, time_us};
 use mpt_measure::table::{Cell, Look, Side, Table, Tone, WIDTH, truncated};
 
@@ -102,17 +102,22 @@ fn traffic(paths: &[PathStatus]) -> Table<5> {
     ]);
     for path in paths {
         let name = &path.name;
+        // The rates at a hub are its peers'.
+        let rate = |bps| match path.remote.as_str() {
+            PEERS_CALL => UNKNOWN.to_owned(),
+            _ => bits_per_second(bps),
+        };
         table.row([
             name.into(),
             "out".into(),
-            bits_per_second(path.tx_bps).into(),
+            rate(path.tx_bps).into(),
             path.tx_packets.into(),
             bytes(path.tx_bytes).into(),
         ]);
         table.row([
             "".into(),
             "in".into(),
-            bits_per_second(path.rx_bps).into(),
+            rate(path.rx_bps).into(),
             path.rx_packets.into(),
             bytes(path.rx_bytes).into(),
         ]);
@@ -149,6 +154,20 @@ mod tests {
                                                   in    2.1 Mbit/s     456789  45.7 MB
         satellite-behind-the-barn-at-the-far-end  out      0 bit/s    1234567   1.8 GB
                                                   in       0 bit/s     456789  45.7 MB
+        ");
+    }
+
+    #[test]
+    fn a_hubs_paths_have_no_rate() {
+        let path = PathStatus {
+            name: "isp".into(),
+            remote: PEERS_CALL.into(),
+            ..PathStatus::default()
+        };
+        insta::assert_snapshot!(traffic(&[path]).show(PLAIN), @r"
+        PATH       RATE  DATAGRAMS  BYTES
+        isp   out     –          0    0 B
+              in      –          0    0 B
         ");
     }
 

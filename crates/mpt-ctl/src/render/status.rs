@@ -8,7 +8,7 @@ use mpt_core::control::{
     HubStatus, PathState, PathStatus, Protection, RecoveryStatus, Status, TunnelStatus,
 };
 
-use super::{endpoints, loss, measured, reorder, state};
+use super::{UNKNOWN, endpoints, loss, measured, reorder, state};
 use mpt_core::control::units::{bits_per_second, bytes, long_time_s};
 use mpt_measure::table::{Cell, Look, Side, Table, Tone};
 
@@ -132,13 +132,17 @@ fn hub_overview(hub: &HubStatus, paths: &[PathStatus]) -> Table<3> {
         ]);
     }
     table.below(format!("{} of {} peers up", hub.up, hub.peers));
+    if hub.unlisted > 0 {
+        table.below(format!("{} are too many to be listed", hub.unlisted));
+    }
     table
 }
 
 fn tunnel_traffic(status: &Status) -> Table<4> {
     let tunnel = &status.tunnel;
     let rate = |of: fn(&PathStatus) -> u64| {
-        bits_per_second(status.paths.iter().map(of).fold(0, u64::saturating_add))
+        let rate = status.rate_bps(of);
+        rate.map_or_else(|| UNKNOWN.to_owned(), bits_per_second)
     };
     let mut table = Table::new([
         ("TUNNEL", Side::Left),
@@ -290,6 +294,7 @@ fn recovery(recovery: &RecoveryStatus) -> String {
 mod tests {
     use super::*;
     use crate::render::tests::{PLAIN, example};
+    use mpt_core::control::PeerStatus;
     use mpt_core::control::budgets::BudgetStatus;
     use mpt_core::control::verdict::judge;
 
@@ -346,6 +351,42 @@ mod tests {
         let line = "budget 12.3 GB of 50.0 GB until 2026-12-01, used up: off";
         assert_eq!(costs(&path), ["cost 5", line]);
         assert!(costs(&PathStatus::default()).is_empty());
+    }
+
+    #[test]
+    fn a_hubs_rates_are_its_peers() {
+        let path = |tx_bps| PathStatus {
+            tx_bps,
+            ..PathStatus::default()
+        };
+        let mut hub = Status {
+            paths: vec![path(0)],
+            hub: Some(HubStatus::default()),
+            ..Status::default()
+        };
+        hub.peers.resize_with(2, || PeerStatus {
+            paths: vec![path(2_000_000), path(1_000_000)],
+            ..PeerStatus::default()
+        });
+        insta::assert_snapshot!(tunnel_traffic(&hub).show(PLAIN), @r"
+        TUNNEL        RATE  PACKETS  BYTES
+        out     6.0 Mbit/s        0    0 B
+        in         0 bit/s        0    0 B
+        ");
+        // The rates of some of them are no sum.
+        let listed = HubStatus {
+            peers: 30_000,
+            unlisted: 29_998,
+            ..HubStatus::default()
+        };
+        hub.hub = Some(listed.clone());
+        assert_eq!(hub.rate_bps(|path| path.tx_bps), None);
+        insta::assert_snapshot!(hub_overview(&listed, &hub.paths).show(PLAIN), @r"
+        HUB  STATE    AT
+             probing
+          0 of 30000 peers up
+          29998 are too many to be listed
+        ");
     }
 
     #[test]

@@ -316,9 +316,8 @@ fn draw_past(buffer: &mut Buffer, line: Rect, view: &View, row: &Row, ink: Ink) 
 fn draw_sums(buffer: &mut Buffer, area: Rect, status: &Status, ink: Ink) {
     let tunnel = &status.tunnel;
     let sum = |of: fn(&PathStatus) -> u64| {
-        let of_hub = status.peers.iter().flat_map(|peer| &peer.paths);
-        let paths = status.paths.iter().filter(|_| status.hub.is_none());
-        bits_per_second(paths.chain(of_hub).map(of).fold(0, u64::saturating_add))
+        let rate = status.rate_bps(of);
+        rate.map_or_else(|| "–".to_owned(), bits_per_second)
     };
     let waiting = match tunnel.queue_packets {
         0 => String::new(),

@@ -1,5 +1,6 @@
 //! STAMP's Session-Sender (RFC 8762 §4.2).
 
+use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -117,6 +118,7 @@ impl Session {
         sent: &AtomicU32,
     ) -> io::Result<(Vec<Answer>, u64)> {
         let mut answers = Vec::new();
+        let mut answered = HashSet::new();
         let mut strangers = 0;
         let mut buffer = vec![0; LARGEST_DATAGRAM];
         let mut until_ns = None;
@@ -127,6 +129,7 @@ impl Session {
                 match packet::reply(received.payload).filter(|reply| self.is_own(reply)) {
                     Some(reply) if answers.len() < 2 * self.plan.count as usize => {
                         let came_ns = clock.unix_ns(now_ns);
+                        answered.insert(reply.test_number);
                         answers.push(Answer { reply, came_ns });
                     }
                     Some(_) | None => strangers += 1,
@@ -135,7 +138,7 @@ impl Session {
             if until_ns.is_none() && finished.load(Ordering::Acquire) {
                 until_ns = Some(now_ns + LOST_AFTER.as_nanos() as u64);
             }
-            let is_complete = || answers.len() >= sent.load(Ordering::Relaxed) as usize;
+            let is_complete = || answered.len() >= sent.load(Ordering::Relaxed) as usize;
             if until_ns.is_some_and(|until_ns| now_ns >= until_ns || is_complete()) {
                 return Ok((answers, strangers));
             }
@@ -180,8 +183,8 @@ impl Session {
             there.report(&format!("to {}", self.target)),
             back.report(&format!("from {}", self.target)),
         );
-        let reflected = answers.iter().map(|answer| answer.reply.number + 1).max();
-        let reflected = u64::from(reflected.unwrap_or(0));
+        let numbers = answers.iter().map(|answer| answer.reply.number);
+        let reflected = numbers.max().map_or(0, |number| u64::from(number) + 1);
         let lost = u64::from(sent.packets).saturating_sub(back.received);
         if is_numbered || lost == 0 {
             there.lost = Some(u64::from(sent.packets).saturating_sub(reflected));
@@ -248,6 +251,8 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::UdpSocket;
+
     use mpt_core::metrics::Form;
 
     const MS: u64 = 1_000_000;
@@ -317,6 +322,37 @@ mod tests {
         let delay = there.delay.as_ref().unwrap();
         assert_eq!(delay.pdv_ns.max / MS, 25);
         assert_eq!(back.delay.as_ref().unwrap().pdv_ns.max / MS, 0);
+    }
+
+    #[test]
+    fn a_copy_is_no_answer_to_another_packet() {
+        let reflector = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let session = Session {
+            target: reflector.local_addr().unwrap(),
+            ..session(2)
+        };
+        let channel = Channel::to(session.target, crate::channel::Carrier::Udp, None).unwrap();
+        let report = thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut packet = [0; packet::BYTES];
+                for number in 0..2 {
+                    let (_, from) = reflector.recv_from(&mut packet).unwrap();
+                    packet::reflect(&mut packet, number, 1, 1);
+                    // The second is answered long after it was sent, the first twice at once.
+                    thread::sleep(Duration::from_millis(300) * number);
+                    reflector.send_to(&packet, from).unwrap();
+                    reflector.send_to(&packet, from).unwrap();
+                }
+            });
+            session.run(&channel, METRICS, &AtomicBool::new(false))
+        });
+        assert_eq!(report.unwrap().streams[1].received, 2);
+    }
+
+    #[test]
+    fn any_number_may_come_from_the_network() {
+        let report = report(&[answer(u32::MAX, 0, 0)], 1);
+        assert_eq!(report.streams[0].lost, Some(0));
     }
 
     #[test]

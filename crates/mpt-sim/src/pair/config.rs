@@ -213,7 +213,6 @@ impl PairConfig {
             psk: PresharedKey::none(),
             session,
             hardware_aes: true,
-            silence: self.keepalive * 3,
         };
         let since_1970 = Duration::from_secs(1_700_000_000) + now.since(Time::ZERO);
         let mut random = stream(session, 0);

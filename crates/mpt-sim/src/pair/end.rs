@@ -211,6 +211,7 @@ impl End {
             len,
             segment_size: segment_size.filter(|_| train.len() > 1),
             truncated: len < whole,
+            waited: Duration::ZERO,
         };
         let local = self.local(now);
         self.inbound.handle_datagram(local, datagram);

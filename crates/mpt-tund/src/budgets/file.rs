@@ -9,7 +9,8 @@
 //! ```
 //!
 //! `month` is when the path's month began, `since` when it was begun to count in it (seconds since 1970), `used` bytes.
-//! Where the clock went back by more than a month, ` left=2026-11-01` follows: the month that was left by that.
+//! Where the clock went back by more than a month, ` left=2026-11-01` follows: the month that was left by that. Where it
+//! went forward by more, ` former=2026-11-01:12345678901` does: the month that was left, and what was used in it.
 //! The file is replaced whole: written beside it, brought to the disk, renamed over it, and the folder brought to the
 //! disk. So there is the former or the new one at any time.
 
@@ -35,6 +36,8 @@ pub(super) struct Entry {
     pub(super) month: Day,
     /// The month before, where the clock went far back since, and not forward again.
     pub(super) left: Option<Day>,
+    /// The month before and what was used in it, where the clock went far forward since, and not back again.
+    pub(super) former: Option<(Day, u64)>,
     pub(super) since: u64,
     pub(super) used: u64,
 }
@@ -104,6 +107,7 @@ fn encode(entries: &[Entry]) -> String {
             path,
             month,
             left,
+            former,
             since,
             used,
         } = entry;
@@ -111,6 +115,9 @@ fn encode(entries: &[Entry]) -> String {
         let _ = write!(text, "{path} month={month} since={since} used={used}");
         if let Some(left) = left {
             let _ = write!(text, " left={left}");
+        }
+        if let Some((month, used)) = former {
+            let _ = write!(text, " former={month}:{used}");
         }
         text.push('\n');
     }
@@ -137,14 +144,23 @@ fn entry(line: &str) -> Option<Entry> {
     let month = Day::parse(words.next()?.strip_prefix("month=")?)?;
     let since = words.next()?.strip_prefix("since=")?.parse().ok()?;
     let used = words.next()?.strip_prefix("used=")?.parse().ok()?;
-    let left = match words.next() {
+    let mut words = words.peekable();
+    let left = match words.next_if(|word| word.starts_with("left=")) {
         Some(word) => Some(Day::parse(word.strip_prefix("left=")?)?),
+        None => None,
+    };
+    let former = match words.next() {
+        Some(word) => {
+            let (month, used) = word.strip_prefix("former=")?.split_once(':')?;
+            Some((Day::parse(month)?, used.parse().ok()?))
+        }
         None => None,
     };
     words.next().is_none().then_some(Entry {
         path,
         month,
         left,
+        former,
         since,
         used,
     })
@@ -167,13 +183,15 @@ mod tests {
             "[a-z][a-z0-9.-]{0,31}",
             1u64..100_000,
             prop::option::of(1u64..100_000),
+            prop::option::of((1u64..100_000, any::<u64>())),
             any::<u64>(),
             any::<u64>(),
         );
-        let one = one.prop_map(|(path, month, left, since, used)| Entry {
+        let one = one.prop_map(|(path, month, left, former, since, used)| Entry {
             path,
             month: Day(month),
             left: left.map(Day),
+            former: former.map(|(month, used)| (Day(month), used)),
             since,
             used,
         });
@@ -237,6 +255,7 @@ mod tests {
             path: "lte".to_owned(),
             month: Day(20_000),
             left: None,
+            former: None,
             since: 1,
             used: 5,
         }];

@@ -6,7 +6,8 @@
 //! So a power cut loses no more than that of a count.
 //!
 //! *The clock.* A month begins once: when the clock is set back, or nobody has set it yet, the count goes on in the month
-//! that was. A clock that was more than a month ahead is not believed afterwards: its count goes on in the month that is.
+//! that was. A clock that was more than a month ahead is not believed afterwards: its count goes on in the month that is, and what
+//! was counted in that month before is added where the clock came straight back to it.
 //! One that is more than a month behind looks the same at first: that of a host that starts with the date its system was
 //! made. So the month that was left is kept. Where the clock goes forward to just that month, it was the right one.
 
@@ -101,8 +102,12 @@ impl Account {
             // `reset_day` is another one, or the clock was far ahead, or is far behind: the count goes on.
             if !is_near {
                 self.entry.left = Some(was);
+                let left = self.entry.former.take_if(|(month, _)| *month == first);
+                let used = left.map_or(0, |(_, used)| used);
+                self.entry.used = self.entry.used.saturating_add(used);
             }
         } else if self.entry.left.take() != Some(first) && (began_as_now || !is_near) {
+            self.entry.former = (!is_near).then_some((was, self.entry.used));
             self.entry.used = 0;
             self.entry.since = unix_s;
         }
@@ -218,6 +223,7 @@ impl Budgets {
                 path: path.to_owned(),
                 month,
                 left: None,
+                former: None,
                 since: unix_s,
                 used: 0,
             }),

@@ -135,12 +135,12 @@ fn a_month_begins_once_whatever_the_clock_does() {
     daemon.carry(MB, 6);
     daemon.carry(MB, at("2026-12-01", 3));
     assert_eq!(daemon.used(at("2026-12-01", 3)), 6 * MB);
-    // A clock that was years ahead has begun a month, and does not keep it until then.
+    // A clock that was years ahead has begun a month, does not keep it until then, and has not erased the one before.
     daemon.carry(MB, at("2037-01-05", 0));
     assert_eq!(daemon.used(at("2037-01-05", 0)), 0);
     daemon.carry(MB, at("2026-12-05", 0));
     daemon.carry(MB, at("2026-12-31", 0));
-    assert_eq!(daemon.used(at("2026-12-31", 0)), 2 * MB);
+    assert_eq!(daemon.used(at("2026-12-31", 0)), 9 * MB);
     daemon.carry(MB, at("2027-01-01", 0));
     assert_eq!(daemon.used(at("2027-01-01", 0)), 0);
 }
@@ -171,6 +171,25 @@ fn a_clock_that_is_months_behind_until_it_is_set_begins_no_month_twice() {
     assert_eq!(daemon.used(at("2026-12-02", 0)), 0);
     daemon.end(at("2026-12-02", 0));
     assert_eq!(Daemon::kept(&folder, limit, at("2027-01-01", 0)), 0);
+}
+
+#[test]
+fn a_clock_that_was_far_ahead_loses_no_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let limit = budget(100 * MB, 1);
+    let mut daemon = Daemon::start(&folder, limit, at("2026-11-20", 0));
+    daemon.carry(70 * MB, at("2026-11-20", 0));
+    daemon.carry(0, at("2037-01-05", 0));
+    daemon.carry(2 * MB, at("2037-01-05", 0));
+    // Also where it ends meanwhile.
+    daemon.end(at("2037-01-05", 0));
+    let mut daemon = Daemon::start(&folder, limit, at("2037-01-05", 0));
+    daemon.carry(MB, at("2026-11-21", 0));
+    assert_eq!(daemon.used(at("2026-11-21", 0)), 73 * MB);
+    daemon.carry(MB, at("2026-11-22", 0));
+    daemon.end(at("2026-11-22", 0));
+    assert_eq!(Daemon::kept(&folder, limit, at("2026-11-22", 0)), 74 * MB);
+    assert_eq!(Daemon::kept(&folder, limit, at("2026-12-01", 0)), 0);
 }
 
 /// The month that was left is not waited for longer than until the next one.

@@ -48,8 +48,7 @@ use mpt_core::tunnel::ReorderSettings;
 pub(crate) use budget::Budget;
 pub(crate) use classes::Class;
 pub(crate) use crypto::Crypto;
-#[allow(unused_imports, reason = "until the daemon uses all of it")]
-pub(crate) use difference::{Changes, PathChange, PrefixChanges, difference};
+pub(crate) use difference::{Changes, difference};
 pub(crate) use document::Mistake;
 pub(crate) use files::{Files, Opened};
 pub(crate) use hooks::{Hook, Hooks};
@@ -57,7 +56,6 @@ pub(crate) use metrics::{Listen, Metrics};
 pub(crate) use peers::{MAX_ALLOWED, MAX_PEERS, Origin, Peer};
 pub(crate) use peers_dir::PeersDir;
 pub(crate) use remote::Remote;
-#[allow(unused_imports, reason = "until the daemon uses all of it")]
 pub(crate) use replace::replace;
 pub(crate) use roster::{PeerChange, Roster};
 pub(crate) use save::{SaveError, replace_settings, save};

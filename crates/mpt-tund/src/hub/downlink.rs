@@ -11,9 +11,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mpt_core::control::{PathState, PathStatus, Protection, TunnelStatus};
+use mpt_core::control::{PEERS_CALL, PathState, PathStatus, Protection, TunnelStatus};
 use mpt_core::hub::{Came, HubConfig, HubInbound, HubNews, HubSlot, Worker};
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
+use mpt_core::receive::coalesce::Accepts;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::time::{Time, earliest};
 use mpt_core::tunnel::{Event, Inbound};
@@ -22,8 +23,8 @@ use tokio::sync::{Notify, mpsc};
 use super::handover::{Message, Others, Ways};
 use super::uplink::add_drops;
 use super::{Listed, PeerChanges, Shown, Wakes};
-use crate::clock::{self, Sleeps, Timer};
-use crate::downlink::{Another, Command, Report, Sockets};
+use crate::clock::{self, Sleeps, StampClock, Timer};
+use crate::downlink::{Another, Command, Report, Sockets, warn_of_refusals};
 use crate::journal::Journal;
 use crate::tun::Tun;
 use crate::udp::errqueue;
@@ -84,6 +85,7 @@ pub(crate) async fn run(
         next_line: None,
         buffers: (0..BATCH).map(|_| vec![0; TRAIN_BYTES]).collect(),
         metas: vec![RecvMeta::default(); BATCH],
+        stamps: StampClock::default(),
     }));
     loop {
         tokio::select! {
@@ -129,6 +131,7 @@ struct HubDownlink {
     next_line: Option<Time>,
     buffers: Vec<Vec<u8>>,
     metas: Vec<RecvMeta>,
+    stamps: StampClock,
 }
 
 /// A path of the hub's configuration: a place where peers call.
@@ -175,11 +178,7 @@ fn obey(downlink: &Rc<RefCell<HubDownlink>>, wake: &Rc<Notify>, command: Command
             Open::close(open, done);
         }
         Command::SetTun(tun) => {
-            let accepts = tun.accepts();
-            this.hub.configure(
-                |config| config.tunnel.accepts = accepts,
-                |peer| peer.set_accepts(accepts),
-            );
+            this.join(tun.accepts());
             this.tun = Some(tun);
         }
         Command::RemovePath(id) => {
@@ -243,6 +242,14 @@ impl HubDownlink {
         self.hub.configure(
             |config| config.called = called,
             |peer| peer.set_called(now, called),
+        );
+    }
+
+    /// Of peers' packets these super-packets are made.
+    fn join(&mut self, accepts: Accepts) {
+        self.hub.configure(
+            |config| config.tunnel.accepts = accepts,
+            |peer| peer.set_accepts(accepts),
         );
     }
 
@@ -353,6 +360,13 @@ impl HubDownlink {
         };
         let tun = self.tun.as_deref();
         peer.drain_tun(|header, packet| tun.is_some_and(|tun| tun.send(header, packet).is_ok()));
+        if peer.refuses_joined() {
+            self.join(Accepts::NONE);
+            warn_of_refusals(&self.outlets.tunnel);
+        }
+        let Some(peer) = self.hub.peer(slot) else {
+            return false;
+        };
         while has_room {
             match self.outlets.news.try_reserve() {
                 Ok(room) => match peer.poll_news() {
@@ -498,6 +512,7 @@ impl HubDownlink {
             Err(error) => return Err(error),
         };
         let now = clock::now();
+        let wall_ns = self.stamps.read(now);
         let (mut packets, mut bytes, mut drops) = (0, 0, 0);
         let mut in_hand = 0;
         let is_rushed = self.hub.is_waiting() || received == BATCH && self.hub.is_shared(now);
@@ -520,6 +535,7 @@ impl HubDownlink {
                 from: meta.from,
                 tos: meta.tos,
                 segment_size: meta.segment_size,
+                waited: meta.waited(wall_ns),
             };
             match is_rushed {
                 true => self.hub.enqueue(now, came, &buffer[..len]),
@@ -549,7 +565,7 @@ fn report_socket(attached: &Attached, status: &mut PathStatus) {
         Some(_) => PathState::Up,
         None => PathState::Waiting,
     };
-    status.remote = "peers call".to_owned();
+    status.remote = PEERS_CALL.to_owned();
     status.rx_packets += attached.received.0;
     status.rx_bytes += attached.received.1;
     status.tx_packets += attached.sent.0;

@@ -25,6 +25,8 @@ use crate::uplink::{
 
 /// In a rush so many batches are read before anything of them is handled.
 const MAX_BATCHES: usize = 4;
+/// Peers that have something due and are handled before anything else is looked at: a batch, as with packets.
+const MAX_DUE: usize = BATCH;
 
 /// Runs until `commands` is closed. Without an interface it waits for one.
 ///
@@ -58,11 +60,13 @@ pub(crate) async fn run(
                 Some(command) => uplink.obey(command),
                 None => return Ok(()),
             },
-            () = timer.elapsed() => uplink.hub.handle_timeout(clock::now()),
+            () = timer.elapsed() => {}
             Some(news) = news.recv() => uplink.hub.learn(news),
             ready = readable(uplink.tun.as_ref()) => {
                 ready?;
                 uplink.take_batch(&mut bytes, &others.to)?;
+                // As in a tunnel of two ends.
+                tokio::task::consume_budget().await;
             }
             // From another worker, whose queue of the interface it came to.
             Some(packet) = others.from.recv(), if !worker.is_alone() => uplink.take_handed(packet, &mut others.from),
@@ -70,6 +74,7 @@ pub(crate) async fn run(
             () = tokio::task::yield_now(), if uplink.hub.is_waiting() => uplink.serve(),
         }
         uplink.send();
+        uplink.handle_due();
         timer.wake_by(uplink.hub.poll_timeout());
     }
 }
@@ -192,7 +197,8 @@ impl HubUplink {
                 };
                 let taken = match is_rushed {
                     true => self.hub.enqueue(now, &header, packet),
-                    false => self.take(now, &header, packet),
+                    // What is sent meanwhile takes its time.
+                    false => self.take(clock::now(), &header, packet),
                 };
                 if let Taken::ForWorker(owner) = taken
                     && !others.hand(owner, &header, packet)
@@ -257,6 +263,17 @@ impl HubUplink {
             }
         }
         taken
+    }
+
+    /// Does what peers have due by the clock, and sends what comes of it: what a peer sends is not to be delayed by those
+    /// before it. The timer is not seen while the interface has packets.
+    fn handle_due(&mut self) {
+        for _ in 0..MAX_DUE {
+            if !self.hub.handle_due(clock::now()) {
+                return;
+            }
+            self.send();
+        }
     }
 
     /// Sends everything that the peers' cores have.

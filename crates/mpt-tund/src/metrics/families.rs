@@ -131,6 +131,7 @@ impl Collector for Page {
         let is_hub = |(_, sample): &(Labels, &Sample)| sample.status.hub.is_some();
         let (hubs, ends): (Things<'_, _>, Things<'_, _>) =
             running.iter().cloned().partition(is_hub);
+        write_all(out, tunnel::OF_TWO_ENDS, &ends)?;
         write_all(out, peers::OF_HUBS, &hubs)?;
         write_all(out, order::OF_TWO_ENDS, &ends)?;
         write_all(out, paths::SOCKETS, &own_paths(&running))?;

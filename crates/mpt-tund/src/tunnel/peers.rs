@@ -107,3 +107,33 @@ impl Tunnel {
         Ok(Some(report))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mpt_core::control::{MAX_LINE_BYTES, PathStatus};
+
+    use super::super::MAX_LISTED;
+    use super::*;
+
+    #[test]
+    fn the_peers_of_a_status_fit_a_line() {
+        let path = PathStatus {
+            name: "fibre-at-the-office".to_owned(),
+            local: "[2001:db8:1234:5678:9abc:def0:1234:5678]:4754".to_owned(),
+            remote: "[2001:db8:1234:5678:9abc:def0:1234:5678]:4754".to_owned(),
+            rtt_us: Some(123_456),
+            tx_bytes: 1 << 40,
+            rx_bytes: 1 << 40,
+            ..PathStatus::default()
+        };
+        let peer = PeerStatus {
+            name: "somebody-far-away".to_owned(),
+            public_key: "x".repeat(44),
+            allowed_ips: vec!["2001:db8:1234:5678::/64".to_owned(); 2],
+            paths: vec![path; 3],
+            ..PeerStatus::default()
+        };
+        let bytes = serde_json::to_vec(&peer).unwrap().len();
+        assert!(bytes * MAX_LISTED < MAX_LINE_BYTES, "{bytes}");
+    }
+}

@@ -11,9 +11,10 @@ use libc::{c_int, cmsghdr};
 use super::address::array;
 
 /// Bytes of ancillary data that one datagram may bring: TOS or traffic class, the count of drops
-/// and the segment size, at 24 bytes each on a 64-bit machine, 64 for time stamps, and some to spare:
-/// a buffer too small loses whichever message comes last, without a word, and that is the TOS.
-pub(super) const CONTROL_LEN: usize = 160;
+/// and the segment size, at 24 bytes each on a 64-bit machine, 32 for a time stamp, 64 for those of
+/// `SO_TIMESTAMPING`, and some to spare: a buffer too small loses whichever message comes last, without a word, and that
+/// is the TOS.
+pub(super) const CONTROL_LEN: usize = 192;
 
 /// Room for ancillary data, aligned as `cmsghdr` asks.
 #[repr(C, align(8))]
@@ -60,6 +61,24 @@ impl Message<'_> {
             [byte] => Some(c_int::from(*byte)),
             longer => array(longer, 0).map(c_int::from_ne_bytes),
         }
+    }
+}
+
+impl Message<'_> {
+    /// The data as a `timespec` of two words or, on a 32-bit machine, of two half words; in nanoseconds.
+    pub(super) fn timespec_ns(&self) -> Option<u64> {
+        let (seconds, ns) = match self.data.len() {
+            8 => {
+                let half = |at| array(self.data, at).map(i32::from_ne_bytes);
+                (i64::from(half(0)?), i64::from(half(4)?))
+            }
+            _ => {
+                let whole = |at| array(self.data, at).map(i64::from_ne_bytes);
+                (whole(0)?, whole(8)?)
+            }
+        };
+        let (seconds, ns) = (u64::try_from(seconds).ok()?, u64::try_from(ns).ok()?);
+        seconds.checked_mul(1_000_000_000)?.checked_add(ns)
     }
 }
 
@@ -110,6 +129,25 @@ mod tests {
             .map(|m| (m.level, m.kind, m.data.to_vec()))
             .collect();
         assert_eq!(read, [(1, 2, vec![3, 0, 0, 0]), (4, 5, vec![6, 0])]);
+    }
+
+    #[test]
+    fn a_timespec_is_read_at_either_width() {
+        let mut control = Control::<CONTROL_LEN>::EMPTY;
+        let wide = [3_i64.to_ne_bytes(), 7_i64.to_ne_bytes()].concat();
+        let narrow = [3_i32.to_ne_bytes(), 7_i32.to_ne_bytes()].concat();
+        let before = [(-3_i64).to_ne_bytes(), 7_i64.to_ne_bytes()].concat();
+        for (data, told) in [
+            (wide.as_slice(), Some(3_000_000_007)),
+            (&narrow, Some(3_000_000_007)),
+            (&before, None),
+            (&wide[..12], None),
+            (&[], None),
+        ] {
+            let len = control.write(0, 1, 2, data);
+            let message = control.messages(len).next().unwrap();
+            assert_eq!(message.timespec_ns(), told, "{data:?}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::ptr;
+use std::time::Duration;
 
 use super::address::RawAddress;
 use super::cmsg::{CONTROL_LEN, Control, Messages};
@@ -15,6 +16,9 @@ pub(crate) const RECV_BATCH: usize = 32;
 
 /// Reads that may fail with a pending ICMP error before the error is the caller's.
 const PENDING_ERRORS: usize = 8;
+
+/// A datagram that seems to have waited for longer than this was received before the clock was set.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// What is known of a received datagram beside its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +36,8 @@ pub(crate) struct RecvMeta {
     /// What the socket had dropped for want of buffer when this one arrived: a running total since
     /// it was opened, modulo 2^32. A train that it dropped counts as one.
     pub(crate) socket_drops: u32,
+    /// When the kernel received it, as [`crate::clock::wall_ns`] does; none where it does not tell. Of a train, its first.
+    pub(crate) stamp_ns: Option<u64>,
 }
 
 impl Default for RecvMeta {
@@ -43,6 +49,7 @@ impl Default for RecvMeta {
             truncated: false,
             segment_size: None,
             socket_drops: 0,
+            stamp_ns: None,
         }
     }
 }
@@ -140,6 +147,18 @@ fn fill<B: AsMut<[u8]>>(
 }
 
 impl RecvMeta {
+    /// For how long it has waited in the socket's buffer, at this moment by [`crate::clock::StampClock`]; nothing where
+    /// that is not known.
+    pub(crate) fn waited(&self, wall_ns: Option<u64>) -> Duration {
+        let waited = wall_ns.zip(self.stamp_ns);
+        let waited = waited.map(|(wall_ns, stamp_ns)| wall_ns.saturating_sub(stamp_ns));
+        let waited = waited.map_or(Duration::ZERO, Duration::from_nanos);
+        match waited <= LONGEST_WAIT {
+            true => waited,
+            false => Duration::ZERO,
+        }
+    }
+
     /// How many datagrams it is.
     fn datagrams(&self) -> usize {
         let size = self.segment_size.map_or(self.len, usize::from);
@@ -148,6 +167,10 @@ impl RecvMeta {
 
     fn read_control(&mut self, messages: Messages<'_>) {
         for message in messages {
+            if (message.level, message.kind) == (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) {
+                self.stamp_ns = message.timespec_ns();
+                continue;
+            }
             let Some(value) = message.int() else { continue };
             match (message.level, message.kind) {
                 (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
@@ -275,6 +298,39 @@ mod tests {
         assert_eq!(from.send_train(to.local_addr(), 0, b"next", 4).datagrams, 1);
         let drops = recv_exactly(&to, 1)[0].1.socket_drops as usize;
         assert_eq!(drops, datagrams - received);
+    }
+
+    #[test]
+    fn the_kernel_tells_how_long_a_datagram_waited() {
+        for local in loopbacks() {
+            let (from, to) = loopback_pair(local);
+            let before = crate::clock::wall_ns();
+            assert_eq!(from.send_train(to.local_addr(), 0, b"x", 1).datagrams, 1);
+            std::thread::sleep(Duration::from_millis(30));
+            let meta = recv_exactly(&to, 1)[0].1;
+            let now = crate::clock::wall_ns();
+            let waited = meta.waited(Some(now));
+            assert!(waited >= Duration::from_millis(30), "{waited:?}");
+            assert!(waited <= Duration::from_nanos(now - before), "{waited:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_received_before_the_clock_was_set_waited_for_no_known_time() {
+        let meta = RecvMeta {
+            stamp_ns: Some(10_000_000_000),
+            ..RecvMeta::default()
+        };
+        for (wall_ns, ms) in [
+            (10_000_000_000, 0),
+            (10_250_000_000, 250),
+            (9_000_000_000, 0),
+            (11_000_000_001, 0),
+        ] {
+            assert_eq!(meta.waited(Some(wall_ns)), Duration::from_millis(ms));
+        }
+        assert_eq!(meta.waited(None), Duration::ZERO);
+        assert_eq!(RecvMeta::default().waited(Some(5)), Duration::ZERO);
     }
 
     #[test]

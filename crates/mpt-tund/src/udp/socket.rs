@@ -258,6 +258,8 @@ fn set_options(socket: &Socket, local: SocketAddr) -> Result<(), SocketError> {
         ("IPV6_RECVERR", libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1),
         ("SO_RXQ_OVFL", libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1),
     ];
+    // Without it a path's delay has in it what datagrams wait for this process.
+    let _ = set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1);
     let options = if local.is_ipv4() { V4 } else { V6 };
     for &(name, level, option, value) in options {
         set_option(socket.as_fd(), level, option, value).map_err(|source| SocketError::Failed {

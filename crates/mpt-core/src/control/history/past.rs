@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::series::{Counted, Seen, Series, Step};
 use super::{History, MAX_NAMES, MINUTE, PathHistory};
-use crate::control::{PathState, PathStatus, Status};
+use crate::control::{LatePolicy, PathState, PathStatus, Status};
 use crate::time::Time;
 
 /// A look that comes later than this after the one before says nothing of the minute before.
@@ -161,6 +161,10 @@ fn whole(status: &Status) -> Seen {
             tx_packets: tunnel.tx_packets,
             rx_packets: tunnel.rx_packets,
             given_up: gaps.into_iter().fold(0, u64::saturating_add),
+            late: match reorder.late_policy {
+                LatePolicy::Deliver => reorder.late,
+                LatePolicy::Drop => 0,
+            },
             recovered: tunnel.recovery.resent,
             rx_recovered: reorder.gaps_recovered,
         },
@@ -532,6 +536,26 @@ mod tests {
         assert_eq!(last.rx_loss, Some(0.1));
         assert_eq!((last.loss, last.recovered), (None, 7));
         assert_eq!(last.state, PathState::Up);
+    }
+
+    #[test]
+    fn what_comes_late_is_lost_only_where_late_packets_are_dropped() {
+        for (late_policy, lost) in [(LatePolicy::Deliver, 0.04), (LatePolicy::Drop, 0.1)] {
+            let mut world = World::new(&["lte"]);
+            world.status.reorder.late_policy = late_policy;
+            world.run(30, 1000);
+            world.status.tunnel.rx_packets = 90;
+            world.status.reorder.gaps_timed_out = 10;
+            world.run(1, 1000);
+            world.status.tunnel.rx_packets += match late_policy {
+                LatePolicy::Deliver => 6,
+                LatePolicy::Drop => 0,
+            };
+            world.status.reorder.late = 6;
+            world.run(1, 1000);
+            let told = world.whole().minutes[0].rx_loss;
+            assert_eq!(told, Some(lost), "{late_policy:?}");
+        }
     }
 
     #[test]

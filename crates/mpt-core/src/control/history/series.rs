@@ -16,6 +16,8 @@ pub(super) struct Counted {
     pub(super) rx_packets: u64,
     /// Packets that were given up, where that is counted.
     pub(super) given_up: u64,
+    /// Of these, packets that came all the same.
+    pub(super) late: u64,
     pub(super) recovered: u64,
     pub(super) rx_recovered: u64,
 }
@@ -43,6 +45,7 @@ impl Counted {
             tx_packets: of(self.tx_packets, other.tx_packets),
             rx_packets: of(self.rx_packets, other.rx_packets),
             given_up: of(self.given_up, other.given_up),
+            late: of(self.late, other.late),
             recovered: of(self.recovered, other.recovered),
             rx_recovered: of(self.rx_recovered, other.rx_recovered),
         }
@@ -276,8 +279,9 @@ impl Current {
         };
         let few = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         let counted = &self.counted;
-        // What was given up, of what came and what was given up.
-        let given_up = match (counted.given_up, counted.rx_packets) {
+        // What was given up for good, of that and what came.
+        let lost = counted.given_up.saturating_sub(counted.late);
+        let given_up = match (lost, counted.rx_packets) {
             (0, _) => self.rx_loss,
             (lost, came) => (lost as f64, lost.saturating_add(came)),
         };

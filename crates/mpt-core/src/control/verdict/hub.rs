@@ -1,5 +1,6 @@
 //! Whether a hub can be reached, and who is there.
 
+use super::paths::missing_level;
 use super::{Code, Finding, counted};
 use crate::control::{HubStatus, PathState, Status};
 
@@ -25,7 +26,12 @@ pub(super) fn findings(status: &Status, hub: &HubStatus) -> Vec<Finding> {
         if !missing.what.starts_with("path ") {
             let text = format!("There is no {}: {}.", missing.what, missing.why);
             let remedy = "It is tried again by itself.";
-            found.push(Finding::degraded(Code::Missing, text, remedy));
+            found.push(Finding::at(
+                missing_level(missing),
+                Code::Missing,
+                text,
+                remedy,
+            ));
         }
     }
     for refused in hub.refused.iter().take(MOST_FILES) {
@@ -53,7 +59,7 @@ pub(super) fn findings(status: &Status, hub: &HubStatus) -> Vec<Finding> {
 mod tests {
     use super::*;
     use crate::control::verdict::{Level, judge};
-    use crate::control::{PathStatus, RefusedPeer};
+    use crate::control::{Missing, PathStatus, RefusedPeer};
 
     fn hub(states: &[PathState], up: u64) -> Status {
         let path = |&state| PathStatus {
@@ -87,6 +93,19 @@ mod tests {
         let both = vec![waits, away];
         assert_eq!(judged(&[up, waiting], 2), (Level::Degraded, both.clone()));
         assert_eq!(judged(&[waiting], 2), (Level::Down, both));
+    }
+
+    #[test]
+    fn without_its_interface_a_hub_is_down() {
+        let levels = ["interface mpt0", "route 192.0.2.0/24"].map(|what| {
+            let mut status = hub(&[PathState::Up], 3);
+            status.tunnel.missing.push(Missing {
+                what: what.to_owned(),
+                why: String::new(),
+            });
+            judge(&status).level
+        });
+        assert_eq!(levels, [Level::Down, Level::Degraded]);
     }
 
     #[test]

@@ -225,7 +225,7 @@ fn needless_resends(status: &Status) -> Option<Finding> {
             percent(share),
             lately(status)
         ),
-        "A path's delay varies by more than was measured; recovery = \"off\" sends nothing again.",
+        "A path's delay varies by more than was measured; mode = \"off\" in [recovery] sends nothing again.",
     ))
 }
 

@@ -97,12 +97,17 @@ fn missing(status: &Status) -> Vec<Finding> {
             one.what, one.why
         );
         let remedy = "It is tried again by itself.";
-        match one.what.starts_with("interface ") {
-            true => Finding::down(Code::Missing, text, remedy),
-            false => Finding::degraded(Code::Missing, text, remedy),
-        }
+        Finding::at(missing_level(one), Code::Missing, text, remedy)
     };
     missing.map(finding).collect()
+}
+
+/// Without its interface a tunnel carries nothing.
+pub(super) fn missing_level(one: &Missing) -> Level {
+    match one.what.starts_with("interface ") {
+        true => Level::Down,
+        false => Level::Degraded,
+    }
 }
 
 fn not_up(path: &PathStatus) -> Option<Finding> {

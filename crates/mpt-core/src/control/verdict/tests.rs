@@ -343,7 +343,7 @@ fn a_path_for_small_packets_alone_is_told() {
 
 #[test]
 fn needless_copies_are_told_from_a_twentieth_of_the_packets_on() {
-    insta::assert_snapshot!(told(|status| status.recent.spurious = 600), @r#"Degraded needless-resends: 600 packets (6.0 % of those sent) went again in the last 4 s though nothing was lost. A path's delay varies by more than was measured; recovery = "off" sends nothing again."#);
+    insta::assert_snapshot!(told(|status| status.recent.spurious = 600), @r#"Degraded needless-resends: 600 packets (6.0 % of those sent) went again in the last 4 s though nothing was lost. A path's delay varies by more than was measured; mode = "off" in [recovery] sends nothing again."#);
     assert_eq!(told(|status| status.recent.spurious = 400), "");
 }
 

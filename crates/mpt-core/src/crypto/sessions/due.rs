@@ -1,7 +1,7 @@
 //! When a handshake begins, over which paths it goes, and when a session ends.
 //!
 //! A new handshake begins two minutes after the last, after 2^32 packets, when there is no session, and when
-//! nothing has come for `CryptoConfig::silence`: the peer may have begun anew, and what it sends be lost. So a
+//! nothing has come for a few keepalives: the peer may have begun anew, and what it sends be lost. So a
 //! peer whose clock went back, which cannot prove itself by an initiation, is asked and can answer. Its initiation
 //! itself begins nothing: anybody may have recorded it.
 //!

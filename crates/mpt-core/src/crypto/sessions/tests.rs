@@ -17,7 +17,6 @@ use crate::seq::Seq;
 use crate::wire::gre::Protocol;
 use crate::wire::kind::Kind;
 
-const SILENCE: Duration = Duration::from_millis(600);
 pub(super) const WALL: Duration = Duration::from_secs(1_700_000_000);
 const PATHS: usize = 2;
 
@@ -45,7 +44,6 @@ pub(super) fn config(end: usize) -> CryptoConfig {
         psk: PresharedKey::from_random([9; KEY_BYTES]),
         session: end as u64 + 1,
         hardware_aes: true,
-        silence: SILENCE,
     }
 }
 

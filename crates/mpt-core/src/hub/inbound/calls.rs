@@ -153,7 +153,6 @@ impl HubInbound {
             psk: row.keys.psk.clone(),
             session,
             hardware_aes: config.hardware_aes,
-            silence: config.silence,
         };
         let mut wall = (config.wall)();
         let since_1970 = wall(now);

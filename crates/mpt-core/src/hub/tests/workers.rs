@@ -22,6 +22,7 @@ fn came() -> Came {
         from: "192.0.2.7:4754".parse().unwrap(),
         tos: 0,
         segment_size: None,
+        waited: Duration::ZERO,
     }
 }
 

@@ -217,6 +217,7 @@ impl World {
                 from: flight.from,
                 tos: flight.tos,
                 segment_size: None,
+                waited: Duration::ZERO,
             };
             return match self.handles {
                 Some(_) => self.hub_inbound.enqueue(now, came, &flight.bytes),
@@ -239,6 +240,7 @@ impl World {
                     len: flight.bytes.len(),
                     segment_size: None,
                     truncated: false,
+                    waited: Duration::ZERO,
                 };
                 client.inbound.handle_datagram(now, datagram);
             }
@@ -248,7 +250,7 @@ impl World {
     fn time_out(&mut self) {
         let now = self.now;
         self.hub_inbound.handle_timeout(now);
-        self.hub_outbound.handle_timeout(now);
+        while self.hub_outbound.handle_due(now) {}
         for client in &mut self.clients {
             if client.inbound.poll_timeout().is_some_and(|at| at <= now) {
                 client.inbound.handle_timeout(now);

@@ -182,11 +182,8 @@ impl Inference {
         }
         let mut settled: Option<Seq> = None;
         for path in self.waited_for.iter() {
-            let passage = &mut self.track(path).passage;
-            if !passage.edge().is_after(next) {
-                return None;
-            }
-            let edge = passage.settle(now);
+            // Each, also behind one that has passed nothing: later arrivals put off what has not settled.
+            let edge = self.track(path).passage.settle(now);
             if settled.is_none_or(|least| least.is_after(edge)) {
                 settled = Some(edge);
             }

@@ -101,6 +101,22 @@ fn what_a_later_packet_of_the_same_path_overtook_is_lost() {
 }
 
 #[test]
+fn what_no_path_may_have_now_is_sent_again_later_and_counted_once() {
+    let mut sender = Sender::new();
+    let first = sender.send(at(0), path(0));
+    let second = sender.send(at(1), path(0));
+    sender.hears(at(40), &[(path(0), second)], &[(first, 1)], &[]);
+    let resend = sender.recovery.next_resend().unwrap();
+    sender.recovery.put_off(at(40), resend);
+    assert_eq!(sender.recovery.counters().lost, 0);
+    assert_eq!(sender.resends(at(40), path(1)), []);
+    let third = sender.send(at(60), path(0));
+    sender.hears(at(100), &[(path(0), third)], &[(first, 1)], &[]);
+    assert_eq!(sender.resends(at(100), path(1)), [first]);
+    assert_eq!(sender.recovery.counters().lost, 1);
+}
+
+#[test]
 fn what_only_another_path_overtook_is_awaited() {
     let mut sender = Sender::new();
     let first = sender.send(at(0), path(0));

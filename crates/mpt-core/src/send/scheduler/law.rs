@@ -161,9 +161,9 @@ law! {
     /// Samples that are further apart than this, a round trip, and the time that a slow path takes for a train are of
     /// different epochs.
     epoch_gap: Duration = ms(60), "ms";
-    /// The least delay is the least of the present and the former span of this length (MinRTTFilterLen of draft-ietf-
-    /// ccwg-bbr). A path whose queue others fill is left open for this time, and for twice as long each time that they
-    /// stay.
+    /// The least delay is the least of the present and the former span of this length (MinRTTFilterLen of
+    /// draft-ietf-ccwg-bbr). A path whose queue others fill is left open for this time, and for twice as long each
+    /// time that they stay.
     base_span: Duration = ms(10_000), "ms";
     /// A busy path tells what it delivers with so many packets. As many make a train, if they took twice as long to
     /// arrive as to be sent.
@@ -241,12 +241,12 @@ law! {
     loss_plain: f64 = 5.0, "packets";
     /// Loss that is not excessive is counted up to so many packets, since a small excess shows in many alone.
     loss_final: u64 = 600, "packets";
-    /// A path keeps order when so many packets arrived and none was overtaken.
+    /// A path keeps order when so many packets arrived since one was last overtaken.
     order_known: u64 = 100, "packets";
     /// A packet is taken to have so many bytes where its size does not matter much.
     mean_bytes: f64 = 1200.0, "bytes";
-    /// More loss than usual by this share and two standard errors is the fault of the rate (LossThresh of draft-ietf-
-    /// ccwg-bbr).
+    /// More loss than usual by this share and two standard errors is the fault of the rate (LossThresh of
+    /// draft-ietf-ccwg-bbr).
     loss_excess: f64 = 0.02, "";
     /// It is the fault of the rate when it is seen so often in a row; one burst of losses is not.
     loss_excesses: u32 = 2, "";

@@ -67,7 +67,8 @@ impl Inbound {
     pub(super) fn tell_sessions(&mut self, now: Time) {
         if let Some(opening) = &mut self.opening {
             let (owed_since, calm) = self.activity.calm(now, &self.paths);
-            opening.set_calm(owed_since, calm);
+            let silence = self.activity.silence(&self.paths);
+            opening.set_calm(owed_since, silence, calm);
         }
     }
 }

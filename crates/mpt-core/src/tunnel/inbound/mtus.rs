@@ -63,8 +63,9 @@ impl Inbound {
         }
     }
 
-    /// A message of ours came back.
+    /// A message of this session may have come back, even behind a newer one.
     pub(super) fn note_carried(&mut self, now: Time, id: PathId, echo: Option<Echo>) {
+        let echo = echo.filter(|echo| echo.session == self.session);
         if let (Some(path), Some(echo)) = (&self.paths[id.index()], echo)
             && self.mtus.note_carried(now, id, path, echo)
         {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use super::probing::Extent;
+use super::probing::{Extent, STRANGE_SESSION_INTERVAL};
 use super::{Inbound, is_same_peer};
 use crate::control::Protection;
 use crate::control::drops::DropReason;
@@ -18,11 +18,13 @@ use crate::time::Time;
 use crate::tunnel::event::Event;
 use crate::tunnel::look::look_into;
 use crate::tunnel::outbox::{ControlDatagram, control_header};
+use crate::tunnel::reporting::Received;
 use crate::tunnel::sealing::{Arrival, HANDSHAKE_GRE, Opening};
 use crate::tunnel::{News, Transmit};
 use crate::wire::gre::Protocol;
 use crate::wire::ip::Version;
 use crate::wire::kind::Kind;
+use crate::wire::name::LONGEST_NAME;
 use crate::wire::probe::{Echo, MESSAGE_BYTES, Message, PROOF_BYTES, Proof};
 
 impl Inbound {
@@ -86,12 +88,16 @@ impl Inbound {
         match opening.sessions.open(now, datagram) {
             Ok(opened) => {
                 self.meet_path(now, &arrival, &opened);
+                let is_padded = self.is_padded(&arrival, &opened);
                 let Some(path) = &mut self.paths[id.index()] else {
                     self.follow_sessions(now);
                     return self.drops.count(DropReason::OtherPath, 1);
                 };
-                path.rx_packets += 1;
-                path.rx_bytes += arrival.place.len() as u64;
+                // Who sends a padded probe does not count it: see `send_message`.
+                if !is_padded {
+                    path.rx_packets += 1;
+                    path.rx_bytes += arrival.place.len() as u64;
+                }
                 if matches!(opened, Opened::Control { .. }) {
                     path.count_control(arrival.from, arrival.place.len());
                 }
@@ -109,6 +115,17 @@ impl Inbound {
                 }
             }
         }
+    }
+
+    /// Whether it is a probe with more behind it than a name.
+    fn is_padded(&mut self, arrival: &Arrival, opened: &Opened) -> bool {
+        let Opened::Control { message, .. } = opened else {
+            return false;
+        };
+        let start = arrival.place.start;
+        let place = start + message.start..start + message.end;
+        message.len() > MESSAGE_BYTES + PROOF_BYTES + LONGEST_NAME
+            && Proof::parse(&self.pool.bytes_mut(arrival.buffer)[place]).is_some()
     }
 
     /// Takes what a datagram carried.
@@ -229,8 +246,10 @@ impl Inbound {
         ruling != Ruling::Ask
     }
 
-    /// Asks who is there to show that he hears, as briefly as he spoke.
+    /// Asks who is there to show that he hears, as briefly as he spoke. That answers the message: another answer would
+    /// go to where the peer was before.
     fn ask(&mut self, now: Time, arrival: &Arrival, call: &Call, message: &Message) {
+        self.next_strange_answer[arrival.path.index()] = now + STRANGE_SESSION_INTERVAL;
         let echo = Echo {
             number: message.number,
             session: message.session,
@@ -343,10 +362,14 @@ impl Inbound {
             let number = self.order.number(seq);
             let len = arrival.place.len().saturating_sub(DATA_OVERHEAD) as u16;
             self.order.arrive(now, path, number, len);
-            let arrived = (seq, arrival.place.len());
+            let received = Received {
+                seq,
+                bytes: arrival.place.len(),
+                at: self.arrived,
+            };
             let (reporting, reorder) = (&mut self.reporting, &self.reorder);
             let missing = reorder.counters().gaps_seen;
-            reporting.note_arrival(now, path, arrived, true, missing, reorder);
+            reporting.note_arrival(now, path, received, true, missing, reorder);
         }
     }
 
@@ -442,6 +465,8 @@ impl Inbound {
     pub(super) fn poll_sealed_transmit(&mut self) -> Option<Transmit<'_>> {
         let opening = self.opening.as_mut()?;
         let mut next = opening.home.take();
+        // In a hub an answer names the socket that was called.
+        let mut names_socket = false;
         while next.is_none()
             && let Some(message) = opening.sessions.poll_transmit()
         {
@@ -452,6 +477,7 @@ impl Inbound {
             let mut datagram = ControlDatagram::new(message.contents.len());
             datagram.bytes[..datagram.len].copy_from_slice(message.contents);
             next = to.map(|to| (message.path, to, datagram));
+            names_socket = opening.called.is_some() && caller.is_some();
             if let (Some(known), Some((_, to))) = (known, to)
                 && message.to.is_none()
                 && known.state != PathState::Up
@@ -498,7 +524,15 @@ impl Inbound {
             }
         }
         let (path, (socket, to), datagram) = next?;
-        if let Some(known) = &mut self.paths[path.index()] {
+        let mut paths = Path::each(&self.paths).filter(|(id, known)| match names_socket {
+            true => known.is_at(*id, socket, to),
+            false => *id == path,
+        });
+        let counted = paths.next().map(|(id, _)| id);
+        drop(paths);
+        if let Some(id) = counted
+            && let Some(known) = &mut self.paths[id.index()]
+        {
             known.count_control_sent(to, datagram.len);
         }
         let contents = self.outbox.leave(datagram);

@@ -18,7 +18,7 @@ use crate::tunnel::session::{Jump, Where};
 use crate::wire::probe::{Echo, MESSAGE_BYTES, Message};
 
 /// Least time between two answers on a path to a session that has not proved itself.
-const STRANGE_SESSION_INTERVAL: Duration = Duration::from_millis(20);
+pub(super) const STRANGE_SESSION_INTERVAL: Duration = Duration::from_millis(20);
 /// A lost packet is waited for so many round trips: it is sent again, and once more when that is lost,
 /// too, which takes half a round trip longer to be told. The rest is for a report that is lost.
 const ROUND_TRIPS: u32 = 4;
@@ -52,25 +52,32 @@ impl Inbound {
             }
             self.begin_session(now, message.session, message.next_seq);
         }
+        if echo_sent.is_none() {
+            // A padded probe that was overtaken comes back behind a newer one.
+            self.note_carried(now, path, message.echo);
+        }
         let Some(known) = &mut self.paths[path.index()] else {
             return;
         };
-        if echo_sent.is_none() && !known.echoes.continues(message, self.opening.is_some()) {
+        let is_sealed = self.opening.is_some();
+        if echo_sent.is_none() && !known.echoes.continues(message, is_sealed) {
             self.drops.count(DropReason::StaleControl, 1);
-            // After a long outage the peer's numbers are far ahead, and it has no fresh echo of ours.
-            if !known.is_answered(now) {
+            // After a long outage the peer's numbers are far ahead, and it has no fresh echo of ours. Sealed, it is the
+            // peer: it has made the path anew, or its probe was overtaken.
+            if is_sealed && message.reply_wanted || !known.is_answered(now) {
                 self.answer_strange_session(now, path, message);
             }
             return;
         }
         self.control_packets += 1;
         self.peer.heard(now);
-        known.hear(now, message);
+        let arrived = self.arrived;
+        known.hear(arrived, message);
         self.order.hear(now, path, message.number, message.sent);
         // What came without proof and matters has to be said again, with an echo of our answer.
         let doubtful = echo_sent.is_none() && known.is_news(now, message);
         if let Some(echo_sent) = echo_sent {
-            known.learn(now, message, echo_sent);
+            known.learn(now, arrived, message, echo_sent);
             if let (Some(rtt), Some(forward)) = (known.rtt.smoothed(), known.forward) {
                 known.idle.probed(now, forward, self.shared.sent(path).1);
                 let answered = Answered {
@@ -179,10 +186,14 @@ impl Inbound {
         let probes = earliest(probes, self.reporting.due());
         let probes = earliest(probes, self.watermarks.deadline());
         let sessions = self.opening.as_ref().and_then(Opening::poll_timeout);
-        let probes = earliest(
-            earliest(probes, sessions),
-            self.mtus.deadline(&self.paths, self.activity.is_idle()),
-        );
+        let probes = earliest(probes, sessions);
+        // Without keys no padded probe can be sent.
+        let is_idle = self.activity.is_idle();
+        let mtus = match self.may_speak() {
+            true => self.mtus.deadline(&self.paths, is_idle),
+            false => None,
+        };
+        let probes = earliest(probes, mtus);
         earliest(
             earliest(probes, self.next_settle),
             self.reorder.poll_timeout(),
@@ -316,8 +327,8 @@ impl Inbound {
         let proof = self.proof(now, id, to, caller.map(|(_, answer, _)| answer));
         let path = self.paths[id.index()].as_mut()?;
         let len = header.buffer_len() + body_len;
-        // That a padded one does not arrive is no loss that anybody should know of.
-        if padded_to == 0 {
+        // That a padded one, or a call at where nobody may be, does not arrive is no loss that anybody should know of.
+        if padded_to == 0 && Some(to) == there {
             self.shared.count_sent(id, 1, sent_len as u64);
         }
         let (tx_packets, tx_bytes) = self.shared.sent(id);

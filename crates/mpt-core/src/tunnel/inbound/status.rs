@@ -133,8 +133,8 @@ impl Inbound {
         }
     }
 
-    /// Delay difference × rate over all paths / packet size, in packets: as many arrive on the
-    /// faster paths while one is under way on the slowest.
+    /// Delay difference × packets a second over all paths: as many arrive on the faster paths while one is under way on
+    /// the slowest.
     fn window_needed(&self) -> Option<u64> {
         let least = self.least_one_way_ns()?;
         let carrying = || {
@@ -144,16 +144,13 @@ impl Inbound {
                 .filter(|path| path.rx_rate.bps() > 0)
         };
         let rate: u64 = carrying().map(|path| path.rx_rate.bps()).sum();
-        let (packets, bytes) = carrying().fold((0, 0), |(packets, bytes), path| {
-            (packets + path.rx_packets, bytes + path.rx_bytes)
-        });
         let latest = carrying().filter_map(|path| path.one_way.ns()).max()?;
         let difference = latest.abs_diff(least);
-        if rate < NO_TRAFFIC_BPS || bytes == 0 || difference < NOISE_NS {
+        let packets = self.sizing.packets_per_s();
+        if rate < NO_TRAFFIC_BPS || packets == 0 || difference < NOISE_NS {
             return None;
         }
-        let bits_per_packet = bytes as f64 * 8.0 / packets as f64;
-        let needed = difference as f64 / 1e9 * rate as f64 / bits_per_packet;
+        let needed = difference as f64 / 1e9 * packets as f64;
         Some(needed.ceil() as u64)
     }
 
@@ -190,4 +187,56 @@ fn spread(histogram: Option<&Histogram<u64>>) -> Spread {
 
 fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::PathConfig;
+    use crate::receive::coalesce::Accepts;
+    use crate::send::scheduler::Policy;
+    use crate::send::scheduler::law::Law;
+    use crate::tunnel::{ReorderSettings, TunnelConfig, tunnel};
+
+    #[test]
+    fn days_of_small_packets_ask_for_no_larger_window() {
+        let config = TunnelConfig {
+            session: 1,
+            key: None,
+            mtu: 1464,
+            reorder: ReorderSettings::default(),
+            policy: Policy::Adaptive,
+            recovery: true,
+            accepts: Accepts::NONE,
+            receives_trains: false,
+            law: &Law::LAW,
+        };
+        let (_, mut inbound) = tunnel(&config);
+        for (index, delay_ns) in [5_000_000, 15_000_000].into_iter().enumerate() {
+            let path = PathConfig {
+                remote: Some(([192, 0, 2, 1], 4754).into()),
+                weight: 1,
+                keepalive: Duration::from_millis(200),
+                dead_after: Duration::from_secs(1),
+                metered: false,
+                keeps_port: false,
+            };
+            inbound.set_path(Time::ZERO, PathId::new(index).unwrap(), path);
+            let path = inbound.paths[index].as_mut().unwrap();
+            path.one_way.sample(delay_ns, 0);
+        }
+        let mut now = Time::ZERO;
+        for (span_s, packets, bytes) in [(100_000, 10_000_000, 1_000_000_000), (1, 1000, 1_400_000)]
+        {
+            now = now + Duration::from_secs(span_s);
+            for path in inbound.paths.iter_mut().flatten() {
+                path.rx_packets += packets;
+                path.rx_bytes += bytes;
+                path.rx_rate.sample(now, path.rx_bytes);
+            }
+            inbound.size_window(now);
+        }
+        // 10 ms at 2000 packets a second.
+        assert_eq!(inbound.window_needed(), Some(20));
+    }
 }

@@ -94,7 +94,6 @@ fn hub_config(number: usize) -> HubConfig {
         clamps_mss: true,
         private_key: hub_key(),
         hardware_aes: mpt_core::crypto::has_hardware_aes(),
-        silence: Duration::from_millis(600),
         called,
         worker: Worker::new(number, WORKERS).unwrap(),
         entropy: Box::new(entropy),
@@ -139,7 +138,6 @@ impl Peer {
             psk: PresharedKey::none(),
             session,
             hardware_aes: mpt_core::crypto::has_hardware_aes(),
-            silence: Duration::from_millis(600),
         };
         let now = clock::now();
         let sessions = Sessions::new(crypto, now, since_1970(), entropy());
@@ -181,6 +179,7 @@ impl Peer {
                 len,
                 segment_size: None,
                 truncated: false,
+                waited: Duration::ZERO,
             };
             self.inbound.handle_datagram(clock::now(), datagram);
         }
@@ -353,6 +352,7 @@ impl World {
                     from: socket.local_addr().unwrap(),
                     tos: 0,
                     segment_size: None,
+                    waited: Duration::ZERO,
                 };
                 return stray.handle_datagram(clock::now(), came, datagram);
             }

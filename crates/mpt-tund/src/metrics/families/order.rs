@@ -43,7 +43,7 @@ pub(super) const OF_TWO_ENDS: &[Family<Sample>] = &[
     },
     Family {
         name: "reorder_window_needed_packets",
-        help: "Window that the delay difference and the rate seen now ask for; absent until known.",
+        help: "Window that the delay difference and the packets of the busiest recent second ask for; absent until known.",
         values: Values::Gauge(|sample| Some(reorder(sample).window_needed? as f64)),
     },
     Family {
@@ -159,8 +159,8 @@ pub(super) const OF_A_POINT: &[Family<PointStatus>] = &[
     },
     Family {
         name: "order_missing_packets",
-        help: "Numbers that have not come so far; they may still.",
-        values: Values::Gauge(|point| Some(point.since_start.reordering.missing as f64)),
+        help: "Numbers that were missing when a higher one came; some came later.",
+        values: Values::Counter(|point| Some(point.since_start.reordering.missing)),
     },
     Family {
         name: "order_displacement_packets",

@@ -98,6 +98,7 @@ fn all() -> Vec<(String, String, String)> {
         described(OWN),
         described(tunnel::FAMILIES),
         described(tunnel::OF_RUNNING),
+        described(tunnel::OF_TWO_ENDS),
         described(paths::FAMILIES),
         described(paths::SOCKETS),
         described(paths::BUDGETS),
@@ -181,6 +182,14 @@ fn families_are_whole_and_series_are_there_once() {
         &text,
         r#"mpt_hub_path_state{tunnel="hub0",path="isp1",state="up"} 1"#,
     );
+    // What waits at a hub, or is sent again, is each peer's.
+    for family in [
+        "mpt_recovery_resent_packets_total",
+        "mpt_tunnel_queue_packets",
+    ] {
+        assert_has(&text, &format!(r#"{family}{{tunnel="mpt0"}} 0"#));
+        assert!(!text.contains(&format!(r#"{family}{{tunnel="hub0"}}"#)));
+    }
     // Where peers call is no path to one of them, and says nothing of round trips.
     assert!(!text.contains(r#"mpt_path_rtt_seconds{tunnel="hub0",path="isp1"}"#));
 }

@@ -63,37 +63,9 @@ pub(super) const OF_RUNNING: &[Family<Sample>] = &[
         values: Values::Gauge(|sample| Some(f64::from(sample.status.tunnel.mtu))),
     },
     Family {
-        name: "tunnel_idle",
-        help: "Whether nothing was carried for some seconds, so that paths are probed seldom.",
-        values: Values::Flag(|sample| sample.status.tunnel.idle),
-    },
-    Family {
         name: "tunnel_missing",
         help: "Things that are configured and not there now: routes, addresses, interfaces, sockets.",
         values: Values::Gauge(|sample| Some(sample.status.tunnel.missing.len() as f64)),
-    },
-    Family {
-        name: "tunnel_unreported",
-        help: "Whether the adaptive scheduler gets no reports from the peer, so that weights decide.",
-        values: Values::Flag(|sample| sample.status.tunnel.unreported),
-    },
-    Family {
-        name: "tunnel_handshake",
-        help: "1 at how it stands with the peer, where the tunnel is sealed or there is something to say.",
-        values: Values::State(
-            "state",
-            &[
-                "waiting",
-                "agreed",
-                "unanswered",
-                "wrong-key",
-                "wrong-psk",
-                "peer-not-sealed",
-                "peer-is-sealed",
-                "peer-clock-behind",
-            ],
-            |sample| name_of(&sample.status.tunnel.handshake.as_ref()?.state),
-        ),
     },
     Family {
         name: "tunnel_sent_packets",
@@ -126,6 +98,43 @@ pub(super) const OF_RUNNING: &[Family<Sample>] = &[
         }),
     },
     Family {
+        name: "recovery_enabled",
+        help: "Whether what is lost is sent again.",
+        values: Values::Flag(|sample| sample.status.tunnel.recovers),
+    },
+];
+
+/// Of those that run with two ends. A hub has them for each peer by itself.
+pub(super) const OF_TWO_ENDS: &[Family<Sample>] = &[
+    Family {
+        name: "tunnel_idle",
+        help: "Whether nothing was carried for some seconds, so that paths are probed seldom.",
+        values: Values::Flag(|sample| sample.status.tunnel.idle),
+    },
+    Family {
+        name: "tunnel_unreported",
+        help: "Whether the adaptive scheduler gets no reports from the peer, so that weights decide.",
+        values: Values::Flag(|sample| sample.status.tunnel.unreported),
+    },
+    Family {
+        name: "tunnel_handshake",
+        help: "1 at how it stands with the peer, where the tunnel is sealed or there is something to say.",
+        values: Values::State(
+            "state",
+            &[
+                "waiting",
+                "agreed",
+                "unanswered",
+                "wrong-key",
+                "wrong-psk",
+                "peer-not-sealed",
+                "peer-is-sealed",
+                "peer-clock-behind",
+            ],
+            |sample| name_of(&sample.status.tunnel.handshake.as_ref()?.state),
+        ),
+    },
+    Family {
         name: "tunnel_queue_packets",
         help: "Packets that wait until a path can take them.",
         values: Values::Gauge(|sample| Some(sample.status.tunnel.queue_packets as f64)),
@@ -139,11 +148,6 @@ pub(super) const OF_RUNNING: &[Family<Sample>] = &[
         name: "tunnel_queue_marked_packets",
         help: "Packets marked as having met congestion because they had waited too long for a path.",
         values: Values::Counter(|sample| Some(sample.status.tunnel.queue_marked)),
-    },
-    Family {
-        name: "recovery_enabled",
-        help: "Whether what is lost is sent again.",
-        values: Values::Flag(|sample| sample.status.tunnel.recovers),
     },
     Family {
         name: "recovery_lost_packets",

@@ -132,6 +132,38 @@ fn false_responses_cost_little_and_change_nothing() {
     assert_eq!(a.established, 1);
 }
 
+/// He sees each initiation on path 0 and is quicker than path 1.
+#[test]
+fn a_flood_of_responses_on_one_path_does_not_keep_keys_from_being_renewed() {
+    let ([mut a, mut b], _, response) = exchange();
+    a.set_paths(PathSet::from_bits(0b11));
+    a.handle_message(Time::ZERO, sender(1), &response).unwrap();
+    let to = Addressee::new(&config(0).private_key.public_key());
+    for round in 1..=20 {
+        let asked = Time::ZERO + REKEY_AFTER * round;
+        a.initiate(asked);
+        let initiation = a.poll_transmit().unwrap().contents[4..].to_vec();
+        while a.poll_transmit().is_some() {}
+        b.handle_message(asked, sender(0), &initiation).unwrap();
+        let response = b.poll_transmit().unwrap().contents[4..].to_vec();
+        let mut forged = response.clone();
+        for n in 0..2000_u32 {
+            let now = asked + Duration::from_micros(20) * n;
+            forged[8..12].copy_from_slice(&n.to_be_bytes());
+            let tag = to.mac1(&forged[..80]);
+            forged[80..].copy_from_slice(&tag);
+            a.handle_message(now, sender(1), &forged).unwrap_err();
+        }
+        let on_path_1 = Sender {
+            path: path(1),
+            ..sender(1)
+        };
+        let now = asked + Duration::from_millis(40);
+        a.handle_message(now, on_path_1, &response).unwrap();
+        assert_eq!(a.established, u64::from(round) + 1);
+    }
+}
+
 #[test]
 fn no_bit_of_a_handshake_may_be_changed() {
     let (_, initiation, response) = exchange();

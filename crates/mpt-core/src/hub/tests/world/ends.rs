@@ -170,7 +170,6 @@ fn hub_of(now: Time, start: u64, worker: Worker) -> HubInbound {
             clamps_mss: false,
             private_key: PrivateKey::from_random(HUB_KEY),
             hardware_aes: true,
-            silence: Duration::from_millis(600),
             called: [Some(config(None)); 16],
             worker,
             entropy: Box::new(move || {
@@ -191,7 +190,6 @@ pub(super) fn client(now: Time, number: usize, spec: &Spec) -> Client {
         psk: PresharedKey::from_random([whose as u8; 32]),
         session,
         hardware_aes: true,
-        silence: Duration::from_millis(600),
     };
     let since_1970 = Duration::from_nanos(now.as_nanos()) + Duration::from_nanos(number as u64);
     let sessions = Sessions::new(crypto, now, since_1970, entropy(number as u64 + 1));

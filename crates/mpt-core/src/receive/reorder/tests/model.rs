@@ -256,6 +256,23 @@ fn a_recovery_that_holds_no_longer_moves_no_timeout() {
     ]);
 }
 
+/// Found by chance: what has settled on a path is settled, though another path has passed nothing yet.
+#[test]
+fn a_path_settles_while_another_has_passed_nothing() {
+    Both::new(0, 1024).run(&[
+        Op::Resync(0),
+        Op::Insert(2, 25),
+        Op::Insert(2, 0),
+        Op::Rtt(2, 14, 49),
+        Op::WaitFor(6),
+        Op::Insert(2, 1),
+        Op::Pass(4),
+        Op::Insert(0, 1),
+        Op::Insert(2, 2),
+        Op::Insert(1, 1),
+    ]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 

@@ -23,9 +23,8 @@ pub(super) struct Loss {
     /// When the first and the last of these were sent.
     from: Option<Time>,
     until: Time,
-    /// Something came after what was sent later.
-    overtakes: bool,
-    /// Packets that arrived, none of them so, as far as was seen.
+    /// Packets that arrived since one was last seen to come after what was sent later. What is sent again over the path
+    /// for a lower number seems to, so that one tells little.
     in_order: u64,
     /// How often in a row it was excessive.
     excesses: u32,
@@ -63,8 +62,10 @@ impl Loss {
         if sent > MOST_PACKETS || arrived > MOST_PACKETS {
             return self.start_again();
         }
-        self.overtakes |= arrived > sent;
-        self.in_order = (self.in_order + arrived).min(self.law.order_known);
+        self.in_order = match arrived > sent {
+            true => 0,
+            false => (self.in_order + arrived).min(self.law.order_known),
+        };
         (self.from, self.until) = (self.from.or(Some(sample.sent)), sample.sent);
         self.sent += sent;
         self.lost += sent as i64 - arrived as i64;
@@ -73,7 +74,7 @@ impl Loss {
     /// Judges what was counted once that is enough. Packets of the last `lateness` may only have been
     /// overtaken.
     pub(super) fn judge(&mut self, lateness: Span) -> Option<Judged> {
-        let is_in_order = !self.overtakes && self.in_order >= self.law.order_known;
+        let is_in_order = self.in_order >= self.law.order_known;
         let span = Span::from(self.until.since(self.from?));
         // Of what was sent ever faster, more was sent at last.
         let share = if is_in_order {
@@ -178,6 +179,26 @@ mod tests {
             sent_packets: 0,
             sent_bytes: 0,
         }
+    }
+
+    #[test]
+    fn a_path_that_was_seen_to_overtake_once_keeps_order_again_after_a_hundred_packets() {
+        let lateness = Span::from(std::time::Duration::from_millis(40));
+        let mut loss = Loss::new(&Law::LAW);
+        let mut from = sample();
+        let mut count = |loss: &mut Loss, sent, arrived| {
+            from.sent_packets += sent;
+            from.arrived_packets += arrived;
+            from.sent = from.sent + std::time::Duration::from_millis(10);
+            loss.count(&from, Time::ZERO);
+        };
+        count(&mut loss, 0, 0);
+        count(&mut loss, 120, 120);
+        count(&mut loss, 4, 5);
+        count(&mut loss, 90, 60);
+        assert!(loss.judge(lateness).is_none(), "they may be late");
+        count(&mut loss, 90, 60);
+        assert!(loss.judge(lateness).is_some());
     }
 
     #[test]
