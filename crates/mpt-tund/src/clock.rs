@@ -29,7 +29,8 @@ pub(crate) fn wall_ns() -> u64 {
     wall.tv_sec.max(0) as u64 * SECOND_NS + wall.tv_nsec as u64
 }
 
-/// The clocks may drift apart by this between two readings, as NTP steers the wall clock; more is a clock that was set.
+/// The clocks may drift apart by this between two readings, in nanoseconds: NTP steers the wall clock by 500 ppm at most
+/// (RFC 5905 §11.3), 0.5 ms in a second. More is a clock that was set, or one that was not read for long.
 const DRIFT_NS: u64 = 1_000_000;
 
 /// The wall clock, by which the kernel stamps what it receives, as long as nobody sets it.
@@ -54,14 +55,12 @@ impl StampClock {
 
 /// Microseconds from 1970-01-01 00:00 UTC to the origin of [`now`], by the host's wall clock as it is set now.
 pub(crate) fn origin_us() -> u64 {
-    let wall = clock_gettime(ClockId::Realtime);
-    let wall_us = wall.tv_sec.max(0) as u64 * 1_000_000 + wall.tv_nsec as u64 / 1000;
-    wall_us.saturating_sub(now().as_nanos() / 1000)
+    (wall_ns() / 1000).saturating_sub(now().as_nanos() / 1000)
 }
 
 /// Seconds from 1970-01-01 00:00 UTC, by the host's wall clock.
 pub(crate) fn unix_s() -> u64 {
-    clock_gettime(ClockId::Realtime).tv_sec.max(0) as u64
+    wall_ns() / SECOND_NS
 }
 
 /// A clock that goes on while the host sleeps, and that nobody sets. It begins its minutes where the host's wall clock

@@ -5,7 +5,7 @@
 //! and a sender has to prove its address by a cookie first. Those that have are limited by address
 //! and together, so that neither one host nor many can take the processor. What comes from where the
 //! peer is known to be draws on limits of its own: a flood from elsewhere cannot use those up. Answers and responses
-//! have limits for each path: who has one path in his hand uses up those of that path alone. The limits are numbers
+//! have limits for each path: whoever controls one path uses up those of that path alone. The limits are numbers
 //! in a table of fixed size; nothing is kept for an address.
 
 use std::time::Duration;

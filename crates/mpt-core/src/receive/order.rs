@@ -140,7 +140,10 @@ pub(crate) struct Order {
     last_interval: Option<Duration>,
     arriving: Point<OrderMeter>,
     leaving: Point<OrderMeter>,
+    /// None of those that are not measured.
     paths: [Option<Box<PathOrder>>; MAX_PATHS],
+    /// Nothing is measured: numbers are told apart all the same.
+    is_off: bool,
 }
 
 impl Order {
@@ -154,12 +157,18 @@ impl Order {
             arriving: Point::default(),
             leaving: Point::default(),
             paths: Default::default(),
+            is_off: false,
         }
+    }
+
+    /// Measures nothing, before the first path comes.
+    pub(crate) fn switch_off(&mut self) {
+        self.is_off = true;
     }
 
     /// Measures a path from now on, and forgets one that went by the same index.
     pub(crate) fn add_path(&mut self, path: PathId) {
-        self.paths[path.index()] = Some(Box::new(PathOrder::new()));
+        self.paths[path.index()] = (!self.is_off).then(|| Box::new(PathOrder::new()));
     }
 
     pub(crate) fn remove_path(&mut self, path: PathId) {
@@ -208,7 +217,7 @@ impl Order {
     /// in it.
     #[inline]
     pub(crate) fn leave(&mut self, number: Option<Number>, bytes: u16) {
-        if let Some(number) = number {
+        if let Some(number) = number.filter(|_| !self.is_off) {
             self.leaving.pass(self.now, number, bytes, order_meter);
         }
     }

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use crate::crypto::Calm;
-use crate::path::{Path, PathSet, Paths, RoundTrip};
+use crate::path::{Path, PathSet, Paths};
 use crate::time::Time;
 
 /// After this long without a packet the tunnel is idle. A conversation pauses for less.
@@ -60,11 +60,10 @@ impl Activity {
         let are_up = each().any(Path::is_up);
         let asked = || each().filter(|path| !are_up || path.is_up());
         let keepalive = asked().map(|path| path.config.keepalive).min();
-        let answer = asked()
-            .filter_map(|path| path.rtt.round_trip())
-            .max_by_key(RoundTrip::longest);
+        let answers = asked().filter_map(|path| path.rtt.round_trip());
+        let longest = answers.map(|rtt| rtt.longest()).max();
         // Probes come a tenth early or late by chance.
-        let answer = answer.map_or(Duration::ZERO, |rtt| rtt.longest() * 5 / 4);
+        let answer = longest.unwrap_or_default() * 5 / 4;
         let silence = (keepalive.unwrap_or_default() * SILENT_KEEPALIVES).max(answer);
         let silence = self.silence.map_or(silence, |before| before.min(silence));
         self.silence = Some(silence);

@@ -478,9 +478,7 @@ impl Inbound {
         }
         if verdict != Verdict::Unbelievable {
             let number = self.order.number(seq);
-            if self.measures_order() {
-                self.order.arrive(now, path, number, packet.len);
-            }
+            self.order.arrive(now, path, number, packet.len);
             let is_copy = verdict == Verdict::Duplicate;
             let (reporting, reorder) = (&mut self.reporting, &self.reorder);
             let received = Received {
@@ -519,7 +517,6 @@ impl Inbound {
     /// flow joined where the TUN takes that. `write` says whether the TUN took it. Afterwards ask
     /// [`Inbound::refuses_joined`].
     pub fn drain_tun(&mut self, mut write: impl FnMut(&VnetHeader, &[u8]) -> bool) {
-        let measures_order = self.measures_order();
         let refusals = &mut self.refusals;
         let mut out =
             |header: &VnetHeader, packet: &[u8]| refusals.write(header, packet, &mut write);
@@ -528,9 +525,7 @@ impl Inbound {
             sort_blocks(ready, block.into(), |a, b| a.number?.compare(b.number?));
         }
         for packet in self.ready.drain(..) {
-            if measures_order {
-                self.order.leave(packet.number, packet.len);
-            }
+            self.order.leave(packet.number, packet.len);
             if let Some(sources) = &self.sources
                 && !sources.allow(self.pool.bytes(packet))
             {
@@ -561,11 +556,6 @@ impl Inbound {
     #[must_use]
     pub fn refuses_joined(&self) -> bool {
         self.refusals.are_for_joining()
-    }
-
-    /// A hub tells nobody how its peers' packets are ordered.
-    fn measures_order(&self) -> bool {
-        self.sources.is_none()
     }
 
     /// The next thing that an operator may want to know.

@@ -72,6 +72,24 @@ pub struct TunnelConfig {
     pub law: &'static Law,
 }
 
+#[cfg(test)]
+impl TunnelConfig {
+    /// An adaptive tunnel that sends lost packets again, over sockets and a TUN that take packets one by one.
+    pub(crate) fn of_test(session: u64, mtu: u16) -> TunnelConfig {
+        TunnelConfig {
+            session,
+            key: None,
+            mtu,
+            reorder: ReorderSettings::default(),
+            policy: Policy::Adaptive,
+            recovery: true,
+            accepts: Accepts::NONE,
+            receives_trains: false,
+            law: &Law::LAW,
+        }
+    }
+}
+
 /// Datagrams to be sent over one path.
 #[derive(Debug, Clone, Copy)]
 pub struct Transmit<'a> {

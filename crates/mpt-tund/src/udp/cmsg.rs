@@ -62,9 +62,7 @@ impl Message<'_> {
             longer => array(longer, 0).map(c_int::from_ne_bytes),
         }
     }
-}
 
-impl Message<'_> {
     /// The data as a `timespec` of two words or, on a 32-bit machine, of two half words; in nanoseconds.
     pub(super) fn timespec_ns(&self) -> Option<u64> {
         let (seconds, ns) = match self.data.len() {

@@ -17,7 +17,8 @@ pub(crate) const RECV_BATCH: usize = 32;
 /// Reads that may fail with a pending ICMP error before the error is the caller's.
 const PENDING_ERRORS: usize = 8;
 
-/// A datagram that seems to have waited for longer than this was received before the clock was set.
+/// A datagram that seems to have waited for longer than this was received before the clock was set: a line looks after its
+/// sockets every few milliseconds, and a busy host lets it wait for tens of them.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// What is known of a received datagram beside its bytes.
@@ -304,6 +305,8 @@ mod tests {
     fn the_kernel_tells_how_long_a_datagram_waited() {
         for local in loopbacks() {
             let (from, to) = loopback_pair(local);
+            // The kernel begins to stamp a moment after the first socket asks for it, on the whole host.
+            std::thread::sleep(Duration::from_millis(20));
             let before = crate::clock::wall_ns();
             assert_eq!(from.send_train(to.local_addr(), 0, b"x", 1).datagrams, 1);
             std::thread::sleep(Duration::from_millis(30));

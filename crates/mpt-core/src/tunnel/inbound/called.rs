@@ -34,6 +34,8 @@ impl Inbound {
         sources: Sources,
     ) {
         self.sources = Some(sources);
+        // A hub tells nobody how its peers' packets are ordered.
+        self.order.switch_off();
         if let Some(opening) = &mut self.opening {
             opening.called = Some(Box::new(called));
             opening.sessions.serve(slot, until);

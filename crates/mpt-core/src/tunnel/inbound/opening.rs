@@ -524,13 +524,11 @@ impl Inbound {
             }
         }
         let (path, (socket, to), datagram) = next?;
-        let mut paths = Path::each(&self.paths).filter(|(id, known)| match names_socket {
+        let counted = Path::each(&self.paths).find(|(id, known)| match names_socket {
             true => known.is_at(*id, socket, to),
             false => *id == path,
         });
-        let counted = paths.next().map(|(id, _)| id);
-        drop(paths);
-        if let Some(id) = counted
+        if let Some(id) = counted.map(|(id, _)| id)
             && let Some(known) = &mut self.paths[id.index()]
         {
             known.count_control_sent(to, datagram.len);

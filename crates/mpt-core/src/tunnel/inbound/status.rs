@@ -193,24 +193,11 @@ fn micros(span: Duration) -> u64 {
 mod tests {
     use super::*;
     use crate::path::PathConfig;
-    use crate::receive::coalesce::Accepts;
-    use crate::send::scheduler::Policy;
-    use crate::send::scheduler::law::Law;
-    use crate::tunnel::{ReorderSettings, TunnelConfig, tunnel};
+    use crate::tunnel::{TunnelConfig, tunnel};
 
     #[test]
     fn days_of_small_packets_ask_for_no_larger_window() {
-        let config = TunnelConfig {
-            session: 1,
-            key: None,
-            mtu: 1464,
-            reorder: ReorderSettings::default(),
-            policy: Policy::Adaptive,
-            recovery: true,
-            accepts: Accepts::NONE,
-            receives_trains: false,
-            law: &Law::LAW,
-        };
+        let config = TunnelConfig::of_test(1, 1464);
         let (_, mut inbound) = tunnel(&config);
         for (index, delay_ns) in [5_000_000, 15_000_000].into_iter().enumerate() {
             let path = PathConfig {

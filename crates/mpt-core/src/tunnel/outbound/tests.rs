@@ -1,10 +1,8 @@
 use std::sync::atomic::Ordering;
 
 use super::*;
-use crate::receive::coalesce::Accepts;
-use crate::send::scheduler::law::Law;
 use crate::seq::Seq;
-use crate::tunnel::{ReorderSettings, tunnel};
+use crate::tunnel::tunnel;
 use crate::wire::gre;
 use crate::wire::ip::{put_u16, seal_v4_header};
 use crate::wire::report::{Missing, PathReport};
@@ -20,17 +18,7 @@ fn at(ms: u64) -> Time {
 
 /// A line out with one path, whose peer reports.
 fn reported_on() -> Outbound {
-    let (mut outbound, _) = tunnel(&TunnelConfig {
-        session: 1,
-        key: None,
-        mtu: 1400,
-        reorder: ReorderSettings::default(),
-        policy: Policy::Adaptive,
-        recovery: true,
-        accepts: Accepts::NONE,
-        receives_trains: false,
-        law: &Law::LAW,
-    });
+    let (mut outbound, _) = tunnel(&TunnelConfig::of_test(1, 1400));
     let config = PathConfig {
         remote: Some(SocketAddr::from(([192, 0, 2, 1], 4754))),
         weight: 1,

@@ -6,11 +6,8 @@ use std::time::Duration;
 use crate::crypto::{CryptoConfig, Entropy, PresharedKey, PrivateKey, Sessions};
 use crate::hub::{HubConfig, HubInbound, PeerKeys, Worker};
 use crate::path::{PathConfig, PathId};
-use crate::receive::coalesce::Accepts;
-use crate::send::scheduler::Policy;
-use crate::send::scheduler::law::Law;
 use crate::time::Time;
-use crate::tunnel::{Inbound, Outbound, ReorderSettings, Transmit, TunnelConfig, sealed_tunnel};
+use crate::tunnel::{Inbound, Outbound, Transmit, TunnelConfig, sealed_tunnel};
 use crate::wire::name::PathName;
 
 const HUB_KEY: [u8; 32] = [77; 32];
@@ -90,20 +87,6 @@ pub(super) fn config(remote: Option<SocketAddr>) -> PathConfig {
     }
 }
 
-fn tunnel_config(session: u64) -> TunnelConfig {
-    TunnelConfig {
-        session,
-        key: None,
-        mtu: MTU,
-        reorder: ReorderSettings::default(),
-        policy: Policy::Adaptive,
-        recovery: true,
-        accepts: Accepts::NONE,
-        receives_trains: false,
-        law: &Law::LAW,
-    }
-}
-
 fn entropy(seed: u64) -> Entropy {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     Box::new(move |out| {
@@ -166,7 +149,7 @@ fn hub_of(now: Time, start: u64, worker: Worker) -> HubInbound {
     HubInbound::new(
         now,
         HubConfig {
-            tunnel: tunnel_config(0),
+            tunnel: TunnelConfig::of_test(0, MTU),
             clamps_mss: false,
             private_key: PrivateKey::from_random(HUB_KEY),
             hardware_aes: true,
@@ -193,7 +176,7 @@ pub(super) fn client(now: Time, number: usize, spec: &Spec) -> Client {
     };
     let since_1970 = Duration::from_nanos(now.as_nanos()) + Duration::from_nanos(number as u64);
     let sessions = Sessions::new(crypto, now, since_1970, entropy(number as u64 + 1));
-    let (mut outbound, mut inbound) = sealed_tunnel(&tunnel_config(session), sessions);
+    let (mut outbound, mut inbound) = sealed_tunnel(&TunnelConfig::of_test(session, MTU), sessions);
     let remote = spec.sockets.map(hub_address);
     for (path, name) in ["fibre", "lte"].into_iter().enumerate() {
         let id = PathId::new(path).unwrap();
