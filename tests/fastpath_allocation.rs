@@ -338,7 +338,7 @@ impl Bonded {
             _ => (b, &mut a.1),
         };
         while let Some(news) = inbound.poll_news() {
-            outbound.learn(news);
+            outbound.learn(self.now, news);
         }
         outbound.handle_timeout(self.now);
         inbound.handle_timeout(self.now);

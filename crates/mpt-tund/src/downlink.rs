@@ -129,7 +129,7 @@ pub(crate) async fn run(
     mut commands: mpsc::Receiver<Command>,
 ) -> io::Result<()> {
     let mut timer = Timer::new()?;
-    let mut sleeps = Sleeps::new();
+    let mut sleeps = Sleeps::default();
     let wake = Rc::new(Notify::new());
     let carries = outlets.carries.clone();
     let journal = Journal::new(&outlets.tunnel, clock::now());

@@ -2,12 +2,18 @@
 //!
 //! A library so that manual pages and completions are made of the same [`command`] as `--help`.
 
+// System calls on a packet's way are mpt-io's.
+#![deny(unsafe_code)]
+
 mod budgets;
-mod clock;
 mod config;
 mod control;
 mod daemon;
 mod downlink;
+#[allow(
+    unsafe_code,
+    reason = "a process of its own, made by fork, keeps the configuration's files"
+)]
 mod files;
 mod hooks;
 mod host;
@@ -26,11 +32,7 @@ mod routing;
 mod sealing;
 mod served;
 mod service;
-#[cfg(test)]
-mod testing;
-mod tun;
 mod tunnel;
-mod udp;
 mod uplink;
 mod wanted;
 mod watch;
@@ -41,6 +43,7 @@ use std::process::ExitCode;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{CommandFactory as _, Parser, ValueEnum};
 use mpt_core::control::LogLevel;
+use mpt_io::{clock, tun, udp};
 
 /// A multipath tunnel: one TUN interface over several UDP paths.
 ///

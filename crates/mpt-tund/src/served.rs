@@ -141,7 +141,7 @@ impl Served {
             log: Log::new(&config.tunnel.name),
             hooks: Hooks::new(&config.tunnel.name),
             past: Past::new(&config.tunnel.name),
-            calendar: Calendar::new(),
+            calendar: Calendar::default(),
             config,
             running: Wish::New,
             speaking: Wish::New,

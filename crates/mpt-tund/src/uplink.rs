@@ -110,7 +110,7 @@ pub(crate) async fn run(
                 None => return Ok(()),
             },
             () = timer.elapsed() => {}
-            Some(news) = news.recv() => uplink.outbound.learn(news),
+            Some(news) = news.recv() => uplink.outbound.learn(clock::now(), news),
             ready = readable(uplink.tun.as_ref()) => {
                 ready?;
                 uplink.take_batch(&mut bytes)?;

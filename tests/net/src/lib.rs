@@ -39,6 +39,7 @@ pub mod topology;
 pub mod trace;
 pub mod traffic;
 pub mod transfer;
+pub mod unit;
 pub mod uplinks;
 pub mod watch;
 pub mod weather;

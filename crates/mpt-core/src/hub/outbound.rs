@@ -131,7 +131,7 @@ impl HubOutbound {
     }
 
     /// Takes what the line in has learnt. Afterwards poll everything.
-    pub fn learn(&mut self, news: HubNews) {
+    pub fn learn(&mut self, now: Time, news: HubNews) {
         match news {
             HubNews::Begins(slot, outbound) => {
                 let row = self.row(slot);
@@ -145,7 +145,7 @@ impl HubOutbound {
             }
             HubNews::Of(slot, news) => {
                 if let Some(outbound) = self.peer(slot) {
-                    outbound.learn(news);
+                    outbound.learn(now, news);
                     self.schedule.touch(slot);
                 }
             }

@@ -102,10 +102,11 @@ impl Outbound {
         self.out.seal();
     }
 
-    /// Takes what the line in has learnt ([`super::Inbound::poll_news`]). Afterwards, poll everything.
-    pub fn learn(&mut self, news: News) {
+    /// Takes what the line in has learnt ([`super::Inbound::poll_news`]), maybe before `now`: the two lines are threads.
+    /// Afterwards, poll everything.
+    pub fn learn(&mut self, now: Time, news: News) {
         match (news, &mut self.sealing) {
-            (News::Report(at, report), _) => self.handle_report(at, &report),
+            (News::Report(came, report), _) => self.handle_report(came, now, &report),
             (News::Answered(path, answered), _) => {
                 self.sender.note_answer(path, answered);
                 self.sleep_if_idle();
@@ -257,9 +258,10 @@ impl Outbound {
         self.scheduler.policy() == Policy::Adaptive && !self.sender.is_informed()
     }
 
-    /// Takes what the peer reports on what this end sent, which came at `now`.
-    fn handle_report(&mut self, now: Time, report: &Report) {
-        let (sender, turn) = self.turn(now);
+    /// Takes what the peer reports on what this end sent. The other line may have had it since `came`; what it lets go
+    /// leaves now.
+    fn handle_report(&mut self, came: Time, now: Time, report: &Report) {
+        let (sender, turn) = self.turn(came);
         sender.handle_report(&turn, report);
         self.handle_timeout(now);
     }

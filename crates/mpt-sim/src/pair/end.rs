@@ -249,7 +249,7 @@ impl End {
             if let News::Report(_, report) = &news {
                 self.reports.push((now, report.clone()));
             }
-            self.outbound.learn(news);
+            self.outbound.learn(self.local(now), news);
         }
         while let Some(message) = self.outbound.poll_tun() {
             self.refused.push(message.to_vec());

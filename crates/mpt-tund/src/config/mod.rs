@@ -53,6 +53,7 @@ pub(crate) use document::Mistake;
 pub(crate) use files::{Files, Opened};
 pub(crate) use hooks::{Hook, Hooks};
 pub(crate) use metrics::{Listen, Metrics};
+pub(crate) use mpt_io::Offload;
 pub(crate) use peers::{MAX_ALLOWED, MAX_PEERS, Origin, Peer};
 pub(crate) use peers_dir::PeersDir;
 pub(crate) use remote::Remote;
@@ -151,31 +152,6 @@ impl Routing {
         match self {
             Routing::Auto => "auto",
             Routing::Off => "off",
-        }
-    }
-}
-
-/// Whether many packets cross a system call at a time: super-packets to and from the TUN, trains to
-/// and from the paths' sockets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Offload {
-    /// As far as the kernel has it.
-    #[default]
-    Auto,
-    /// Where the TUN cannot do it the tunnel does not start. (Sockets go as with `Auto`: whether a
-    /// train passes depends on the device that it meets, which may change.)
-    On,
-    /// One packet at a time.
-    Off,
-}
-
-impl Offload {
-    /// The name in the configuration.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Offload::Auto => "auto",
-            Offload::On => "on",
-            Offload::Off => "off",
         }
     }
 }

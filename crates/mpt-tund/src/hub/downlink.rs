@@ -68,7 +68,7 @@ pub(crate) async fn run(
     mut commands: mpsc::Receiver<Command>,
 ) -> io::Result<()> {
     let mut timer = Timer::new()?;
-    let mut sleeps = Sleeps::new();
+    let mut sleeps = Sleeps::default();
     let wake = Rc::new(Notify::new());
     let (wakes, worker) = (outlets.wakes.clone(), config.worker);
     let Others { to, mut from } = others;

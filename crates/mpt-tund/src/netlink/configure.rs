@@ -431,8 +431,8 @@ impl Netlink {
 mod tests {
     use super::*;
     use crate::config::Offload;
-    use crate::testing::in_network_namespace;
     use crate::tun::Tun;
+    use net::unit::in_network_namespace;
 
     fn prefix(text: &str) -> Prefix {
         let (ip, length) = text.split_once('/').unwrap();

@@ -235,8 +235,8 @@ mod tests {
     use super::*;
     use crate::config::Offload;
     use crate::netlink::Netlink;
-    use crate::testing::in_network_namespace;
     use crate::tun::Tun;
+    use net::unit::in_network_namespace;
     use std::net::IpAddr;
     use std::time::Duration;
 

@@ -281,7 +281,7 @@ impl World {
             true
         });
         while let Some(news) = client.inbound.poll_news() {
-            client.outbound.learn(news);
+            client.outbound.learn(now, news);
         }
         while let Some(transmit) = client.outbound.poll_transmit() {
             cut(&transmit, &mut sent);
@@ -315,7 +315,7 @@ impl World {
         let (mut sent, mut for_tun) = (Vec::new(), Vec::new());
         loop {
             while let Some(news) = self.hub_inbound.poll_news() {
-                self.hub_outbound.learn(news);
+                self.hub_outbound.learn(now, news);
             }
             let Some(slot) = self.hub_inbound.poll_touched() else {
                 break;
@@ -326,7 +326,7 @@ impl World {
                     true
                 });
                 while let Some(news) = inbound.poll_news() {
-                    self.hub_outbound.learn(HubNews::Of(slot, news));
+                    self.hub_outbound.learn(now, HubNews::Of(slot, news));
                 }
                 while let Some(transmit) = inbound.poll_transmit() {
                     cut(&transmit, &mut sent);

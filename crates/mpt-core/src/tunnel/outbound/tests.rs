@@ -86,6 +86,6 @@ fn a_lost_fragment_goes_again_and_so_does_what_was_lost_before_it() {
         missing: [Missing { first, count: 2 }].into_iter().collect(),
         duplicates: Default::default(),
     };
-    outbound.learn(News::Report(at(40), report));
+    outbound.learn(at(40), News::Report(at(40), report));
     assert_eq!(sent(&mut outbound), all[..2]);
 }

@@ -197,7 +197,7 @@ impl Peer {
             true
         });
         while let Some(news) = self.inbound.poll_news() {
-            self.outbound.learn(news);
+            self.outbound.learn(now, news);
         }
         let (socket, sent) = (&self.socket, &mut self.sent);
         let mut send_train = |contents: &[u8], segment_size: usize| {

@@ -92,7 +92,7 @@ mod tests {
 
     use super::super::PathSocket;
     use super::super::testing::loopbacks;
-    use crate::config::Offload;
+    use crate::Offload;
 
     /// A datagram's index as its GRE key, Protocol Type 0x88B6, or as what a response answers; else none.
     fn datagram(protocol: [u8; 2], at: usize, index: u32) -> Vec<u8> {

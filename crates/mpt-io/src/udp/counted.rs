@@ -18,18 +18,18 @@ fn headers(local: SocketAddr) -> usize {
 
 /// Bytes that a path carried both ways, whatever sockets it had. Both lines add to it.
 #[derive(Debug, Default)]
-pub(crate) struct Counted(AtomicU64);
+pub struct Counted(AtomicU64);
 
 impl Counted {
     /// Adds `datagrams` of `bytes` altogether, which a socket at `local` sent or received.
     #[inline]
-    pub(crate) fn add(&self, local: SocketAddr, datagrams: usize, bytes: usize) {
+    pub fn add(&self, local: SocketAddr, datagrams: usize, bytes: usize) {
         let packets = datagrams * headers(local) + bytes;
         self.0.fetch_add(packets as u64, Ordering::Relaxed);
     }
 
     /// Bytes so far.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }

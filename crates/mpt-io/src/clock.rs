@@ -18,13 +18,13 @@ use tokio::io::unix::AsyncFd;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// Now, by `CLOCK_MONOTONIC`.
-pub(crate) fn now() -> Time {
+pub fn now() -> Time {
     let now = clock_gettime(ClockId::Monotonic);
     Time::from_nanos(now.tv_sec as u64 * SECOND_NS + now.tv_nsec as u64)
 }
 
 /// Nanoseconds from 1970-01-01 00:00 UTC, by the host's wall clock.
-pub(crate) fn wall_ns() -> u64 {
+pub fn wall_ns() -> u64 {
     let wall = clock_gettime(ClockId::Realtime);
     wall.tv_sec.max(0) as u64 * SECOND_NS + wall.tv_nsec as u64
 }
@@ -35,14 +35,14 @@ const DRIFT_NS: u64 = 1_000_000;
 
 /// The wall clock, by which the kernel stamps what it receives, as long as nobody sets it.
 #[derive(Debug, Default)]
-pub(crate) struct StampClock {
+pub struct StampClock {
     /// Ahead of [`now`] by this when it was last read.
     ahead_ns: u64,
 }
 
 impl StampClock {
     /// [`wall_ns`] at `now`; none where it was set since it was last read, or drifted.
-    pub(crate) fn read(&mut self, now: Time) -> Option<u64> {
+    pub fn read(&mut self, now: Time) -> Option<u64> {
         self.at(now, wall_ns())
     }
 
@@ -54,19 +54,19 @@ impl StampClock {
 }
 
 /// Microseconds from 1970-01-01 00:00 UTC to the origin of [`now`], by the host's wall clock as it is set now.
-pub(crate) fn origin_us() -> u64 {
+pub fn origin_us() -> u64 {
     (wall_ns() / 1000).saturating_sub(now().as_nanos() / 1000)
 }
 
 /// Seconds from 1970-01-01 00:00 UTC, by the host's wall clock.
-pub(crate) fn unix_s() -> u64 {
+pub fn unix_s() -> u64 {
     wall_ns() / SECOND_NS
 }
 
 /// A clock that goes on while the host sleeps, and that nobody sets. It begins its minutes where the host's wall clock
 /// began them when it was made.
 #[derive(Debug)]
-pub(crate) struct Calendar {
+pub struct Calendar {
     /// Ahead of `CLOCK_BOOTTIME` by this.
     ahead: Duration,
 }
@@ -74,20 +74,22 @@ pub(crate) struct Calendar {
 /// The wall clock's minute, in microseconds.
 const MINUTE_US: u64 = 60_000_000;
 
-impl Calendar {
+impl Default for Calendar {
     /// One that begins its minutes as the wall clock does now.
-    pub(crate) fn new() -> Calendar {
+    fn default() -> Calendar {
         let ahead = Duration::from_micros(boot_origin_us() % MINUTE_US);
         Calendar { ahead }
     }
+}
 
+impl Calendar {
     /// Now.
-    pub(crate) fn now(&self) -> Time {
+    pub fn now(&self) -> Time {
         now() + ahead() + self.ahead
     }
 
     /// Microseconds from 1970-01-01 00:00 UTC to its origin, by the wall clock as it is set now.
-    pub(crate) fn origin_us(&self) -> u64 {
+    pub fn origin_us(&self) -> u64 {
         boot_origin_us().saturating_sub(self.ahead.as_micros() as u64)
     }
 }
@@ -103,19 +105,21 @@ const LEAST_SLEEP: Duration = Duration::from_millis(500);
 
 /// Tells that the host has slept, which [`now`] does not count.
 #[derive(Debug)]
-pub(crate) struct Sleeps {
+pub struct Sleeps {
     /// By how much `CLOCK_BOOTTIME` was ahead.
     ahead: Duration,
 }
 
-impl Sleeps {
+impl Default for Sleeps {
     /// What was slept until now does not count.
-    pub(crate) fn new() -> Sleeps {
+    fn default() -> Sleeps {
         Sleeps { ahead: ahead() }
     }
+}
 
+impl Sleeps {
     /// How long the host has slept since this was asked last, if it has.
-    pub(crate) fn since_asked(&mut self) -> Option<Duration> {
+    pub fn since_asked(&mut self) -> Option<Duration> {
         self.slept(ahead())
     }
 
@@ -136,7 +140,7 @@ fn ahead() -> Duration {
 
 /// A timer for one moment at a time.
 #[derive(Debug)]
-pub(crate) struct Timer {
+pub struct Timer {
     fd: AsyncFd<OwnedFd>,
     /// The moment that the kernel has been told, until it has come.
     armed: Option<Time>,
@@ -147,7 +151,7 @@ impl Timer {
     ///
     /// # Errors
     /// When the process has no descriptor left.
-    pub(crate) fn new() -> io::Result<Timer> {
+    pub fn new() -> io::Result<Timer> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
         // SAFETY: the descriptor is owned by the `AsyncFd` and never exchanged.
@@ -157,7 +161,7 @@ impl Timer {
 
     /// Wakes [`Timer::elapsed`] at `at` at the latest. A later moment than the one set before is
     /// not told to the kernel: the earlier wake-up finds nothing due and sets the timer again.
-    pub(crate) fn wake_by(&mut self, at: Option<Time>) {
+    pub fn wake_by(&mut self, at: Option<Time>) {
         let Some(at) = at.filter(|&at| self.armed.is_none_or(|armed| at < armed)) else {
             return;
         };
@@ -179,7 +183,7 @@ impl Timer {
     }
 
     /// Waits until the moment has come.
-    pub(crate) async fn elapsed(&mut self) {
+    pub async fn elapsed(&mut self) {
         loop {
             let Ok(mut guard) = self.fd.readable().await else {
                 return;
@@ -219,7 +223,7 @@ mod tests {
 
     #[test]
     fn minutes_of_the_calendar_begin_with_those_of_the_wall_clock() {
-        let calendar = Calendar::new();
+        let calendar = Calendar::default();
         let off = calendar.origin_us() % MINUTE_US;
         // The clocks are read one after the other.
         assert!(off.min(MINUTE_US - off) < 1_000_000, "{off} µs");
@@ -234,6 +238,6 @@ mod tests {
         assert_eq!(sleeps.slept(5 * second + second / 10), None);
         assert_eq!(sleeps.slept(65 * second), Some(60 * second - second / 10));
         assert_eq!(sleeps.slept(65 * second), None);
-        assert_eq!(Sleeps::new().since_asked(), None, "nobody slept");
+        assert_eq!(Sleeps::default().since_asked(), None, "nobody slept");
     }
 }

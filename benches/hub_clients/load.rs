@@ -1,42 +1,36 @@
-//! What a hub's clients get under load: TCP flows of N clients with two paths each, over real daemons on both sides.
-//! `benches/hub` sets the stage and runs it.
+//! What a hub's clients get under load: TCP flows of N clients with two paths each.
 //!
-//! The clients are the tunnels of one daemon in another namespace, each with an interface and threads of its own. All of
-//! them share the processors with the hub, so the sum of many clients is what the machine gives to all: the hub's own
-//! part is its processor's time a byte, which stands beside it.
-
-#![allow(clippy::unwrap_used, reason = "a bench ends by a panic")]
-
-#[path = "hub_load/flood.rs"]
-mod flood;
-#[path = "hub_load/outcome.rs"]
-mod outcome;
+//! The clients are in one thread of this process, with one interface, in another namespace ([`crate::clients`]): they share
+//! the processors with the hub, so the sum of many clients is what the machine gives to all. The hub's own part is its
+//! processor's time a byte, which stands beside it.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flood::Flood;
+use mpt_core::control::{PathStatus, PeerReport};
+use mpt_core::crypto::PrivateKey;
+use mpt_io::Offload;
+use mpt_io::tun::Tun;
 use net::initiation::Initiations;
-use net::process::{Process, output, program};
+use net::process::program;
 use net::settings::{hub_workers, workers_line};
 use net::{Daemon, Namespace, ping, wait_for};
-use outcome::{Moment, Outcome, median, thread_time};
-use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
-use tempfile::TempDir;
+
+use crate::clients::{Clients, Hub, MTU, PATHS, Question, client_at, inner, peers};
+use crate::flood::Flood;
+use crate::outcome::{Moment, Outcome, median, thread_time};
 
 /// The hub inside the tunnel, and where TCP and UDP are taken there.
 const HUB: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
 const TCP_PORT: u16 = 5201;
 const UDP_PORT: u16 = 5202;
-/// The hub is a host of its own: its two threads do not stand in line with forty of the clients. Without that it has a
-/// third of a processor beside 20 clients, and their sum is a third as large.
-const AHEAD: [&str; 3] = ["nice", "-n", "-15"];
 /// What a flow hands to the kernel at once, in bytes.
 const PIECE: usize = 128 << 10;
 /// Flows find their rate in this time, which is not counted.
@@ -48,10 +42,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 const FORGETTING: Duration = Duration::from_secs(12);
 /// All clients are up within this.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A daemon runs no more tunnels.
-const TUNNELS: usize = 64;
 /// Payload of a datagram of a flood, in bytes.
 const DATAGRAM: usize = 1350;
+/// The clients' interface, and their thread.
+const INTERFACE: &str = "clients";
+const CLIENTS: &str = "clients";
 /// Pings while something else goes on, one each so many milliseconds.
 const PING_STEP_MS: u32 = 10;
 
@@ -60,33 +55,6 @@ enum Way {
     /// From the hub to the clients.
     Down,
     Up,
-}
-
-fn inner(client: usize) -> Ipv4Addr {
-    Ipv4Addr::new(10, 100, (client / 250) as u8, (client % 250 + 1) as u8)
-}
-
-fn client_at(address: IpAddr) -> Option<usize> {
-    match address {
-        IpAddr::V4(address) => {
-            let [.., net, host] = address.octets();
-            Some(usize::from(net) * 250 + usize::from(host) - 1)
-        }
-        IpAddr::V6(_) => None,
-    }
-}
-
-/// A private and a public key.
-fn key_pair() -> (String, String) {
-    let mut both = std::process::Command::new("sh");
-    let ctl = program("mpt-ctl");
-    both.args([
-        "-c",
-        "key=$(\"$0\" genkey) && echo $key && echo $key | \"$0\" pubkey",
-    ]);
-    let said = String::from_utf8(output(both.arg(ctl)).stdout).unwrap();
-    let (private, public) = said.trim().split_once('\n').unwrap();
-    (private.to_owned(), public.to_owned())
 }
 
 fn write_key(file: &std::path::Path, key: &str) {
@@ -108,17 +76,17 @@ type Counts = Arc<Vec<AtomicU64>>;
 struct Stage {
     hub: Daemon,
     hub_key: String,
-    clients: Vec<Process>,
+    /// To the clients' thread.
+    clients: Sender<Question>,
     far: Namespace,
     _hub_host: Namespace,
-    folder: TempDir,
     counts: Counts,
 }
 
 impl Stage {
     fn new(clients: usize) -> Stage {
         let (hub_host, far) = (Namespace::new("hub"), Namespace::new("far"));
-        for path in 0..2 {
+        for path in 0..PATHS {
             let there = far.name();
             hub_host.run(&format!(
                 "ip link add path{path} type veth peer name path{path} netns {there}"
@@ -130,60 +98,48 @@ impl Stage {
                 host.run(&format!("ip link set path{path} up"));
             }
         }
+        let hub_key = PrivateKey::from_random([7; 32]);
         let folder = tempfile::tempdir().unwrap();
-        let keys: Vec<_> = (0..=clients).map(|_| key_pair()).collect();
-        let (hub_private, hub_key) = keys[clients].clone();
-        let hub = Daemon::start_by(&hub_host, &AHEAD, "mpt0", |socket| {
+        let hub = Daemon::start(&hub_host, "mpt0", |socket| {
             let file = folder.path().join("hub.key");
-            write_key(&file, &hub_private);
+            write_key(&file, &hub_key.to_base64());
             let mut text = format!(
                 "[tunnel]\nname = \"mpt0\"\naddresses = [\"{HUB}/8\"]\n{}[control]\nsocket = \"{socket}\"\n\
                  [crypto]\nprivate_key_file = \"{}\"\n",
                 workers_line(hub_workers().as_deref()),
                 file.display()
             );
-            for path in 0..2 {
+            for path in 0..PATHS {
                 text +=
                     &format!("[[paths]]\nname = \"isp{path}\"\nlocal = \"10.1.{path}.1:4754\"\n");
             }
-            for (client, (_, public)) in keys[..clients].iter().enumerate() {
-                let inner = inner(client);
-                text += &format!(
-                    "[[peers]]\nname = \"p{client}\"\npublic_key = \"{public}\"\nallowed_ips = [\"{inner}/32\"]\n"
-                );
-            }
-            text
+            text + &peers(clients)
         });
-        let files = folder.path().join("clients");
-        std::fs::create_dir(&files).unwrap();
-        for (client, (private, _)) in keys[..clients].iter().enumerate() {
-            let place = files.display();
-            write_key(&files.join(format!("c{client}.key")), private);
-            let mut text = format!(
-                "[tunnel]\nname = \"c{client}\"\naddresses = [\"{}/8\"]\n[control]\nsocket = \"{place}/c{client}.sock\"\n\
-                 [crypto]\nprivate_key_file = \"c{client}.key\"\npeer_public_key = \"{hub_key}\"\n",
-                inner(client),
-            );
-            for path in 0..2 {
-                text += &format!(
-                    "[[paths]]\nname = \"p{path}\"\nlocal = \"10.1.{path}.2:{}\"\nremote = \"10.1.{path}.1:4754\"\n",
-                    20_000 + client
-                );
-            }
-            std::fs::write(files.join(format!("c{client}.toml")), text).unwrap();
+        let hub_key = hub_key.public_key();
+        let (questions, asked) = mpsc::channel();
+        far.inside(|| {
+            let tun = Tun::open(INTERFACE, Offload::Auto).unwrap();
+            thread::Builder::new()
+                .name(CLIENTS.to_owned())
+                .spawn(move || {
+                    let hub = Hub {
+                        key: hub_key,
+                        locals: [0, 1].map(|path| Ipv4Addr::new(10, 1, path, 2)),
+                        remotes: [0, 1].map(|path| (Ipv4Addr::new(10, 1, path, 1), 4754).into()),
+                        offload: Offload::Auto,
+                    };
+                    Clients::new(clients, &hub, Some(tun)).serve(&asked);
+                })
+                .unwrap()
+        });
+        for client in 0..clients {
+            let inner = inner(client);
+            far.run(&format!("ip address add {inner}/32 dev {INTERFACE}"));
         }
-        let daemons = (0..clients).step_by(TUNNELS).map(|first| {
-            // Each tunnel has some twenty descriptors.
-            let mut command = far.command("prlimit");
-            command.arg("--nofile=8192").arg(program("mpt-tund"));
-            command.args(["--log", "warn"]);
-            for client in first..clients.min(first + TUNNELS) {
-                let file = files.join(format!("c{client}.toml"));
-                command.arg("--config").arg(file);
-            }
-            Process::start("clients", &command)
-        });
-        let daemons = daemons.collect();
+        far.run(&format!(
+            "ip link set {INTERFACE} mtu {MTU} txqueuelen 4096 up"
+        ));
+        far.run(&format!("ip route add {HUB}/32 dev {INTERFACE}"));
         let counts: Counts = Arc::new((0..clients).map(|_| AtomicU64::new(0)).collect());
         let (listener, flood) = hub_host.inside(|| {
             let listener = TcpListener::bind((HUB, TCP_PORT)).unwrap();
@@ -197,11 +153,10 @@ impl Stage {
         std::mem::forget(flood);
         let stage = Stage {
             hub,
-            hub_key,
-            clients: daemons,
+            hub_key: hub_key.to_string(),
+            clients: questions,
             far,
             _hub_host: hub_host,
-            folder,
             counts,
         };
         (0..clients).for_each(|client| {
@@ -216,7 +171,7 @@ impl Stage {
     fn connect(&self, client: usize, way: Way) -> std::io::Result<TcpStream> {
         self.far.inside(|| {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
-            socket.bind_device(Some(format!("c{client}").as_bytes()))?;
+            socket.bind(&SocketAddr::from((inner(client), 0)).into())?;
             let to = SocketAddr::from((HUB, TCP_PORT));
             socket.connect_timeout(&to.into(), Duration::from_secs(2))?;
             let mut stream = TcpStream::from(socket);
@@ -254,8 +209,8 @@ impl Stage {
                 .iter()
                 .map(|count| count.load(Ordering::Relaxed))
                 .collect(),
-            hub_time: thread_time(self.hub.id()),
-            client_time: self.clients.iter().map(Process::processor_time).sum(),
+            hub_time: thread_time(self.hub.id(), ["mpt0-out", "mpt0-in"]),
+            client_time: thread_time(std::process::id(), [CLIENTS])[0],
             drops,
         }
     }
@@ -288,38 +243,45 @@ impl Stage {
 
     /// What the sender of a client's flows believes of its paths.
     fn law_of(&self, client: usize, way: Way) -> String {
-        let socket = self.folder.path().join(format!("clients/c{client}.sock"));
-        let name = format!("p{client}");
-        let mut command = std::process::Command::new(program("mpt-ctl"));
-        match way {
-            Way::Up => command.arg("--socket").arg(socket).arg("status"),
+        let paths: Vec<PathStatus> = match way {
+            Way::Up => {
+                let (answer, answered) = mpsc::channel();
+                let question = move |clients: &Clients| {
+                    let _ = answer.send(clients.paths_of(client));
+                };
+                self.clients.send(Box::new(question)).unwrap();
+                answered.recv().unwrap()
+            }
             Way::Down => {
-                let socket = self.hub.socket();
-                command.arg("--socket").arg(socket);
-                command.args(["peer", "show", &name])
+                let mut command = std::process::Command::new(program("mpt-ctl"));
+                command.arg("--socket").arg(self.hub.socket());
+                command.args(["--json", "peer", "show", &format!("p{client}")]);
+                let told = command.output().unwrap().stdout;
+                serde_json::from_slice(&told).map_or(Vec::new(), |told: PeerReport| told.peer.paths)
             }
         };
-        let told = command.arg("--json").output().unwrap().stdout;
-        let told: Value = serde_json::from_slice(&told).unwrap_or_default();
-        let of_path = |path: &Value| {
-            let limit = path["tx_limit_bps"].as_f64();
-            let limit = limit.map_or("none".to_owned(), |bps| format!("{:.1}", bps / 1e6));
+        let of_path = |path: PathStatus| {
+            let limit = path.tx_limit_bps;
+            let limit = limit.map_or("none".to_owned(), |bps| format!("{:.1}", bps as f64 / 1e6));
             format!(
-                "{}, limit {limit} Mbit/s, delivers {:.1}, queue {} us, round trip {} us",
-                path["tx_phase"],
-                path["tx_delivered_bps"].as_f64().unwrap_or(0.0) / 1e6,
-                path["tx_queue_us"],
-                path["rtt_us"]
+                "{:?}, limit {limit} Mbit/s, delivers {:.1}, queue {:?} us, round trip {:?} us",
+                path.tx_phase,
+                path.tx_delivered_bps as f64 / 1e6,
+                path.tx_queue_us,
+                path.rtt_us
             )
         };
-        let paths = told["paths"].as_array().into_iter().flatten();
-        paths.map(of_path).collect::<Vec<_>>().join("; ")
+        paths
+            .into_iter()
+            .map(of_path)
+            .collect::<Vec<_>>()
+            .join("; ")
     }
 
     /// Round trips of a client's pings for this long: median and 99th percentile, in milliseconds.
     fn ping(&self, client: usize, seconds: u64) -> (f64, f64) {
         let count = (seconds * 1000) as u32 / PING_STEP_MS;
-        let target = format!("-I c{client} {HUB}");
+        let target = format!("-I {} {HUB}", inner(client));
         let mut times = ping::round_trips_ms(&self.far, &target, count, PING_STEP_MS);
         // One that is not answered took longest.
         times.resize(count as usize, f64::INFINITY);
@@ -451,7 +413,7 @@ fn greedy(stage: &Stage, clients: usize, runs: u32, seconds: u64) {
         let socket = stage.far.inside(|| {
             let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
             socket
-                .bind_device(Some(format!("c{GREEDY}").as_bytes()))
+                .bind(&SocketAddr::from((inner(GREEDY), 0)).into())
                 .unwrap();
             socket
                 .connect(&SocketAddr::from((HUB, UDP_PORT)).into())
@@ -483,24 +445,8 @@ fn greedy(stage: &Stage, clients: usize, runs: u32, seconds: u64) {
     }
 }
 
-fn main() {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let [
-        what @ ("shares" | "flows" | "greedy"),
-        clients,
-        runs,
-        seconds,
-    ] = *words
-    else {
-        // `cargo bench` without words only sees that it builds.
-        return println!("benches/hub runs it");
-    };
-    let (clients, runs, seconds) = (
-        clients.parse().unwrap(),
-        runs.parse().unwrap(),
-        seconds.parse().unwrap(),
-    );
+/// What so many clients get; see `benches/hub`.
+pub(crate) fn run(what: &str, clients: usize, runs: u32, seconds: u64) {
     let stage = Stage::new(clients);
     println!("{clients} clients of two paths are up");
     match what {

@@ -29,7 +29,7 @@ mod address;
 mod cmsg;
 mod counted;
 mod error;
-pub(crate) mod errqueue;
+pub mod errqueue;
 mod gro;
 mod gso;
 mod option;
@@ -38,10 +38,10 @@ mod send;
 mod socket;
 mod steering;
 
-pub(crate) use counted::Counted;
-pub(crate) use receive::RecvMeta;
-pub(crate) use send::Sent;
-pub(crate) use socket::{BUFFER_WANTED, PathSocket, receives_trains};
+pub use counted::Counted;
+pub use receive::RecvMeta;
+pub use send::Sent;
+pub use socket::{BUFFER_WANTED, PathSocket, receives_trains};
 
 #[cfg(test)]
 mod testing;

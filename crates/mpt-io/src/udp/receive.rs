@@ -12,7 +12,7 @@ use super::gro;
 use super::socket::PathSocket;
 
 /// Datagrams a system call at most; buffers beyond are left alone.
-pub(crate) const RECV_BATCH: usize = 32;
+pub(super) const RECV_BATCH: usize = 32;
 
 /// Reads that may fail with a pending ICMP error before the error is the caller's.
 const PENDING_ERRORS: usize = 8;
@@ -23,22 +23,22 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// What is known of a received datagram beside its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RecvMeta {
+pub struct RecvMeta {
     /// Its sender.
-    pub(crate) from: SocketAddr,
+    pub from: SocketAddr,
     /// Bytes in the buffer, of all datagrams of a train.
-    pub(crate) len: usize,
+    pub len: usize,
     /// Outer TOS or traffic class: DSCP in the upper six bits, ECN in the lower two.
-    pub(crate) tos: u8,
+    pub tos: u8,
     /// The datagram was longer than the buffer and its end is lost.
-    pub(crate) truncated: bool,
+    pub truncated: bool,
     /// The buffer holds a train of datagrams of this many bytes, the last perhaps shorter.
-    pub(crate) segment_size: Option<u16>,
+    pub segment_size: Option<u16>,
     /// What the socket had dropped for want of buffer when this one arrived: a running total since
     /// it was opened, modulo 2^32. A train that it dropped counts as one.
-    pub(crate) socket_drops: u32,
+    pub socket_drops: u32,
     /// When the kernel received it, as [`crate::clock::wall_ns`] does; none where it does not tell. Of a train, its first.
-    pub(crate) stamp_ns: Option<u64>,
+    pub stamp_ns: Option<u64>,
 }
 
 impl Default for RecvMeta {
@@ -62,7 +62,7 @@ impl PathSocket {
     ///
     /// # Errors
     /// `WouldBlock` when none waits. An ICMP error that is pending is skipped: `errqueue` has it.
-    pub(crate) fn recv_batch<B: AsMut<[u8]>>(
+    pub fn recv_batch<B: AsMut<[u8]>>(
         &self,
         buffers: &mut [B],
         metas: &mut [RecvMeta],
@@ -150,7 +150,7 @@ fn fill<B: AsMut<[u8]>>(
 impl RecvMeta {
     /// For how long it has waited in the socket's buffer, at this moment by [`crate::clock::StampClock`]; nothing where
     /// that is not known.
-    pub(crate) fn waited(&self, wall_ns: Option<u64>) -> Duration {
+    pub fn waited(&self, wall_ns: Option<u64>) -> Duration {
         let waited = wall_ns.zip(self.stamp_ns);
         let waited = waited.map(|(wall_ns, stamp_ns)| wall_ns.saturating_sub(stamp_ns));
         let waited = waited.map_or(Duration::ZERO, Duration::from_nanos);
@@ -189,7 +189,7 @@ impl RecvMeta {
 mod tests {
     use super::super::testing::{loopback_pair, loopbacks, recv_exactly};
     use super::*;
-    use crate::config::Offload;
+    use crate::Offload;
 
     /// Miri runs this one: `tests/miri`.
     #[test]

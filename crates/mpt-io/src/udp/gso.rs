@@ -234,8 +234,8 @@ impl Segmentation {
 mod tests {
     use super::super::testing::{loopback_pair_with, loopbacks, recv_exactly};
     use super::*;
-    use crate::config::Offload;
-    use crate::testing::in_network_namespace;
+    use crate::Offload;
+    use net::unit::in_network_namespace;
     use std::os::fd::AsFd as _;
     use std::process::Command;
 

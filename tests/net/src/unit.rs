@@ -1,4 +1,4 @@
-//! Tests that change the network do so in a network namespace of their own.
+//! Unit tests that change the network do so in a network namespace of their own.
 
 use std::env;
 use std::fs::File;
@@ -13,12 +13,15 @@ const INSIDE: &str = "MPT_TEST_NAMESPACE";
 ///
 /// `test` is the test's own full name: the test program runs it once more, under `unshare`. Where
 /// that is not allowed, or TUN is out of reach, the test is skipped and says so.
-pub(crate) fn in_network_namespace(test: &str, body: impl Future<Output = ()>) {
+///
+/// # Panics
+/// When the test fails there.
+pub fn in_network_namespace(test: &str, body: impl Future<Output = ()>) {
     if env::var_os(INSIDE).is_some() {
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .unwrap()
+            .expect("a runtime")
             .block_on(body);
         return;
     }
@@ -29,7 +32,7 @@ pub(crate) fn in_network_namespace(test: &str, body: impl Future<Output = ()>) {
     }
     let output = Command::new("unshare")
         .args(["--user", "--map-root-user", "--net"])
-        .arg(env::current_exe().unwrap())
+        .arg(env::current_exe().expect("the test program"))
         .args(["--exact", test, "--nocapture"])
         .env(INSIDE, "1")
         .output();
@@ -38,7 +41,7 @@ pub(crate) fn in_network_namespace(test: &str, body: impl Future<Output = ()>) {
             eprintln!("skipped: there is no unshare");
             return;
         }
-        other => other.unwrap(),
+        other => other.expect("a process"),
     };
     let stdout = String::from_utf8_lossy(&output.stdout);
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -7,7 +7,7 @@ use super::{MAX_NAME, offload};
 
 /// Why a TUN interface could not be opened.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum TunError {
+pub enum TunError {
     /// The name cannot be an interface's.
     #[error(
         "{name:?} cannot be an interface's name: use 1 to {MAX_NAME} bytes \

@@ -21,18 +21,18 @@ use super::error::SocketError;
 use super::gso::Segmentation;
 use super::option::set_option;
 use super::{gro, gso, steering};
-use crate::config::Offload;
+use crate::Offload;
 
 /// Bytes asked for each socket's receive buffer, and for its send buffer.
 ///
 /// 4 MiB are 33 ms of 1 Gbit/s: more than any pause of the thread that empties it. The kernel books
 /// twice as much and charges what a packet occupies: 65 KB for a train of 64 KB, which makes 129 of
 /// them, 100 KB for the same as single datagrams of 1,450 bytes.
-pub(crate) const BUFFER_WANTED: usize = 4 << 20;
+pub const BUFFER_WANTED: usize = 4 << 20;
 
 /// A path's UDP socket: non-blocking, unconnected, bound, with DF set on all it sends.
 #[derive(Debug)]
-pub(crate) struct PathSocket {
+pub struct PathSocket {
     socket: Socket,
     local: SocketAddr,
     buffers: BufferSizes,
@@ -46,11 +46,11 @@ pub(crate) struct PathSocket {
 /// What the kernel granted of [`BUFFER_WANTED`], in bytes of payload asked for (it books twice
 /// as much, for its own headers). Less than wanted is worth a warning that names the sysctl.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct BufferSizes {
+pub struct BufferSizes {
     /// Receive buffer; its limit is the sysctl `net.core.rmem_max`.
-    pub(crate) receive: usize,
+    pub receive: usize,
     /// Send buffer; its limit is the sysctl `net.core.wmem_max`.
-    pub(crate) send: usize,
+    pub send: usize,
 }
 
 impl PathSocket {
@@ -63,7 +63,7 @@ impl PathSocket {
     ///
     /// # Errors
     /// [`SocketError`], whose text says what the operator can do.
-    pub(crate) fn open(
+    pub fn open(
         local: SocketAddr,
         interface: Option<&str>,
         offload: Offload,
@@ -75,7 +75,7 @@ impl PathSocket {
     ///
     /// # Errors
     /// As [`PathSocket::open`]: also where another program, or another path, has address and port, and would share them.
-    pub(crate) fn open_each(
+    pub fn open_each(
         local: SocketAddr,
         interface: Option<&str>,
         offload: Offload,
@@ -158,7 +158,7 @@ impl PathSocket {
     ///
     /// # Errors
     /// [`SocketError::NotPermitted`].
-    pub(crate) fn set_mark(&self, mark: u32) -> Result<(), SocketError> {
+    pub fn set_mark(&self, mark: u32) -> Result<(), SocketError> {
         if mark == 0 {
             return Ok(());
         }
@@ -172,24 +172,24 @@ impl PathSocket {
 
     /// Counts what it sends and receives where the path's former sockets did.
     #[must_use]
-    pub(crate) fn counting(self, counted: Arc<Counted>) -> PathSocket {
+    pub fn counting(self, counted: Arc<Counted>) -> PathSocket {
         PathSocket { counted, ..self }
     }
 
     /// The address that the socket is bound to, with the port that the kernel chose if 0 was asked.
-    pub(crate) fn local_addr(&self) -> SocketAddr {
+    pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
     /// What [`PathSocket::register`] asks to be woken for. Never `WRITABLE`: see the module's text.
-    pub(crate) const INTEREST: Interest = Interest::READABLE.add(Interest::ERROR);
+    pub const INTEREST: Interest = Interest::READABLE.add(Interest::ERROR);
 
     /// Registers the socket with the runtime of the calling task: readable when datagrams wait, in
     /// error when the error queue has something.
     ///
     /// # Errors
     /// If epoll refuses it.
-    pub(crate) fn register(self: Arc<PathSocket>) -> io::Result<AsyncFd<Arc<PathSocket>>> {
+    pub fn register(self: Arc<PathSocket>) -> io::Result<AsyncFd<Arc<PathSocket>>> {
         // SAFETY: the socket owns its descriptor, never exchanges it and closes it when the last
         // `Arc` is dropped, of which the `AsyncFd` holds one.
         let registered = unsafe { AsyncFd::register_with_interest(self, Self::INTEREST) };
@@ -198,19 +198,19 @@ impl PathSocket {
 
     /// Whether a buffer may come back with a train in it ([`super::RecvMeta::segment_size`]), so that
     /// it needs room for one: 64 KiB.
-    pub(crate) fn receives_trains(&self) -> bool {
+    pub fn receives_trains(&self) -> bool {
         self.receives_trains
     }
 
     /// How large the socket's buffers came out.
-    pub(crate) fn buffers(&self) -> BufferSizes {
+    pub fn buffers(&self) -> BufferSizes {
         self.buffers
     }
 }
 
 /// Whether paths' sockets will hand over trains ([`PathSocket::receives_trains`]): to be known before
 /// there is one.
-pub(crate) fn receives_trains(offload: Offload) -> bool {
+pub fn receives_trains(offload: Offload) -> bool {
     let probe = |domain| Socket::new(domain, Type::DGRAM, Some(Protocol::UDP));
     let probe = probe(Domain::IPV4).or_else(|_| probe(Domain::IPV6));
     offload != Offload::Off && probe.is_ok_and(|socket| gro::switch_on(socket.as_fd()))

@@ -1,11 +1,11 @@
 //! What clients got between two moments, and what that took.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Processor time of a hub's lines so far, in seconds, of all workers: out and in.
-pub(crate) fn thread_time(pid: u32) -> [f64; 2] {
-    let mut times = [0.0; 2];
+/// Processor time so far, in seconds, of a process's threads whose names begin like each of these.
+pub(crate) fn thread_time<const N: usize>(pid: u32, names: [&str; N]) -> [f64; N] {
+    let mut times = [0.0; N];
     for task in std::fs::read_dir(format!("/proc/{pid}/task"))
         .unwrap()
         .flatten()
@@ -17,10 +17,8 @@ pub(crate) fn thread_time(pid: u32) -> [f64; 2] {
             .next()
             .and_then(|ns| ns.parse().ok())
             .unwrap_or(0.0);
-        match name.trim() {
-            name if name.starts_with("mpt0-out") => times[0] += ns / 1e9,
-            name if name.starts_with("mpt0-in") => times[1] += ns / 1e9,
-            _ => {}
+        if let Some(place) = names.iter().position(|start| name.starts_with(start)) {
+            times[place] += ns / 1e9;
         }
     }
     times
@@ -31,9 +29,9 @@ pub(crate) struct Moment {
     pub(crate) at: Instant,
     /// Of each client's flows.
     pub(crate) bytes: Vec<u64>,
-    /// As [`thread_time`] has it.
+    /// Of the hub's lines of all its workers, out and in, and of the clients' thread: see [`thread_time`].
     pub(crate) hub_time: [f64; 2],
-    pub(crate) client_time: Duration,
+    pub(crate) client_time: f64,
     pub(crate) drops: BTreeMap<String, u64>,
 }
 
@@ -64,7 +62,7 @@ impl Moment {
                 .map(|(now, then)| (now - then) as f64 * 8e-6 / took)
                 .collect(),
             hub: [0, 1].map(|line| (later.hub_time[line] - self.hub_time[line]) / took),
-            clients: (later.client_time - self.client_time).as_secs_f64() / took,
+            clients: (later.client_time - self.client_time) / took,
             drops: drops.filter(|(_, count)| *count > 0).collect(),
         }
     }
@@ -86,7 +84,7 @@ impl Outcome {
         let most = self.rates.iter().copied().fold(0.0, f64::max);
         println!(
             "  {what}: {:.0} Mbit/s (least {least:.1}, most {most:.1}); hub's lines {:.2} out, {:.2} in, {:.2} ns a byte; \
-             clients {:.2} processors; hub's drops {:?}",
+             clients' {:.2}; hub's drops {:?}",
             self.sum(),
             self.hub[0],
             self.hub[1],

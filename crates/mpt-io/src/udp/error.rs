@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Why a path's socket could not be opened.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SocketError {
+pub enum SocketError {
     /// Another socket holds the port.
     #[error(
         "{local} is in use by another program or path; \

@@ -30,7 +30,7 @@ mod tests {
     use super::super::testing::{loopback_pair_with, loopbacks, recv_exactly};
     use super::super::{PathSocket, RecvMeta};
     use super::*;
-    use crate::config::Offload;
+    use crate::Offload;
     use std::os::fd::AsFd as _;
 
     /// One buffer's contents and what is known of them.

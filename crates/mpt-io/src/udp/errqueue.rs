@@ -19,11 +19,11 @@ use super::cmsg::{CONTROL_LEN, Control};
 use super::socket::PathSocket;
 
 /// Errors read in one call at most, so that a flood of them cannot hold up the path.
-pub(crate) const DRAIN_LIMIT: usize = 64;
+pub const DRAIN_LIMIT: usize = 64;
 
 /// An error about a datagram that this socket sent.
 #[derive(Debug)]
-pub(crate) enum PathError {
+pub enum PathError {
     /// A datagram larger than a link on its way, or than our own interface's MTU.
     TooBig {
         /// The largest IP packet that would pass, in bytes, as claimed; 0 from an ancient router.
@@ -46,7 +46,7 @@ pub(crate) enum PathError {
 
 /// Why a datagram could not be delivered (RFC 792, RFC 1812 §5.2.7.1, RFC 4443 §3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unreachable {
+pub enum Unreachable {
     /// No route to the network.
     Network,
     /// The host does not answer on its link.
@@ -69,7 +69,7 @@ pub(crate) enum Unreachable {
 /// Reads the error queue of `socket`, at most [`DRAIN_LIMIT`] errors, and gives each to `report`.
 ///
 /// Returns whether more may wait. Never blocks.
-pub(crate) fn drain(socket: &PathSocket, mut report: impl FnMut(PathError)) -> bool {
+pub fn drain(socket: &PathSocket, mut report: impl FnMut(PathError)) -> bool {
     for _ in 0..DRAIN_LIMIT {
         match read_one(socket) {
             Ok(Some(error)) => report(error),
@@ -176,7 +176,7 @@ fn icmp6_reason(kind: u8, code: u8) -> Unreachable {
 mod tests {
     use super::super::testing::{loopback_pair, loopbacks};
     use super::*;
-    use crate::config::Offload;
+    use crate::Offload;
     use std::sync::Arc;
     use std::time::Duration;
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::receive::RECV_BATCH;
 use super::{PathSocket, RecvMeta};
-use crate::config::Offload;
+use crate::Offload;
 
 /// The loopback addresses that this host has, any port: IPv4, and IPv6 unless it is switched off.
 pub(super) fn loopbacks() -> Vec<SocketAddr> {

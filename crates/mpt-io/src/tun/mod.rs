@@ -27,24 +27,24 @@ use plain::Plain;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::config::Offload;
-pub(crate) use error::TunError;
+use crate::Offload;
+pub use error::TunError;
 
 /// Longest interface name in bytes (`IFNAMSIZ` less its terminating zero).
-pub(crate) const MAX_NAME: usize = libc::IFNAMSIZ - 1;
+pub const MAX_NAME: usize = libc::IFNAMSIZ - 1;
 
 /// Most bytes that [`Tun::recv`] reads: the virtio header and a super-packet (the kernel's
 /// `GSO_MAX_SIZE` of old; a TUN gets none that are larger).
-pub(crate) const MAX_READ: usize = vnet::LEN + 65_536;
+pub const MAX_READ: usize = vnet::LEN + 65_536;
 
 /// Opens [`device`], here or elsewhere.
-pub(crate) type Device<'a> = &'a dyn Fn() -> io::Result<File>;
+pub type Device<'a> = &'a dyn Fn() -> io::Result<File>;
 
 /// /dev/net/tun, non-blocking.
 ///
 /// # Errors
 /// When it is not there, or not for this user.
-pub(crate) fn device() -> io::Result<File> {
+pub fn device() -> io::Result<File> {
     let mut options = OpenOptions::new();
     let options = options.read(true).write(true);
     options.custom_flags(libc::O_NONBLOCK).open("/dev/net/tun")
@@ -52,7 +52,7 @@ pub(crate) fn device() -> io::Result<File> {
 
 /// An open TUN interface, non-blocking. It disappears when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Tun(BackEnd);
+pub struct Tun(BackEnd);
 
 #[derive(Debug)]
 enum BackEnd {
@@ -72,7 +72,7 @@ impl Tun {
     ///
     /// # Errors
     /// [`TunError`], whose text says what the operator can do.
-    pub(crate) fn open(name: &str, wanted: Offload) -> Result<Tun, TunError> {
+    pub fn open(name: &str, wanted: Offload) -> Result<Tun, TunError> {
         Tun::open_with(name, wanted, (&device, 0), Plain::open)
     }
 
@@ -80,11 +80,7 @@ impl Tun {
     ///
     /// # Errors
     /// As [`Tun::open`].
-    pub(crate) fn open_lent(
-        name: &str,
-        wanted: Offload,
-        device: Device<'_>,
-    ) -> Result<Tun, TunError> {
+    pub fn open_lent(name: &str, wanted: Offload, device: Device<'_>) -> Result<Tun, TunError> {
         Tun::open_with(name, wanted, (device, 0), |name| {
             Plain::open_lent(name, device, 0)
         })
@@ -98,7 +94,7 @@ impl Tun {
     ///
     /// # Errors
     /// As [`Tun::open`].
-    pub(crate) fn open_queues(
+    pub fn open_queues(
         name: &str,
         wanted: Offload,
         device: Device<'_>,
@@ -143,12 +139,12 @@ impl Tun {
     }
 
     /// Whether a virtio header precedes each packet that is read.
-    pub(crate) fn has_header(&self) -> bool {
+    pub fn has_header(&self) -> bool {
         matches!(self.0, BackEnd::Offloading(_))
     }
 
     /// Which super-packets may be written.
-    pub(crate) fn accepts(&self) -> Accepts {
+    pub fn accepts(&self) -> Accepts {
         match &self.0 {
             BackEnd::Offloading(offloading) => offloading.accepts(),
             BackEnd::Plain(..) => Accepts::NONE,
@@ -156,7 +152,7 @@ impl Tun {
     }
 
     /// The back end, for `mpt-ctl status`: `offload (checksum, TSO4, …)` or `plain (why)`.
-    pub(crate) fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         match &self.0 {
             BackEnd::Offloading(offloading) => format!("offload ({})", offloading.features()),
             BackEnd::Plain(_, why) => format!("plain ({why})"),
@@ -168,7 +164,7 @@ impl Tun {
     ///
     /// # Errors
     /// If epoll refuses it.
-    pub(crate) fn register(self: Arc<Tun>) -> io::Result<AsyncFd<Arc<Tun>>> {
+    pub fn register(self: Arc<Tun>) -> io::Result<AsyncFd<Arc<Tun>>> {
         // SAFETY: the interface owns its descriptor, never exchanges it and closes it when the last
         // `Arc` is dropped, of which the `AsyncFd` holds one.
         let registered = unsafe { AsyncFd::register_with_interest(self, Interest::READABLE) };
@@ -180,7 +176,7 @@ impl Tun {
     ///
     /// # Errors
     /// `WouldBlock` when none waits; `EBADFD` once the interface was deleted.
-    pub(crate) fn recv(&self, bytes: &mut [u8]) -> io::Result<usize> {
+    pub fn recv(&self, bytes: &mut [u8]) -> io::Result<usize> {
         match &self.0 {
             BackEnd::Offloading(offloading) => offloading.recv(bytes),
             BackEnd::Plain(plain, _) => plain.recv(bytes),
@@ -193,7 +189,7 @@ impl Tun {
     /// # Errors
     /// `EINVAL` if the packet is neither IPv4 nor IPv6 by its first byte or `header` does not fit
     /// it, `EIO` while the interface is down, `EBADFD` once it was deleted.
-    pub(crate) fn send(&self, header: &VnetHeader, packet: &[u8]) -> io::Result<()> {
+    pub fn send(&self, header: &VnetHeader, packet: &[u8]) -> io::Result<()> {
         match &self.0 {
             BackEnd::Offloading(offloading) => offloading.send(header, packet),
             BackEnd::Plain(plain, _) => {
@@ -222,7 +218,7 @@ impl AsFd for Tun {
 
 /// Whether this error of [`Tun::recv`] says that the interface was deleted: `EBADFD`, or `EFAULT` in the
 /// moment when it happens.
-pub(crate) fn is_gone(error: &io::Error) -> bool {
+pub fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EBADFD | libc::EFAULT))
 }
 
@@ -242,11 +238,11 @@ fn check_name(name: &str) -> Result<(), TunError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netlink::Netlink;
-    use crate::testing::in_network_namespace;
     use crate::udp::PathSocket;
     use mpt_core::wire::vnet::{Checksum, Gso};
+    use net::unit::in_network_namespace;
     use std::net::UdpSocket;
+    use std::process::Command;
 
     #[test]
     fn names_that_no_interface_can_have_are_refused_before_the_kernel_is_asked() {
@@ -275,12 +271,15 @@ mod tests {
     }
 
     /// An interface with the address 10.99.0.1, up.
-    async fn configured(wanted: Offload) -> Arc<Tun> {
+    fn configured(wanted: Offload) -> Arc<Tun> {
         let tun = Arc::new(Tun::open("mpt-test", wanted).unwrap());
-        let netlink = Netlink::open().unwrap();
-        let addresses = [("10.99.0.1".parse().unwrap(), 30)];
-        let configured = netlink.configure("mpt-test", &addresses, 1400, &[]);
-        configured.await.unwrap();
+        for words in [
+            "address add 10.99.0.1/30 dev mpt-test",
+            "link set mpt-test mtu 1400 up",
+        ] {
+            let done = Command::new("ip").args(words.split(' ')).status();
+            assert!(done.is_ok_and(|status| status.success()), "ip {words}");
+        }
         tun
     }
 
@@ -337,7 +336,7 @@ mod tests {
     fn one_thread_reads_while_another_writes() {
         in_network_namespace("tun::tests::one_thread_reads_while_another_writes", async {
             for wanted in [Offload::Off, Offload::Auto] {
-                let tun = configured(wanted).await;
+                let tun = configured(wanted);
                 let reader = tun.clone().register().unwrap();
                 let host = UdpSocket::bind("10.99.0.1:4000").unwrap();
                 host.send_to(b"ping", "10.99.0.2:5000").unwrap();
@@ -367,7 +366,7 @@ mod tests {
         in_network_namespace(
             "tun::tests::a_super_packet_crosses_whole_both_ways",
             async {
-                let tun = configured(Offload::Auto).await.register().unwrap();
+                let tun = configured(Offload::Auto).register().unwrap();
                 if !tun.get_ref().accepts().udp {
                     eprintln!("skipped: {}", tun.get_ref().describe());
                     return;
@@ -402,7 +401,7 @@ mod tests {
         in_network_namespace(
             "tun::tests::a_header_that_does_not_fit_costs_its_packet_alone",
             async {
-                let tun = configured(Offload::On).await.register().unwrap();
+                let tun = configured(Offload::On).register().unwrap();
                 let host = UdpSocket::bind("10.99.0.1:4000").unwrap();
                 host.send_to(b"ping", "10.99.0.2:5000").unwrap();
                 let (header, packet) = read_one(&tun).await;
@@ -474,7 +473,7 @@ mod tests {
                 let result = unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETPERSIST, 1_usize) };
                 assert_eq!(result, 0);
                 drop(tun);
-                let tun = configured(Offload::Off).await.register().unwrap();
+                let tun = configured(Offload::Off).register().unwrap();
                 let host = PathSocket::open("10.99.0.1:4000".parse().unwrap(), None, Offload::Auto);
                 let to = "10.99.0.2:5000".parse().unwrap();
                 assert_eq!(

@@ -27,19 +27,19 @@ const CONTROL_LEN: usize = 64;
 /// What became of a train. The counts add up to the datagrams in it.
 #[derive(Debug, Default)]
 #[must_use]
-pub(crate) struct Sent {
+pub struct Sent {
     /// Datagrams handed to the network.
-    pub(crate) datagrams: usize,
+    pub datagrams: usize,
     /// Datagrams not sent because the socket's buffer was full (`EAGAIN`): always the train's tail.
-    pub(crate) would_block: usize,
+    pub would_block: usize,
     /// Datagrams that the queueing discipline dropped (`ENOBUFS`).
-    pub(crate) queue_full: usize,
+    pub queue_full: usize,
     /// Datagrams larger than the interface's MTU (`EMSGSIZE`).
-    pub(crate) too_big: usize,
+    pub too_big: usize,
     /// Datagrams refused for another reason: no route, filtered, interface gone.
-    pub(crate) failed: usize,
+    pub failed: usize,
     /// The last error that cost a datagram.
-    pub(crate) error: Option<io::Error>,
+    pub error: Option<io::Error>,
 }
 
 impl Sent {
@@ -60,7 +60,7 @@ impl PathSocket {
     /// `tos` is the outer TOS or traffic class, DSCP and ECN, of all of them; 0 costs nothing.
     /// Never blocks. An empty `contents` is no datagram; `segment_size` must not be 0 and every
     /// datagram must fit UDP's 65,507 bytes, or it counts as too big.
-    pub(crate) fn send_train(
+    pub fn send_train(
         &self,
         to: SocketAddr,
         tos: u8,
@@ -239,7 +239,7 @@ mod tests {
     use super::super::RecvMeta;
     use super::super::testing::{loopback_pair, loopback_pairs, loopbacks, recv_exactly};
     use super::*;
-    use crate::config::Offload;
+    use crate::Offload;
 
     fn total(sent: &Sent) -> usize {
         sent.datagrams + sent.would_block + sent.queue_full + sent.too_big + sent.failed

@@ -1,0 +1,35 @@
+//! What a tunnel reads and writes, many packets a system call: its interface ([`tun`]), the sockets of its paths
+//! ([`udp`]), and the clocks by which its core is told the time ([`clock`]).
+//!
+//! All of the daemon's `unsafe` that a packet meets stands here. Nothing here knows of tunnels: the daemon uses it, and
+//! what measures a hub with many clients does.
+
+pub mod clock;
+pub mod tun;
+pub mod udp;
+
+/// Whether many packets cross a system call at a time: super-packets to and from the TUN, trains to
+/// and from the paths' sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Offload {
+    /// As far as the kernel has it.
+    #[default]
+    Auto,
+    /// Where the TUN cannot do it the tunnel does not start. (Sockets go as with `Auto`: whether a
+    /// train passes depends on the device that it meets, which may change.)
+    On,
+    /// One packet at a time.
+    Off,
+}
+
+impl Offload {
+    /// The name in the configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Offload::Auto => "auto",
+            Offload::On => "on",
+            Offload::Off => "off",
+        }
+    }
+}
