@@ -7,12 +7,14 @@ mod workers;
 #[path = "hub/world.rs"]
 mod world;
 
+use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use mpt_core::control::{PathState, PeerState, PeerStatus, Protection};
+use net::initiation::Initiations;
 use net::process::program;
 use net::traffic::{Iperf, ping};
 use net::{Daemon, Namespace, wait_for};
@@ -386,4 +388,54 @@ fn a_peer_gets_no_more_than_its_rate_limit_and_comes_back_with_a_preshared_key()
     wait_for("the tunnel", Duration::from_secs(10), || {
         reaches().then_some(())
     });
+}
+
+/// Calls have a socket of their own: what is more than the hub would work on stays in the kernel, and takes no peer's place.
+#[test]
+fn a_flood_of_calls_is_not_read_and_costs_no_peer_a_datagram() {
+    const CALLS: u64 = 60_000;
+    let Some(_turn) = net::turn() else { return };
+    let world = World::new();
+    let clients: Vec<Daemon> = (0..2).map(|client| world.start_client(client)).collect();
+    let hub = Daemon::start(&world.hub_host, "mpt0", |socket| {
+        world.hub_text(socket, &[0, 1])
+    });
+    for name in ["alice", "bob"] {
+        await_state(&hub, name, Some(PeerState::Up));
+    }
+    let stranger = world.hosts[2].inside(|| UdpSocket::bind("0.0.0.0:0").unwrap());
+    stranger.connect((AT[0], 4754)).unwrap();
+    let mut initiations = Initiations::to(&world.hub_keys.1);
+    let read = |hub: &Daemon| {
+        let paths = hub.status().paths;
+        paths.iter().map(|path| path.rx_packets).sum::<u64>()
+    };
+    let before = read(&hub);
+    let seen = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..CALLS {
+                let _ = stranger.send(&initiations.next(None));
+            }
+        });
+        ping(&world.hosts[0], "10.99.0.1", 50, 20, "")
+    });
+    assert_eq!(seen.received, 50);
+    // The kernel tells what it dropped with what comes next.
+    stranger
+        .send(&Initiations::to(&world.hub_keys.1).next(None))
+        .unwrap();
+    let refused = wait_for("the calls to be counted", Duration::from_secs(5), || {
+        let drops = hub.status().tunnel.drops;
+        let refused = drops["handshake_limit"] + drops["bad_handshake"];
+        (refused > CALLS / 2).then_some(refused)
+    });
+    let read = read(&hub) - before;
+    println!("of {CALLS} calls {refused} were refused; {read} datagrams were read");
+    assert!(read < refused / 2, "{read}");
+    let status = hub.status();
+    assert!(
+        status.paths.iter().all(|path| path.socket_drops == 0),
+        "{status:?}"
+    );
+    drop(clients);
 }

@@ -7,6 +7,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mpt_core::control::classes::ClassStatus;
 use mpt_core::control::order::OrderStatus;
@@ -42,6 +43,8 @@ pub(crate) enum Command {
         name: String,
         config: PathConfig,
         socket: Option<Arc<PathSocket>>,
+        /// At which a hub is called, of the worker that answers.
+        calls: Option<Arc<PathSocket>>,
     },
     /// Take a path away.
     RemovePath(PathId),
@@ -204,6 +207,7 @@ fn obey(downlink: &Rc<RefCell<Downlink>>, wake: &Rc<Notify>, command: Command) {
             name,
             config,
             socket,
+            calls: _,
         } => {
             let this = &mut *this;
             if socket.is_some() {
@@ -219,7 +223,7 @@ fn obey(downlink: &Rc<RefCell<Downlink>>, wake: &Rc<Notify>, command: Command) {
             if let Some(socket) = socket {
                 let has_room = this.batch == BATCH_OF_TRAINS;
                 debug_assert!(has_room || !socket.receives_trains(), "no room for trains");
-                attached.open = Some(Open::new(downlink, wake, id, socket));
+                attached.open = Some(Open::new(downlink, wake, id, socket, Duration::ZERO));
                 this.inbound.open_path(now, id);
             } else if attached.open.is_none() {
                 this.inbound.close_path(now, id);

@@ -39,7 +39,7 @@ use mpt_core::receive::coalesce::Accepts;
 use mpt_core::send::scheduler::law::Law;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{ReorderSettings, TunnelConfig};
-use paths::RunningPath;
+use paths::{RunningPath, Sockets};
 use routes::Ways;
 use tokio::sync::mpsc;
 use told::Told;
@@ -445,7 +445,7 @@ impl Tunnel {
         };
         path.weight = weight;
         if let Some(at) = self.paths.iter().position(|path| path.name == name) {
-            self.set_path(at, &[]).await?;
+            self.set_path(at, &Sockets::default()).await?;
         }
         Ok(true)
     }
@@ -559,7 +559,7 @@ impl Tunnel {
             let name = &change.path.name;
             if let Some(at) = self.paths.iter().position(|path| path.name == *name) {
                 self.budget_path(at, change.path.budget);
-                self.set_path(at, &[]).await?;
+                self.set_path(at, &Sockets::default()).await?;
             }
         }
         for path in &changes.paths_added {

@@ -14,6 +14,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::clock::{self, Timer};
 use crate::udp::PathSocket;
 
 /// Batches that are still taken from a socket that is to be closed.
@@ -56,14 +57,15 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// Watches `socket` for `line`; `wake` is told when something came.
+    /// Watches `socket` for `line`; `wake` is told when something came. There is a pause of this length after each batch.
     pub(crate) fn new<L: Line + 'static>(
         line: &Rc<RefCell<L>>,
         wake: &Rc<Notify>,
         id: PathId,
         socket: Arc<PathSocket>,
+        pause: Duration,
     ) -> Open {
-        let task = watch(line.clone(), wake.clone(), id, socket.clone());
+        let task = watch(line.clone(), wake.clone(), id, socket.clone(), pause);
         Open {
             socket,
             task: tokio::task::spawn_local(task),
@@ -71,10 +73,10 @@ impl Open {
         }
     }
 
-    /// Says when the socket, if there is one, is closed.
-    pub(crate) fn close(open: Option<Open>, done: oneshot::Sender<()>) {
+    /// Says when the sockets, if there are any, are closed.
+    pub(crate) fn close(open: impl IntoIterator<Item = Open> + 'static, done: oneshot::Sender<()>) {
         tokio::task::spawn_local(async move {
-            if let Some(mut open) = open {
+            for mut open in open {
                 // The task has the socket, too, until it is ended.
                 open.task.abort();
                 let _ = (&mut open.task).await;
@@ -96,12 +98,21 @@ async fn watch<L: Line>(
     wake: Rc<Notify>,
     id: PathId,
     socket: Arc<PathSocket>,
+    pause: Duration,
 ) {
     let place = line.borrow().place(id);
     let fd = match socket.register() {
         Ok(fd) => fd,
         Err(error) => {
             tracing::error!("{place} cannot watch its socket: {error}");
+            return;
+        }
+    };
+    // The line's runtime has no timers.
+    let mut timer = match Timer::new() {
+        Ok(timer) => timer,
+        Err(error) => {
+            tracing::error!("{place} cannot wait: {error}");
             return;
         }
     };
@@ -116,11 +127,18 @@ async fn watch<L: Line>(
             Err(error) => {
                 tracing::debug!("{place} cannot receive: {error}");
                 failures += 1;
-                tokio::time::sleep(FAILURE_PAUSE).await;
+                timer.wake_by(Some(clock::now() + FAILURE_PAUSE));
+                timer.elapsed().await;
             }
         }
         wake.notify_one();
-        tokio::task::yield_now().await;
+        match pause {
+            Duration::ZERO => tokio::task::yield_now().await,
+            pause => {
+                timer.wake_by(Some(clock::now() + pause));
+                timer.elapsed().await;
+            }
+        }
     }
 }
 
@@ -139,4 +157,63 @@ async fn wait_and_receive<L: Line>(
         ready.clear_ready_matching(Ready::READABLE);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+    use mpt_io::Offload;
+
+    /// A line whose socket always fails.
+    #[derive(Default)]
+    struct Failing {
+        failed: u32,
+        replaced: Rc<Notify>,
+    }
+
+    impl Line for Failing {
+        fn place(&self, _: PathId) -> String {
+            String::new()
+        }
+
+        fn receive(&mut self, _: PathId, _: &PathSocket) -> io::Result<bool> {
+            self.failed += 1;
+            Err(io::Error::other("of a test"))
+        }
+
+        fn take_errors(&mut self, _: PathId, _: &PathSocket) -> bool {
+            false
+        }
+
+        fn replace(&self, _: PathId) {
+            self.replaced.notify_one();
+        }
+    }
+
+    #[test]
+    fn a_socket_that_fails_is_tried_again_for_a_second_and_then_replaced() {
+        let local = "127.0.0.1:0".parse().unwrap();
+        let socket = Arc::new(PathSocket::open(local, None, Offload::Off).unwrap());
+        let sender = UdpSocket::bind(local).unwrap();
+        sender.send_to(&[1], socket.local_addr()).unwrap();
+        let line = Failing::default();
+        let replaced = line.replaced.clone();
+        let line = Rc::new(RefCell::new(line));
+        // As a line's thread has it.
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .unwrap();
+        let began = std::time::Instant::now();
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let id = PathId::new(0).unwrap();
+            let wake = Rc::new(Notify::new());
+            let _open = Open::new(&line, &wake, id, socket, Duration::ZERO);
+            replaced.notified().await;
+        });
+        assert_eq!(line.borrow().failed, MAX_FAILURES + 1);
+        assert!(began.elapsed() >= FAILURE_PAUSE * MAX_FAILURES);
+    }
 }

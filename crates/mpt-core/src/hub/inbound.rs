@@ -438,6 +438,11 @@ impl HubInbound {
         self.drops.count(why, 1);
     }
 
+    /// Counts calls for which the kernel had no room.
+    pub fn calls_not_read(&mut self, calls: u64) {
+        self.drops.count(DropReason::HandshakeLimit, calls);
+    }
+
     /// Takes what another worker has handed over. Afterwards poll everything. Whose it is is looked up again: the peer
     /// may be gone, or another in its place.
     pub fn handle_handed(&mut self, now: Time, Handed(what): Handed) {

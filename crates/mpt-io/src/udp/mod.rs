@@ -39,9 +39,10 @@ mod socket;
 mod steering;
 
 pub use counted::Counted;
+pub use error::SocketError;
 pub use receive::RecvMeta;
 pub use send::Sent;
-pub use socket::{BUFFER_WANTED, PathSocket, receives_trains};
+pub use socket::{BUFFER_WANTED, HubSockets, PathSocket, receives_trains};
 
 #[cfg(test)]
 mod testing;

@@ -56,7 +56,7 @@ impl Default for RecvMeta {
 }
 
 impl PathSocket {
-    /// Receives as many datagrams or trains as wait, one a buffer, at most [`RECV_BATCH`], and says how many.
+    /// Receives as many datagrams or trains as wait, one a buffer, at most 32, and says how many.
     ///
     /// Only `WouldBlock` says that the socket is empty: a batch may end early for other reasons.
     ///

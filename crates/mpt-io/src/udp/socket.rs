@@ -29,6 +29,9 @@ use crate::Offload;
 /// twice as much and charges what a packet occupies: 65 KB for a train of 64 KB, which makes 129 of
 /// them, 100 KB for the same as single datagrams of 1,450 bytes.
 pub const BUFFER_WANTED: usize = 4 << 20;
+/// The same of the socket at which a hub is called: a hundred initiations or two, which is more than are worked on in
+/// half a second. What a flood brings beyond it costs neither the hub's processor nor its peers' place.
+const CALLS_BUFFER: usize = 64 << 10;
 
 /// A path's UDP socket: non-blocking, unconnected, bound, with DF set on all it sends.
 #[derive(Debug)]
@@ -39,8 +42,19 @@ pub struct PathSocket {
     /// Whether trains leave whole.
     pub(super) segmentation: Segmentation,
     receives_trains: bool,
+    is_for_calls: bool,
     /// What it sends and receives.
     pub(super) counted: Arc<Counted>,
+}
+
+/// A hub's sockets at one address and port.
+#[derive(Debug)]
+pub struct HubSockets {
+    /// One for each worker, who gets there what is of its own peers.
+    pub workers: Vec<PathSocket>,
+    /// Gets all else: calls, and what makes no sense. None where the kernel cannot tell them apart; there the first
+    /// worker gets it.
+    pub calls: Option<PathSocket>,
 }
 
 /// What the kernel granted of [`BUFFER_WANTED`], in bytes of payload asked for (it books twice
@@ -71,33 +85,43 @@ impl PathSocket {
         PathSocket::open_beside(local, interface, offload, false)
     }
 
-    /// Opens a socket for each of a hub's workers, all at one address and port; each gets what is of its own peers.
+    /// Opens a hub's sockets.
     ///
     /// # Errors
     /// As [`PathSocket::open`]: also where another program, or another path, has address and port, and would share them.
-    pub fn open_each(
+    pub fn open_hub(
         local: SocketAddr,
         interface: Option<&str>,
         offload: Offload,
         workers: usize,
-    ) -> Result<Vec<PathSocket>, SocketError> {
+    ) -> Result<HubSockets, SocketError> {
         // Alone, so that nobody else is there; only then may others join it.
         let first = PathSocket::open(local, interface, offload)?;
         let local = first.local;
+        first.share()?;
         let mut sockets = vec![first];
-        if workers < 2 {
-            return Ok(sockets);
-        }
-        sockets[0].share()?;
         for _ in 1..workers {
             sockets.push(PathSocket::open_beside(local, interface, offload, true)?);
         }
-        if let Err(error) = steering::attach(sockets[0].as_fd(), workers) {
+        // Behind the workers' in the group: the program names sockets by their place.
+        let mut calls = PathSocket::open_beside(local, interface, Offload::Off, true)?;
+        let attached = steering::attach(sockets[0].as_fd(), workers);
+        if let Err(error) = &attached {
             tracing::warn!(
                 "{local}: the kernel does not choose the worker of what arrives: {error}"
             );
         }
-        Ok(sockets)
+        calls.be_for_calls();
+        Ok(HubSockets {
+            workers: sockets,
+            calls: attached.is_ok().then_some(calls),
+        })
+    }
+
+    fn be_for_calls(&mut self) {
+        self.is_for_calls = true;
+        let _ = self.socket.set_recv_buffer_size(CALLS_BUFFER);
+        self.buffers.receive = self.socket.recv_buffer_size().unwrap_or(0) / 2;
     }
 
     /// Lets other sockets have its address and port as well.
@@ -150,6 +174,7 @@ impl PathSocket {
             buffers,
             segmentation,
             receives_trains,
+            is_for_calls: false,
             counted: Arc::default(),
         })
     }
@@ -200,6 +225,11 @@ impl PathSocket {
     /// it needs room for one: 64 KiB.
     pub fn receives_trains(&self) -> bool {
         self.receives_trains
+    }
+
+    /// Whether it is the one at which a hub is called.
+    pub fn is_for_calls(&self) -> bool {
+        self.is_for_calls
     }
 
     /// How large the socket's buffers came out.

@@ -1,9 +1,10 @@
-//! Which of several sockets at one address gets a datagram: that of the worker who owns the peer.
+//! Which of several sockets at one address gets a datagram: that of the worker who owns the peer, or the one for calls.
 //!
 //! The sockets share address and port (`SO_REUSEPORT`), in the order of the workers, and a classic BPF program names the
 //! one for each datagram (`SO_ATTACH_REUSEPORT_CBPF`, Linux 4.5). It reads what a hub reads first: of a sealed packet
 //! the index in the GRE key, of an answer to a handshake the index that it is for; an index begins with the peer's slot.
-//! All else, calls above all, is for the first. What a kernel brings to another one, the workers hand over.
+//! All else, calls above all, is for the last, which is no worker's: whoever floods a hub with calls fills that one's
+//! buffer. What a kernel brings to another one, the workers hand over.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
@@ -24,9 +25,14 @@ const ANSWERED: u32 = 8;
 /// A response's kind, in its first word.
 const RESPONSE: u32 = (Kind::Response as u32) << 24;
 
+/// Less than that is no sealed packet and no response, and not read.
+const LEAST: u32 = ANSWERED + 4;
+
+const LOAD_LEN: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_LEN;
 const LOAD_HALF: u32 = libc::BPF_LD | libc::BPF_H | libc::BPF_ABS;
 const LOAD_WORD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
 const JUMP_IF: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+const JUMP_IF_LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
 const JUMP: u32 = libc::BPF_JMP | libc::BPF_JA;
 const SHIFT: u32 = libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K;
 const MODULO: u32 = libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K;
@@ -35,8 +41,8 @@ const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 /// The accumulator, as what is returned (linux/filter.h).
 const BPF_A: u32 = 0x10;
 
-/// The program for so many workers. A read beyond the datagram's end makes it return 0.
-fn program(workers: u32) -> [sock_filter; 12] {
+/// The program for so many workers, behind whose sockets the one for calls stands.
+fn program(workers: u32) -> [sock_filter; 14] {
     let line = |code: u32, k: u32, jt: u8, jf: u8| sock_filter {
         code: code as u16,
         jt,
@@ -44,6 +50,8 @@ fn program(workers: u32) -> [sock_filter; 12] {
         k,
     };
     [
+        line(LOAD_LEN, 0, 0, 0),
+        line(JUMP_IF_LEAST, LEAST, 0, 11),
         line(LOAD_HALF, PROTOCOL, 0, 0),
         line(JUMP_IF, SEALED, 0, 2),
         line(LOAD_WORD, KEY, 0, 0),
@@ -55,7 +63,7 @@ fn program(workers: u32) -> [sock_filter; 12] {
         line(SHIFT, HubSlot::OWN_BITS, 0, 0),
         line(MODULO, workers, 0, 0),
         line(RETURN_A, 0, 0, 0),
-        line(RETURN, 0, 0, 0),
+        line(RETURN, workers, 0, 0),
     ]
 }
 
@@ -90,8 +98,8 @@ pub(super) fn attach(fd: BorrowedFd<'_>, workers: usize) -> io::Result<()> {
 mod tests {
     use std::net::UdpSocket;
 
-    use super::super::PathSocket;
     use super::super::testing::loopbacks;
+    use super::super::{HubSockets, PathSocket};
     use crate::Offload;
 
     /// A datagram's index as its GRE key, Protocol Type 0x88B6, or as what a response answers; else none.
@@ -110,7 +118,10 @@ mod tests {
     #[test]
     fn each_datagram_goes_to_the_worker_that_owns_its_peer() {
         for local in loopbacks() {
-            let sockets = PathSocket::open_each(local, None, Offload::Off, 3).unwrap();
+            let HubSockets { workers, calls } =
+                PathSocket::open_hub(local, None, Offload::Off, 3).unwrap();
+            let sockets: Vec<_> = workers.into_iter().chain(calls).collect();
+            assert_eq!(sockets.len(), 4);
             let at = sockets[0].local_addr();
             assert!(sockets.iter().all(|socket| socket.local_addr() == at));
             let mut local = local;
@@ -122,10 +133,11 @@ mod tests {
                 (datagram([0x88, 0xb6], 4, 2 << 15), 2),
                 (datagram([0x88, 0xb6], 4, u32::MAX), ((1 << 17) - 1) % 3),
                 (datagram([0x88, 0xb5], 8, (5 << 15) + 2), 2),
-                (call, 0),
-                (datagram([0x08, 0x00], 4, 1 << 15), 0),
-                (vec![0xff], 0),
-                (datagram([0x88, 0xb6], 4, 1 << 15)[..5].to_vec(), 0),
+                (call, 3),
+                (datagram([0x08, 0x00], 4, 1 << 15), 3),
+                (vec![0xff], 3),
+                (vec![], 3),
+                (datagram([0x88, 0xb6], 4, 1 << 15)[..11].to_vec(), 3),
             ];
             for (bytes, owner) in cases {
                 // From other ports, as if the kernel chose by them.
@@ -150,10 +162,10 @@ mod tests {
     #[test]
     fn an_address_that_workers_share_is_nobody_elses() {
         for local in loopbacks() {
-            let sockets = PathSocket::open_each(local, None, Offload::Off, 2).unwrap();
-            let at = sockets[0].local_addr();
+            let sockets = PathSocket::open_hub(local, None, Offload::Off, 2).unwrap();
+            let at = sockets.workers[0].local_addr();
             for workers in [1, 2] {
-                let other = PathSocket::open_each(at, None, Offload::Off, workers);
+                let other = PathSocket::open_hub(at, None, Offload::Off, workers);
                 assert!(other.is_err(), "{at}");
             }
         }

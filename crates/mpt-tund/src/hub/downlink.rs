@@ -42,6 +42,9 @@ const MAX_BATCHES: usize = 16;
 const MAX_SERVED: u64 = 512;
 /// Room for any train, in bytes.
 const TRAIN_BYTES: usize = 65_536;
+/// After a batch of calls others have their turn for this long: some 10,000 calls a second are read, of which 200 are
+/// worked on as they come, and a flood of more costs a tenth of a processor.
+const CALLS_PAUSE: Duration = Duration::from_millis(1);
 /// When the line out has no room for news, they are offered again after this.
 const NEWS_PAUSE: Duration = Duration::from_millis(1);
 
@@ -140,6 +143,8 @@ struct Attached {
     config: PathConfig,
     /// None while it waits.
     open: Option<Open>,
+    /// Where calls come, at the worker that answers them.
+    calls: Option<Open>,
     /// Datagrams that the sockets before this one dropped.
     former_drops: u64,
     received: (u64, u64),
@@ -155,6 +160,7 @@ fn obey(downlink: &Rc<RefCell<HubDownlink>>, wake: &Rc<Notify>, command: Command
             name,
             config,
             socket,
+            calls,
         } => {
             if socket.is_some() {
                 drop(this.close(id));
@@ -163,13 +169,16 @@ fn obey(downlink: &Rc<RefCell<HubDownlink>>, wake: &Rc<Notify>, command: Command
                 name,
                 config,
                 open: None,
+                calls: None,
                 former_drops: 0,
                 received: (0, 0),
                 sent: (0, 0),
             });
             attached.config = config;
             if let Some(socket) = socket {
-                attached.open = Some(Open::new(downlink, wake, id, socket));
+                attached.open = Some(Open::new(downlink, wake, id, socket, Duration::ZERO));
+                let open = |calls| Open::new(downlink, wake, id, calls, CALLS_PAUSE);
+                attached.calls = calls.map(open);
             }
             this.follow_paths(now);
         }
@@ -223,14 +232,19 @@ fn obey(downlink: &Rc<RefCell<HubDownlink>>, wake: &Rc<Notify>, command: Command
 }
 
 impl HubDownlink {
-    /// Takes the socket from a path, after what waits in it.
-    fn close(&mut self, id: PathId) -> Option<Open> {
-        let open = self.sockets[id.index()].as_mut()?.open.take()?;
-        self.receive_last(id, &open.socket);
-        if let Some(attached) = &mut self.sockets[id.index()] {
-            attached.former_drops += u64::from(open.drops);
+    /// Takes the sockets from a path, after what waits in that of the peers.
+    fn close(&mut self, id: PathId) -> Vec<Open> {
+        let Some(attached) = &mut self.sockets[id.index()] else {
+            return Vec::new();
+        };
+        let (open, calls) = (attached.open.take(), attached.calls.take());
+        if let Some(open) = &open {
+            self.receive_last(id, &open.socket);
         }
-        Some(open)
+        if let Some(attached) = &mut self.sockets[id.index()] {
+            attached.former_drops += open.as_ref().map_or(0, |open| u64::from(open.drops));
+        }
+        open.into_iter().chain(calls).collect()
     }
 
     /// What peers' paths get follows the socket that they call.
@@ -472,7 +486,7 @@ impl Line for HubDownlink {
 
     fn receive(&mut self, id: PathId, socket: &PathSocket) -> io::Result<bool> {
         let mut is_left = self.receive_batch(id, socket)?;
-        if !self.hub.is_waiting() {
+        if socket.is_for_calls() || !self.hub.is_waiting() {
             return Ok(is_left);
         }
         // The kernel's queue knows no peers: what it has waits here instead, by peer.
@@ -515,7 +529,9 @@ impl HubDownlink {
         let wall_ns = self.stamps.read(now);
         let (mut packets, mut bytes, mut drops) = (0, 0, 0);
         let mut in_hand = 0;
-        let is_rushed = self.hub.is_waiting() || received == BATCH && self.hub.is_shared(now);
+        let for_calls = socket.is_for_calls();
+        let is_rushed =
+            !for_calls && (self.hub.is_waiting() || received == BATCH && self.hub.is_shared(now));
         for at in 0..received {
             let (buffer, meta) = (&self.buffers[at], &self.metas[at]);
             let len = meta.len.min(buffer.len());
@@ -545,8 +561,15 @@ impl HubDownlink {
         if let Some(attached) = &mut self.sockets[id.index()] {
             attached.received.0 += packets;
             attached.received.1 += bytes;
-            if let Some(open) = &mut attached.open {
-                open.drops = drops;
+            let open = match for_calls {
+                true => &mut attached.calls,
+                false => &mut attached.open,
+            };
+            let before = open
+                .as_mut()
+                .map(|open| std::mem::replace(&mut open.drops, drops));
+            if for_calls && let Some(before) = before {
+                self.hub.calls_not_read(drops.wrapping_sub(before).into());
             }
         }
         self.flush_peers(now);

@@ -18,7 +18,7 @@ use mpt_core::time::Time;
 use tokio::sync::mpsc;
 
 use super::Tunnel;
-use super::paths::RunningPath;
+use super::paths::{RunningPath, Sockets};
 use crate::clock;
 use crate::config::{self, Family, Remote};
 use crate::netlink::Links;
@@ -256,7 +256,7 @@ impl Tunnel {
             Ok(Some(address)) => {
                 self.log
                     .info(format!("path {path}: {host} is at {address}"));
-                self.set_path(at, &[]).await?;
+                self.set_path(at, &Sockets::default()).await?;
             }
             Err(why) if is_first_failure => {
                 self.log

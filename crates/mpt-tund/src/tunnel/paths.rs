@@ -14,7 +14,7 @@ use super::names::{Lookup, leads_on};
 use crate::config::{self, Remote};
 use crate::downlink::Another;
 use crate::netlink::Links;
-use crate::udp::{BUFFER_WANTED, Counted, PathSocket};
+use crate::udp::{BUFFER_WANTED, Counted, HubSockets, PathSocket};
 use crate::wanted::binding::{Binding, Waits, binding, link_of};
 use crate::wanted::retry::Retry;
 use crate::{clock, downlink, uplink};
@@ -49,6 +49,13 @@ pub(super) struct RunningPath {
     /// Whether it was taken out of service by command; and whether the line in was told that it is out of service.
     pub(super) is_taken_out: bool,
     pub(super) is_out: bool,
+}
+
+/// What a path is opened with: a socket for each worker, and a hub's for calls.
+#[derive(Default)]
+pub(super) struct Sockets {
+    workers: Vec<Arc<PathSocket>>,
+    calls: Option<Arc<PathSocket>>,
 }
 
 /// A path's socket as this thread knows it.
@@ -225,18 +232,26 @@ impl Tunnel {
         let mark = self.routing.mark();
         let path = &mut self.paths[at];
         let workers = self.config.workers();
-        let opened =
-            PathSocket::open_each(wanted.local, device, offload, workers).and_then(|sockets| {
-                sockets
-                    .iter()
-                    .try_for_each(|socket| socket.set_mark(mark))?;
-                Ok(sockets)
-            });
-        let sockets: Vec<Arc<PathSocket>> = match opened {
-            Ok(sockets) => sockets
-                .into_iter()
-                .map(|socket| Arc::new(socket.counting(path.counted.clone())))
-                .collect(),
+        let opened = match self.config.peers {
+            Some(_) => PathSocket::open_hub(wanted.local, device, offload, workers),
+            None => PathSocket::open(wanted.local, device, offload).map(|socket| HubSockets {
+                workers: vec![socket],
+                calls: None,
+            }),
+        };
+        let marked = opened.and_then(|opened| {
+            let mut all = opened.workers.iter().chain(&opened.calls);
+            all.try_for_each(|socket| socket.set_mark(mark))?;
+            Ok(opened)
+        });
+        let sockets = match marked {
+            Ok(opened) => {
+                let counting = |socket: PathSocket| Arc::new(socket.counting(path.counted.clone()));
+                Sockets {
+                    workers: opened.workers.into_iter().map(counting).collect(),
+                    calls: opened.calls.map(counting),
+                }
+            }
             Err(error) => {
                 let retry = match path.refused.take() {
                     Some((refused, retry)) if refused == wanted => retry.again(now),
@@ -249,7 +264,7 @@ impl Tunnel {
                 return Ok(());
             }
         };
-        let Some(first) = sockets.first() else {
+        let Some(first) = sockets.workers.first() else {
             return Ok(());
         };
         let granted = first.buffers().receive;
@@ -349,7 +364,7 @@ impl Tunnel {
         });
         let budget = self.config.path(name).and_then(|path| path.budget);
         self.budget_path(at, budget);
-        self.set_path(at, &[]).await
+        self.set_path(at, &Sockets::default()).await
     }
 
     /// Takes a path away and waits until its socket is closed.
@@ -366,12 +381,8 @@ impl Tunnel {
         Ok(())
     }
 
-    /// Tells the lines what is configured of a path, and its sockets, one for each worker, when those are new ones.
-    pub(super) async fn set_path(
-        &mut self,
-        at: usize,
-        sockets: &[Arc<PathSocket>],
-    ) -> anyhow::Result<()> {
+    /// Tells the lines what is configured of a path, and its sockets when those are new ones.
+    pub(super) async fn set_path(&mut self, at: usize, sockets: &Sockets) -> anyhow::Result<()> {
         let path = &mut self.paths[at];
         let Some(configured) = self.config.path(&path.name) else {
             return Ok(());
@@ -390,7 +401,7 @@ impl Tunnel {
             metered: configured.metered,
             keeps_port: configured.local.port_is_given,
         };
-        let socket = |worker: usize| sockets.get(worker).cloned();
+        let socket = |worker: usize| sockets.workers.get(worker).cloned();
         let command = |worker| uplink::Command::SetPath(id, config, socket(worker));
         self.uplink.tell(command).await?;
         let command = |worker| downlink::Command::SetPath {
@@ -398,6 +409,7 @@ impl Tunnel {
             name: name.clone(),
             config,
             socket: socket(worker),
+            calls: sockets.calls.clone().filter(|_| worker == 0),
         };
         self.downlink.tell(command).await
     }

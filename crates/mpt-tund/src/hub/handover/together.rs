@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::config::Offload;
 use crate::hub::{PeerChanges, SetPeer, Wakes, downlink, uplink};
-use crate::udp::PathSocket;
+use crate::udp::{HubSockets, PathSocket};
 use crate::{clock, downlink as lines_in, uplink as lines_out};
 
 /// Rounds in which bob comes and goes.
@@ -253,8 +253,10 @@ fn spawn<F: Future<Output = io::Result<()>>>(
 impl World {
     fn new() -> World {
         let local = "127.0.0.1:0".parse().unwrap();
-        let sockets = PathSocket::open_each(local, None, Offload::Auto, WORKERS).unwrap();
-        let sockets: Vec<_> = sockets.into_iter().map(Arc::new).collect();
+        let HubSockets { workers, calls } =
+            PathSocket::open_hub(local, None, Offload::Auto, WORKERS).unwrap();
+        let sockets: Vec<_> = workers.into_iter().map(Arc::new).collect();
+        let calls = calls.map(Arc::new);
         let (mut lines, mut threads) = (Vec::new(), Vec::new());
         let mut ways = Others::all(WORKERS).into_iter().enumerate();
         for (number, (out_others, in_others)) in ways.by_ref().take(TEST) {
@@ -284,6 +286,7 @@ impl World {
                 name: "isp".to_owned(),
                 config: path_config(None),
                 socket,
+                calls: calls.clone().filter(|_| number == 0),
             };
             assert!(to_in.blocking_send(to).is_ok());
             lines.push((to_out, to_in));
