@@ -9,7 +9,6 @@ use std::os::fd::AsFd as _;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
-use mpt_core::control::drops::DropReason;
 use mpt_core::control::{PathState, PathStatus};
 use mpt_core::crypto::{CryptoConfig, Entropy, PresharedKey, PrivateKey, PublicKey, Sessions};
 use mpt_core::path::{PathConfig, PathId};
@@ -19,13 +18,13 @@ use mpt_core::send::scheduler::Policy;
 use mpt_core::send::scheduler::law::Law;
 use mpt_core::time::{Time, earliest};
 use mpt_core::tunnel::{
-    Datagram, Event, Inbound, Outbound, ReorderSettings, Transmit, TunnelConfig, sealed_tunnel,
+    Event, Inbound, Outbound, ReorderSettings, Transmit, TunnelConfig, sealed_tunnel,
 };
 use mpt_core::wire::vnet::VnetHeader;
 use mpt_io::Offload;
 use mpt_io::clock::{self, StampClock};
 use mpt_io::tun::{MAX_READ, Tun};
-use mpt_io::udp::{PathSocket, RecvMeta};
+use mpt_io::udp::{PathSocket, RecvMeta, Sent};
 use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 
@@ -163,19 +162,11 @@ impl Client {
         let received = self.sockets[path].recv_batch(&mut hands.buffers, &mut hands.metas);
         let now = clock::now();
         let wall_ns = hands.stamps.read(now);
+        let id = PathId::new(path).unwrap();
         let mut buffers = hands.buffers.drain(..);
         let received = received.unwrap_or(0);
         for (buffer, meta) in buffers.by_ref().take(received).zip(&hands.metas) {
-            let datagram = Datagram {
-                path: PathId::new(path).unwrap(),
-                from: meta.from,
-                tos: meta.tos,
-                buffer,
-                len: meta.len,
-                segment_size: meta.segment_size,
-                truncated: meta.truncated,
-                waited: meta.waited(wall_ns),
-            };
+            let datagram = meta.datagram(id, buffer, wall_ns);
             self.inbound.handle_datagram(now, datagram);
         }
         buffers.for_each(|buffer| self.inbound.put_back(buffer));
@@ -187,8 +178,8 @@ impl Client {
             self.outbound.learn(clock::now(), news);
         }
         while let Some(train) = self.outbound.poll_transmit() {
-            let unsent = send(&self.sockets, &train);
-            unsent.report(&mut self.outbound);
+            let (path, size, sent) = (train.path, train.segment_size, send(&self.sockets, &train));
+            count_lost(&mut self.outbound, path, size, &sent);
         }
         self.inbound
             .drain_tun(|header, packet| tun.is_none_or(|tun| tun.send(header, packet).is_ok()));
@@ -198,7 +189,7 @@ impl Client {
         }
         while let Some(message) = self.inbound.poll_transmit() {
             // A probe that was not sent is one that gets no answer.
-            send(&self.sockets, &message);
+            let _ = send(&self.sockets, &message);
         }
         let mut more = 0;
         while let Some(event) = self.inbound.poll_event() {
@@ -215,35 +206,20 @@ impl Client {
     fn take(&mut self, now: Time, header: &VnetHeader, packet: &mut [u8]) {
         self.outbound.handle_tun(now, header, packet);
         while let Some(train) = self.outbound.poll_ready() {
-            let unsent = send(&self.sockets, &train);
-            unsent.report(&mut self.outbound);
+            let (path, size, sent) = (train.path, train.segment_size, send(&self.sockets, &train));
+            count_lost(&mut self.outbound, path, size, &sent);
         }
     }
 }
 
-/// What of a train was not sent.
-struct Unsent {
-    path: PathId,
-    datagrams: usize,
-    bytes: usize,
-}
-
-fn send(sockets: &[PathSocket], train: &Transmit<'_>) -> Unsent {
+fn send(sockets: &[PathSocket], train: &Transmit<'_>) -> Sent {
     let (contents, size) = (train.contents, train.segment_size);
-    let sent = sockets[train.path.index()].send_train(train.to, train.tos, contents, size);
-    let datagrams = train.datagrams - sent.datagrams;
-    Unsent {
-        path: train.path,
-        datagrams,
-        bytes: datagrams * size,
-    }
+    sockets[train.path.index()].send_train(train.to, train.tos, contents, size)
 }
 
-impl Unsent {
-    fn report(self, outbound: &mut Outbound) {
-        if self.datagrams > 0 {
-            outbound.not_sent(self.path, self.datagrams, self.bytes, DropReason::SendFull);
-        }
+fn count_lost(outbound: &mut Outbound, path: PathId, size: usize, sent: &Sent) {
+    for (datagrams, why) in sent.lost() {
+        outbound.not_sent(path, datagrams, datagrams * size, why);
     }
 }
 

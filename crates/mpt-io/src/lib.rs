@@ -1,8 +1,8 @@
 //! What a tunnel reads and writes, many packets a system call: its interface ([`tun`]), the sockets of its paths
 //! ([`udp`]), and the clocks by which its core is told the time ([`clock`]).
 //!
-//! All of the daemon's `unsafe` that a packet meets stands here. Nothing here knows of tunnels: the daemon uses it, and
-//! what measures a hub with many clients does.
+//! All `unsafe` code that a packet passes through is here. Nothing here drives a tunnel: the daemon does, and so does what
+//! measures a hub with many clients (benches/hub_clients).
 
 pub mod clock;
 pub mod tun;

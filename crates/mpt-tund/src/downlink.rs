@@ -7,7 +7,6 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use mpt_core::control::classes::ClassStatus;
 use mpt_core::control::order::OrderStatus;
@@ -17,7 +16,7 @@ use mpt_core::receive::buffer::Buffer;
 use mpt_core::receive::coalesce::Accepts;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::time::{Time, earliest};
-use mpt_core::tunnel::{Datagram, Event, Inbound, News, ReorderSettings};
+use mpt_core::tunnel::{Event, Inbound, News, ReorderSettings};
 use mpt_core::wire::name::PathName;
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -223,7 +222,7 @@ fn obey(downlink: &Rc<RefCell<Downlink>>, wake: &Rc<Notify>, command: Command) {
             if let Some(socket) = socket {
                 let has_room = this.batch == BATCH_OF_TRAINS;
                 debug_assert!(has_room || !socket.receives_trains(), "no room for trains");
-                attached.open = Some(Open::new(downlink, wake, id, socket, Duration::ZERO));
+                attached.open = Some(Open::new(downlink, wake, id, socket));
                 this.inbound.open_path(now, id);
             } else if attached.open.is_none() {
                 this.inbound.close_path(now, id);
@@ -468,16 +467,7 @@ impl Line for Downlink {
         let now = clock::now();
         let wall_ns = self.stamps.read(now);
         for (buffer, meta) in self.buffers.drain(..received).zip(&self.metas) {
-            let datagram = Datagram {
-                path: id,
-                from: meta.from,
-                tos: meta.tos,
-                buffer,
-                len: meta.len,
-                segment_size: meta.segment_size,
-                truncated: meta.truncated,
-                waited: meta.waited(wall_ns),
-            };
+            let datagram = meta.datagram(id, buffer, wall_ns);
             self.inbound.handle_datagram(now, datagram);
         }
         if let Some(attached) = &mut self.paths[id.index()]

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use mpt_core::control::drops::DropReason;
 use mpt_core::control::trace::Trace;
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
 use mpt_core::send::classes::ClassConfig;
@@ -395,15 +394,8 @@ impl Outcome {
 
     /// Counts what was not sent.
     pub(crate) fn report(self, outbound: &mut Outbound) {
-        for (datagrams, why) in [
-            (self.sent.would_block, DropReason::SendFull),
-            (self.sent.queue_full, DropReason::SendQueue),
-            (self.sent.too_big, DropReason::TooBig),
-            (self.sent.failed, DropReason::SendError),
-        ] {
-            if datagrams > 0 {
-                outbound.not_sent(self.path, datagrams, datagrams * self.segment_size, why);
-            }
+        for (datagrams, why) in self.sent.lost() {
+            outbound.not_sent(self.path, datagrams, datagrams * self.segment_size, why);
         }
     }
 }

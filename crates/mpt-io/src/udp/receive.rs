@@ -6,6 +6,10 @@ use std::os::fd::AsRawFd;
 use std::ptr;
 use std::time::Duration;
 
+use mpt_core::path::PathId;
+use mpt_core::receive::buffer::Buffer;
+use mpt_core::tunnel::Datagram;
+
 use super::address::RawAddress;
 use super::cmsg::{CONTROL_LEN, Control, Messages};
 use super::gro;
@@ -148,6 +152,21 @@ fn fill<B: AsMut<[u8]>>(
 }
 
 impl RecvMeta {
+    /// What a core is given of what arrived on `path` in `buffer`; `wall_ns` as in [`RecvMeta::waited`].
+    #[must_use]
+    pub fn datagram(&self, path: PathId, buffer: Buffer, wall_ns: Option<u64>) -> Datagram {
+        Datagram {
+            path,
+            from: self.from,
+            tos: self.tos,
+            buffer,
+            len: self.len,
+            segment_size: self.segment_size,
+            truncated: self.truncated,
+            waited: self.waited(wall_ns),
+        }
+    }
+
     /// For how long it has waited in the socket's buffer, at this moment by [`crate::clock::StampClock`]; nothing where
     /// that is not known.
     pub fn waited(&self, wall_ns: Option<u64>) -> Duration {

@@ -14,6 +14,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
+use mpt_core::control::drops::DropReason;
+
 use super::address::RawAddress;
 use super::cmsg::Control;
 use super::socket::PathSocket;
@@ -43,6 +45,17 @@ pub struct Sent {
 }
 
 impl Sent {
+    /// How many datagrams did not leave, by why.
+    pub fn lost(&self) -> impl Iterator<Item = (usize, DropReason)> {
+        let lost = [
+            (self.would_block, DropReason::SendFull),
+            (self.queue_full, DropReason::SendQueue),
+            (self.too_big, DropReason::TooBig),
+            (self.failed, DropReason::SendError),
+        ];
+        lost.into_iter().filter(|(datagrams, _)| *datagrams > 0)
+    }
+
     /// Adds what became of more datagrams, sent later.
     pub(super) fn add(&mut self, later: Sent) {
         self.datagrams += later.datagrams;

@@ -29,8 +29,8 @@ use crate::Offload;
 /// twice as much and charges what a packet occupies: 65 KB for a train of 64 KB, which makes 129 of
 /// them, 100 KB for the same as single datagrams of 1,450 bytes.
 pub const BUFFER_WANTED: usize = 4 << 20;
-/// The same of the socket at which a hub is called: a hundred initiations or two, which is more than are worked on in
-/// half a second. What a flood brings beyond it costs neither the hub's processor nor its peers' place.
+/// Bytes asked for the receive buffer of the socket at which a hub is called: a sixty-fourth of [`BUFFER_WANTED`]. What a
+/// flood brings beyond it costs neither the hub's processor nor its peers' place (`benches/hub --greedy 20`).
 const CALLS_BUFFER: usize = 64 << 10;
 
 /// A path's UDP socket: non-blocking, unconnected, bound, with DF set on all it sends.

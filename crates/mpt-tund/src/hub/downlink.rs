@@ -2,6 +2,7 @@
 //!
 //! Each socket has a task that waits for it ([`crate::watch`]).
 
+mod report;
 mod told;
 
 use std::cell::RefCell;
@@ -11,7 +12,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mpt_core::control::{PEERS_CALL, PathState, PathStatus, Protection, TunnelStatus};
 use mpt_core::hub::{Came, HubConfig, HubInbound, HubNews, HubSlot, Worker};
 use mpt_core::path::{MAX_PATHS, PathConfig, PathId};
 use mpt_core::receive::coalesce::Accepts;
@@ -21,10 +21,9 @@ use mpt_core::tunnel::{Event, Inbound};
 use tokio::sync::{Notify, mpsc};
 
 use super::handover::{Message, Others, Ways};
-use super::uplink::add_drops;
-use super::{Listed, PeerChanges, Shown, Wakes};
+use super::{PeerChanges, Wakes};
 use crate::clock::{self, Sleeps, StampClock, Timer};
-use crate::downlink::{Another, Command, Report, Sockets, warn_of_refusals};
+use crate::downlink::{Another, Command, Sockets, warn_of_refusals};
 use crate::journal::Journal;
 use crate::tun::Tun;
 use crate::udp::errqueue;
@@ -42,9 +41,6 @@ const MAX_BATCHES: usize = 16;
 const MAX_SERVED: u64 = 512;
 /// Room for any train, in bytes.
 const TRAIN_BYTES: usize = 65_536;
-/// After a batch of calls others have their turn for this long: some 10,000 calls a second are read, of which 200 are
-/// worked on as they come, and a flood of more costs a tenth of a processor.
-const CALLS_PAUSE: Duration = Duration::from_millis(1);
 /// When the line out has no room for news, they are offered again after this.
 const NEWS_PAUSE: Duration = Duration::from_millis(1);
 
@@ -176,8 +172,8 @@ fn obey(downlink: &Rc<RefCell<HubDownlink>>, wake: &Rc<Notify>, command: Command
             });
             attached.config = config;
             if let Some(socket) = socket {
-                attached.open = Some(Open::new(downlink, wake, id, socket, Duration::ZERO));
-                let open = |calls| Open::new(downlink, wake, id, calls, CALLS_PAUSE);
+                let open = |socket| Open::new(downlink, wake, id, socket);
+                attached.open = Some(open(socket));
                 attached.calls = calls.map(open);
             }
             this.follow_paths(now);
@@ -417,64 +413,6 @@ impl HubDownlink {
         }
         !has_room
     }
-
-    fn report(&self, report: &mut Report) {
-        let total = self.hub.total();
-        let tunnel = &mut report.tunnel;
-        tunnel.mtu = u32::from(self.mtu);
-        if self.worker.opens_calls() {
-            tunnel.protection = Protection::Waiting;
-        }
-        tunnel.rx_packets += total.rx_packets;
-        tunnel.rx_bytes += total.rx_bytes;
-        total.drops.add_to(&mut tunnel.drops);
-        for (id, status) in &mut report.paths {
-            if let Some(attached) = &self.sockets[id.index()] {
-                report_socket(attached, status);
-            }
-        }
-        report.peers_up += self.hub.up();
-        if let Some(protection) = self.hub.protection() {
-            tunnel.protection = protection;
-        }
-    }
-
-    fn report_peer(&mut self, one: &mut Listed) {
-        if !self.worker.owns(one.slot) {
-            return;
-        }
-        let Some(summary) = self.hub.summary(one.slot) else {
-            return;
-        };
-        let peer = &mut one.peer;
-        (peer.rx_packets, peer.rx_bytes) = (summary.rx_packets, summary.rx_bytes);
-        add_drops(&summary.drops, &mut peer.drops);
-        let Some(inbound) = self.hub.peer(one.slot) else {
-            return;
-        };
-        inbound.report_peer(peer);
-        one.ids = inbound.paths().collect();
-        for id in &one.ids {
-            let mut status = PathStatus::default();
-            inbound.report_path(*id, &mut status);
-            status.name = path_name(inbound, *id);
-            status.peer_name = None;
-            let socket = &self.sockets[inbound.socket_of(*id).index()];
-            if let Some(open) = socket.as_ref().and_then(|attached| attached.open.as_ref()) {
-                status.local = open.socket.local_addr().to_string();
-            }
-            peer.paths.push(status);
-        }
-    }
-
-    fn show_peer(&mut self, shown: &mut Shown) {
-        if let Some(inbound) = self.hub.peer(shown.slot) {
-            let mut tunnel = TunnelStatus::default();
-            inbound.report(&mut tunnel);
-            shown.report.recovery = tunnel.recovery;
-            shown.report.reorder = inbound.report_reorder();
-        }
-    }
 }
 
 impl Line for HubDownlink {
@@ -581,20 +519,6 @@ impl HubDownlink {
 fn path_name(peer: &Inbound, id: PathId) -> String {
     let told = peer.peer_name_of(id).map(|name| name.to_string());
     told.unwrap_or_else(|| format!("number {}", id.index() + 1))
-}
-
-fn report_socket(attached: &Attached, status: &mut PathStatus) {
-    status.state = match attached.open {
-        Some(_) => PathState::Up,
-        None => PathState::Waiting,
-    };
-    status.remote = PEERS_CALL.to_owned();
-    status.rx_packets += attached.received.0;
-    status.rx_bytes += attached.received.1;
-    status.tx_packets += attached.sent.0;
-    status.tx_bytes += attached.sent.1;
-    let drops = attached.open.as_ref().map_or(0, |open| open.drops);
-    status.socket_drops += attached.former_drops + u64::from(drops);
 }
 
 fn send(
