@@ -251,6 +251,36 @@ fn a_path_that_becomes_longer_is_not_taken_for_one_that_others_fill() {
     }
 }
 
+/// The delays of cells change by tens of milliseconds, and again seconds later; on a slow one a packet alone takes
+/// milliseconds. None of that is a queue of others: the flow goes on as over the better link alone.
+#[test]
+fn paths_whose_delays_change_again_and_again_are_not_taken_for_such_that_others_fill() {
+    let mut slow = path(3, 37, 90);
+    slow.links[1].rate_bps = Some(300_000);
+    let mut pair = pair([path(54, 53, 1500), slow], 1);
+    let mut flow = Flow::new(Side::A, 1400);
+    flow.run_for(&mut pair, SECOND * 5);
+    let begun = flow.received_bytes();
+    let mut competed = [0; 2];
+    for delays_ms in [[27, 97], [49, 46], [39, 110], [103, 72], [38, 108]] {
+        for (path, ms) in delays_ms.into_iter().enumerate() {
+            for side in Side::BOTH {
+                pair.link(path, side).config.delay = Delay::Constant { ns: ms * 1_000_000 };
+            }
+        }
+        for _ in 0..100 {
+            flow.run_for(&mut pair, MS * 50);
+            for (path, competed) in competed.iter_mut().enumerate() {
+                let phase = pair.end(Side::A).path(path).tx_phase;
+                *competed += u32::from(phase == PathPhase::Competing);
+            }
+        }
+    }
+    let goodput = (flow.received_bytes() - begun) as f64 * 8.0 / 25.0;
+    assert_eq!(competed, [0, 0], "{goodput}");
+    assert!(goodput > 0.7 * 54e6 * PAYLOAD, "{goodput}");
+}
+
 #[test]
 fn without_reports_weights_decide_and_with_them_again_the_paths() {
     // In a sealed tunnel nobody on the way can tell a report from anything else.

@@ -261,6 +261,7 @@ law! {
     // Company.
 
     /// Whether a queue shrinks is judged after so many round trips.
+    /// For a long one that does not, the rate is lowered to `drain_rate`, to see whose it is.
     company_trips: u32 = 6, "round trips";
     /// Whether a queue shrinks is judged after no less than this time.
     company_patience: Duration = ms(600), "ms";
@@ -272,7 +273,7 @@ law! {
     company_helped: f64 = 0.6, "";
     /// When the rate was lowered in vain so often in a row, others fill the queue.
     company_in_vain: u32 = 3, "";
-    /// A queue that differed by less than this share meanwhile is none: the path takes longer.
+    /// A queue that differed by less than this share the last `company_in_vain` times is none: the path takes longer.
     company_constant: f64 = 0.05, "";
 
     // The choice of a path.

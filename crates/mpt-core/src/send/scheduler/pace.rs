@@ -446,6 +446,7 @@ impl Pace {
     /// Paces the path so that its queue comes down to its target.
     fn work_off(&mut self, now: Time) {
         let fall = (-self.correction()).clamp(0.0, 1.0 - self.law.least_gain);
+        let fall = fall.max(self.company.pressed());
         self.company.lowered(now, fall);
         let until = self.after_feedback(now, self.pause);
         self.limit(now, Phase::Cruise { until }, 1.0 - fall, Why::Queue);
@@ -533,17 +534,20 @@ impl Pace {
     /// changes, delay; a short one is left alone until it is judged again, since jitter looks like it.
     fn yields_to_others(&mut self, now: Time, found: &Findings) -> bool {
         let stays = self.company.stays(now, self.queue, self.rtt);
-        let is_vain = self.company.is_vain(found, self.queue);
         if !self.doubt.is_exceeded(self.queue) {
+            self.company.forget_trials();
             if stays {
                 self.note(now, Why::Jitter);
             }
             return stays;
         }
-        if !stays && !is_vain {
+        if stays {
+            self.company.press();
+        }
+        if !self.company.is_vain(found, self.queue) {
             return false;
         }
-        if self.company.is_delay(now) {
+        if self.company.is_delay(now, found.one_way, self.queue) {
             self.begin_base(now, found.one_way);
             self.cruise(now, Why::Longer);
             return true;
