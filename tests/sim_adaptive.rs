@@ -236,19 +236,23 @@ fn a_path_that_becomes_longer_is_not_taken_for_one_that_others_fill() {
         let mut pair = pair([path(30, 20, 1000), path(30, 20, 1000)], 1);
         let mut flow = Flow::new(Side::A, 1400);
         flow.run_for(&mut pair, SECOND * 4);
-        for side in Side::BOTH {
-            pair.link(0, side).config.delay = Delay::Constant {
-                ns: longer_ms * 1_000_000,
-            };
-        }
-        let mut competed = 0;
-        for _ in 0..40 {
-            flow.run_for(&mut pair, MS * 50);
-            let phase = pair.end(Side::A).path(0).tx_phase;
-            competed += u32::from(phase == PathPhase::Competing);
-        }
+        pair.set_delay(0, MS * longer_ms);
+        let [competed, _] = looks_that_compete(&mut pair, &mut flow, 40);
         assert_eq!(competed, 0, "{longer_ms} ms");
     }
+}
+
+/// Of so many looks, 50 ms apart, in how many each of two paths competes with others.
+fn looks_that_compete(pair: &mut Pair, flow: &mut Flow, looks: u32) -> [u32; 2] {
+    let mut competed = [0; 2];
+    for _ in 0..looks {
+        flow.run_for(pair, MS * 50);
+        for (path, competed) in competed.iter_mut().enumerate() {
+            let phase = pair.end(Side::A).path(path).tx_phase;
+            *competed += u32::from(phase == PathPhase::Competing);
+        }
+    }
+    competed
 }
 
 /// The delays of cells change by tens of milliseconds, and again seconds later; on a slow one a packet alone takes
@@ -260,31 +264,21 @@ fn paths_whose_delays_change_again_and_again_are_not_taken_for_such_that_others_
     let mut pair = pair([path(54, 53, 1500), slow], 1);
     let mut flow = Flow::new(Side::A, 1400);
     flow.run_for(&mut pair, SECOND * 5);
-    let begun = flow.received_bytes();
-    let mut competed = [0; 2];
-    for delays_ms in [[27, 97], [49, 46], [39, 110], [103, 72], [38, 108]] {
+    let changes = [[27, 97], [49, 46], [39, 110], [103, 72], [38, 108]];
+    let (mut competed, before) = ([0; 2], flow.received_bytes());
+    for delays_ms in changes {
         for (path, ms) in delays_ms.into_iter().enumerate() {
-            for side in Side::BOTH {
-                pair.link(path, side).config.delay = Delay::Constant { ns: ms * 1_000_000 };
-            }
+            pair.set_delay(path, MS * ms);
         }
-        for _ in 0..100 {
-            flow.run_for(&mut pair, MS * 50);
-            for (path, competed) in competed.iter_mut().enumerate() {
-                let phase = pair.end(Side::A).path(path).tx_phase;
-                *competed += u32::from(phase == PathPhase::Competing);
-            }
-        }
+        let more = looks_that_compete(&mut pair, &mut flow, 100);
+        competed = [competed[0] + more[0], competed[1] + more[1]];
     }
-    let goodput = (flow.received_bytes() - begun) as f64 * 8.0 / 25.0;
+    let goodput = (flow.received_bytes() - before) as f64 * 8.0 / 25.0;
+    let told = format!("{competed:?} of 500 looks, {goodput} bit/s");
     // A delay that changes while it is tried whose the queue is may be taken for others' queue once; that ends after ten
     // seconds at the latest.
-    let most = 500 / 4;
-    assert!(
-        competed.iter().all(|&looks| looks < most),
-        "{competed:?} of 500 looks, {goodput}"
-    );
-    assert!(goodput > 0.7 * 54e6 * PAYLOAD, "{goodput}");
+    assert!(competed.iter().all(|&looks| looks < 500 / 4), "{told}");
+    assert!(goodput > 0.7 * 54e6 * PAYLOAD, "{told}");
 }
 
 #[test]

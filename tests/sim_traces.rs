@@ -122,12 +122,6 @@ fn set_rate(pair: &mut Pair, path: usize, mbps: u64) {
     }
 }
 
-fn set_delay(pair: &mut Pair, path: usize, ms: u64) {
-    for side in Side::BOTH {
-        pair.link(path, side).config.delay = Delay::Constant { ns: ms * MS };
-    }
-}
-
 /// Every run: the sender's law over all that links do, then what the other policies, the paths' states and
 /// sealing make of it.
 fn runs() -> Vec<Run> {
@@ -138,8 +132,12 @@ fn runs() -> Vec<Run> {
     ];
     let mut delay = run("delay-grows", [path(20, 10), path(20, 20)]);
     delay.changes = vec![
-        (at(2000), |pair| set_delay(pair, 0, 90)),
-        (at(4000), |pair| set_delay(pair, 0, 10)),
+        (at(2000), |pair| {
+            pair.set_delay(0, Duration::from_millis(90))
+        }),
+        (at(4000), |pair| {
+            pair.set_delay(0, Duration::from_millis(10))
+        }),
     ];
     let mut death = run("silent-death", [path(12, 12), path(40, 60)]);
     death.changes = vec![

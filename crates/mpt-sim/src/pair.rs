@@ -23,6 +23,7 @@ use mpt_core::time::Time;
 use mpt_core::tunnel::{Event, Inbound};
 use mpt_core::wire::report::Report;
 
+use crate::delay::Delay;
 use crate::link::Link;
 
 mod config;
@@ -121,6 +122,14 @@ impl Pair {
     pub fn set_links_up(&mut self, path: usize, up: bool) {
         for link in &mut self.links[path] {
             link.config.up = up;
+        }
+    }
+
+    /// A path takes this long each way from now on, and has no jitter.
+    pub fn set_delay(&mut self, path: usize, delay: Duration) {
+        let ns = delay.as_nanos() as u64;
+        for link in &mut self.links[path] {
+            link.config.delay = Delay::Constant { ns };
         }
     }
 

@@ -5,11 +5,12 @@
 //! if that is in vain they are not, and it competes for twice as long.
 //!
 //! What others send varies, and so does their queue. One that stays the same, whatever the rate, is none: the path takes
-//! that much longer than before. A rate that is lowered by little tells neither: of a long queue that stays for some round
-//! trips it is lowered by as much as would run it dry. Of 60 pairs of links as people have them, whose delay changes in
-//! steps (`campaign --family field --pairs 60 --seed 3000`), 11.7 % are below 0.95 of the better link late, and a tenth
-//! below 0.36 of the sum; before this and the three rules of [`Company::is_vain`], [`Company::is_delay`] and
-//! [`Company::forget_trials`] that were 15.0 % and 0.30.
+//! that much longer than before. Where the rate was lowered by little, a queue of our own may stay, too. So for a long queue
+//! that stays for some round trips the rate is lowered by as much as would run it dry.
+//!
+//! What that pays, with [`Company::is_delay`] by the delay and [`Company::forget_trials`]: of 60 pairs of links as people have
+//! them (`campaign --family field --pairs 60 --seed 3000`) 11.7 % are below 0.95 of the better link late, and 15.0 % without;
+//! a tenth has less than 0.36 of the sum, and 0.30 without.
 
 use std::time::Duration;
 
