@@ -59,8 +59,9 @@ const MAX_TRIES: u8 = 2;
 const MAX_DUE: usize = 2048;
 /// For each so many bytes sent, one may be sent again …
 const EARNED: u64 = 8;
-/// … and so many may be saved up for.
-const SAVED_BYTES: u64 = 256 << 10;
+/// … and so many may be saved up for: a path of 100 Mbit/s that is gone for 150 ms, as a satellite's is now and then, loses
+/// nearly as many at once.
+const SAVED_BYTES: u64 = 2 << 20;
 /// Numbers recently sent again, to know a needless one when its original arrives.
 const REMEMBERED: usize = 256;
 /// Of a range that was missing, so many packets are looked at to tell whether they come after all.

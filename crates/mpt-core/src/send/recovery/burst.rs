@@ -8,8 +8,15 @@
 //! Fractions are carried on: 1.25 is a packet for each report and two for every fourth. After
 //! [`RESTORED_AFTER`] episodes in a row in which nothing was lost again both are what they were.
 //!
-//! Where much is sent, a link that loses a little at any time loses more than that, and a queue that takes
-//! all of it takes a few more: a portion is no less than one packet for [`SENT_FOR_ONE`] sent since the last.
+//! Where much is sent, a link that loses a little at any time loses more than that, and one that is gone for a moment loses
+//! all of it. The paths had room for as many as were sent for the first time since the last portion, and what is sent again
+//! takes their place: a portion is no less than that many. In the first round trip of an episode it is not known yet whether
+//! they are lost or were overtaken, and a portion is no less than one for [`FIRST_SHARE`] sent: else seven of 16
+//! flows over two paths with 10 ms of overtaking have less than 0.93 of the sum, and with it two (tests/sim_adaptive.rs).
+//!
+//! What that pays, with what may be saved up for ([`super::SAVED_BYTES`]): of 60 pairs of links as people have them (`campaign
+//! --family field --pairs 60 --seed 3000`) the mean share of the sum is 3.3 ± 1.2 % more late; of 300 random pairs it is as
+//! before (-0.2 ± 0.3 %). An eighth of what was sent, and 256 KiB, was less than a gap of 150 ms takes.
 //!
 //! A whole packet that was not used is not saved up. Where reports come seldom, [`REFILL`] stands in for
 //! them.
@@ -29,8 +36,8 @@ const LEAST_FIRST: f64 = 2.0;
 const LEAST_LATER: f64 = 1.25;
 /// Clean episodes in a row that restore them.
 const RESTORED_AFTER: u32 = 16;
-/// For so many packets that were sent, one more may go.
-const SENT_FOR_ONE: f64 = 8.0;
+/// In the first round trip of an episode one may go for so many that were sent.
+const FIRST_SHARE: f64 = 8.0;
 /// Without reports more is allowed after this long.
 const REFILL: Duration = Duration::from_millis(5);
 
@@ -99,13 +106,13 @@ impl BurstLimit {
     /// A report came: a portion may go.
     pub(super) fn refill(&mut self, now: Time, rtt: Duration) {
         self.refilled = now;
-        let limit = if self.is_first_round(now, rtt) {
-            self.first
-        } else {
-            self.later
-        };
         let sent = f64::from(std::mem::take(&mut self.sent));
-        self.allowance = self.allowance.fract() + limit.max(sent / SENT_FOR_ONE);
+        let portion = if self.is_first_round(now, rtt) {
+            self.first.max(sent / FIRST_SHARE)
+        } else {
+            self.later.max(sent)
+        };
+        self.allowance = self.allowance.fract() + portion;
     }
 
     /// A packet was sent for the first time.
@@ -168,12 +175,20 @@ mod tests {
     }
 
     #[test]
-    fn one_goes_for_each_eight_that_were_sent_where_that_is_more() {
+    fn as_many_go_as_were_sent_where_that_is_more_and_an_eighth_in_the_first_round_trip() {
         let mut limit = BurstLimit::default();
         limit.begin(at(1000), RTT);
-        for (sent, expected) in [(80, 10), (16, 2), (0, 2)] {
+        for (ms, sent, expected) in [
+            (1000, 80, 10),
+            (1039, 16, 4),
+            (1040, 80, 80),
+            (1050, 16, 16),
+            (1060, 1, 2),
+            (1070, 0, 2),
+        ] {
             (0..sent).for_each(|_| limit.note_sent());
-            assert_eq!(portion(&mut limit, at(1050)), expected, "after {sent}");
+            let packets = portion(&mut limit, at(ms));
+            assert_eq!(packets, expected, "after {sent} until {ms} ms");
         }
     }
 
