@@ -15,7 +15,7 @@
 //! What is lost goes out again on the path where it arrives first, with its number, at most twice. The
 //! second time is the last chance, and losses come in bursts: then it takes another path first, and a
 //! second copy goes over the next best. That it was lost again is told by time alone, too: reports came
-//! after the path's round trip, and do not have it. A few packets go at once, for each report
+//! after the path's round trip, and do not have it. With each report as many go as were sent since the last, or a few
 //! ([`burst`]). Over all, the bytes sent again are bounded by a share of the bytes sent ([`EARNED`]),
 //! whatever a report claims.
 //!

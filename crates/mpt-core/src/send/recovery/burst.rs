@@ -36,7 +36,7 @@ const LEAST_FIRST: f64 = 2.0;
 const LEAST_LATER: f64 = 1.25;
 /// Clean episodes in a row that restore them.
 const RESTORED_AFTER: u32 = 16;
-/// In the first round trip of an episode one may go for so many that were sent.
+/// In the first round trip of an episode one packet may go for so many packets that were sent.
 const FIRST_SHARE: f64 = 8.0;
 /// Without reports more is allowed after this long.
 const REFILL: Duration = Duration::from_millis(5);

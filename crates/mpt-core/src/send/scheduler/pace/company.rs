@@ -8,9 +8,9 @@
 //! that much longer than before. Where the rate was lowered by little, a queue of our own may stay, too. So for a long queue
 //! that stays for some round trips the rate is lowered by as much as would run it dry.
 //!
-//! What that pays, with [`Company::is_delay`] by the delay and [`Company::forget_trials`]: of 60 pairs of links as people have
-//! them (`campaign --family field --pairs 60 --seed 3000`) 11.7 % are below 0.95 of the better link late, and 15.0 % without;
-//! a tenth has less than 0.36 of the sum, and 0.30 without.
+//! What that paid when it came, with [`Company::is_delay`] by the delay and [`Company::forget_trials`]: of 60 pairs of links as
+//! people have them (`campaign --family field --pairs 60 --seed 3000`) 11.7 % were below 0.95 of the better link late, and
+//! 15.0 % without; a tenth had less than 0.36 of the sum, and 0.30 without. What stands now is in docs/performance.md.
 
 use std::time::Duration;
 
