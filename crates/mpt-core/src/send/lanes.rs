@@ -15,7 +15,16 @@ use crate::send::scheduler::flow;
 use crate::send::slab::{Slab, Stored};
 use crate::send::sparse::Sparse;
 use crate::time::Time;
+use crate::windowed::Windowed;
 use crate::wire::ip::Packet;
+
+/// The queues are as patient as the longest round trip of the last one or two of these asks for. Radio links and
+/// satellites change their delay every few seconds; a window that is halved while the delay is short does not fill
+/// the links when it is long again, and takes as many round trips to grow as it has packets. Of random pairs of
+/// links (`--pairs 300 --seed 3000`) flows get 0.9 ± 0.2 % more of the sum of both than where the present round trip
+/// counts, of links as people have them (`--family field --pairs 60 --seed 3000`) 3.8 ± 0.7 %. With 4 s it is a
+/// quarter less over radio links, with 30 s the same.
+const DELAYS_RETURN: Duration = Duration::from_secs(10);
 
 /// A queue of the sender's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +55,7 @@ pub(crate) type SamePriority = ArrayVec<Lane, { MAX_CLASSES + 1 }>;
 pub(crate) struct Lanes {
     rest: Queue,
     pub(crate) classes: Classes,
+    round_trip: Windowed<Duration>,
 }
 
 impl Lanes {
@@ -53,6 +63,7 @@ impl Lanes {
         Lanes {
             rest: Queue::new(),
             classes: Classes::default(),
+            round_trip: Windowed::greatest(DELAYS_RETURN),
         }
     }
 
@@ -76,10 +87,13 @@ impl Lanes {
         }
     }
 
-    /// Suits the patience of all to paths of this round-trip time: see [`Queue::set_round_trip`].
-    pub(crate) fn set_round_trip(&mut self, rtt: Duration, added: Duration) {
+    /// Suits the patience of all to paths of this round-trip time now, or the longest of the last seconds: see
+    /// [`Queue::set_round_trip`].
+    pub(crate) fn set_round_trip(&mut self, now: Time, rtt: Duration, added: Duration) {
+        self.round_trip.note(now, rtt);
+        let longest = self.round_trip.get().unwrap_or(rtt);
         self.queues()
-            .for_each(|queue| queue.set_round_trip(rtt, added));
+            .for_each(|queue| queue.set_round_trip(longest, added));
     }
 
     /// Nothing was sent for some seconds: gives memory back.
@@ -261,5 +275,38 @@ mod tests {
         assert_eq!(lanes.marked(), marked + moving.marked);
         assert_eq!(lanes.waiting().0 as u64 + moving.late, waiting as u64);
         assert!(moving.late > 0, "what waited for a second is dropped from");
+    }
+
+    /// One packet a millisecond for a second from `start_s` on, each of which waits for 60 ms: how many are dropped.
+    fn dropped(lanes: &mut Lanes, start_s: u64) -> u64 {
+        let mut slab = Slab::default();
+        let start = Time::ZERO + Duration::from_secs(start_s);
+        for ms in 0..1060 {
+            let now = start + Duration::from_millis(ms);
+            if ms < 1000 {
+                let stored = slab.store(1000, |out| out.fill(0));
+                lanes.push(&mut slab, now, Lane::Rest, 1, stored);
+            }
+            if ms >= 60
+                && let Some(gone) = lanes.pop(&mut slab, now)
+            {
+                slab.release(gone);
+            }
+        }
+        lanes.take_losses().late
+    }
+
+    #[test]
+    fn a_delay_that_was_longer_a_while_ago_is_waited_for_and_then_forgotten() {
+        let mut lanes = Lanes::new();
+        let rtt = Duration::from_millis;
+        let second = |s| Time::ZERO + Duration::from_secs(s);
+        lanes.set_round_trip(Time::ZERO, rtt(200), Duration::ZERO);
+        lanes.set_round_trip(second(1), rtt(20), Duration::ZERO);
+        assert_eq!(dropped(&mut lanes, 1), 0, "half of 200 ms");
+        lanes.set_round_trip(second(9), rtt(20), Duration::ZERO);
+        assert_eq!(dropped(&mut lanes, 9), 0, "a span is not over");
+        lanes.set_round_trip(second(21), rtt(20), Duration::ZERO);
+        assert!(dropped(&mut lanes, 21) > 0, "half of 20 ms");
     }
 }

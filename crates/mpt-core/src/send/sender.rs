@@ -172,7 +172,7 @@ impl Sender {
         let lasts = self.committed.paths().map(lasts);
         let committed = lasts.max().unwrap_or_default();
         let added = self.paths.spread(usable).saturating_sub(committed);
-        self.lanes.set_round_trip(slowest + behind, added);
+        self.lanes.set_round_trip(now, slowest + behind, added);
     }
 
     /// Packets are of these classes from now on. What waits in former ones waits as what is of none.
