@@ -489,11 +489,12 @@ fn late(rtts: [u64; 2], by: Delay) -> (f64, u64) {
 #[test]
 fn a_path_that_is_merely_late_costs_what_goes_twice() {
     // What the flow gets, in Mbit/s. Where silence is not noticed it gets 17.0, 13.9, 25.0; 23.8, 15.4,
-    // 32.3; 25.5, 14.5 and 36.5: no less than that without what goes twice, which is 2.3 Mbit at most.
+    // 32.3; 25.5, 14.5 and 36.5: no less than that without what goes twice, which is 2.3 Mbit at most, and
+    // what a path whose delay rose is not used for while that counts.
     let bounds = [
         ([20, 20], [17.0, 16.5, 24.0]),
         ([50, 100], [22.5, 16.0, 31.0]),
-        ([100, 50], [24.5, 15.0, 34.0]),
+        ([100, 50], [24.0, 15.0, 34.0]),
     ];
     for (rtts, least) in bounds {
         let base = rtts[0] / 2;

@@ -156,10 +156,18 @@ impl Adaptive {
         !self.silent
     }
 
-    /// Considers what the losses and the disorder of `usable` make others wait, if what is lost is sent again.
+    /// Considers what the disorder and the rising delays of `usable` make others wait, and their losses, if what is
+    /// lost is sent again.
     pub(crate) fn weigh(&mut self, usable: PathSet, recovers: bool) {
+        let all: f64 = usable
+            .iter()
+            .map(|path| self.paces[path.index()].carries().bytes_a_second())
+            .sum();
+        let even = all / f64::from(usable.bits().count_ones());
         for path in usable.iter() {
-            self.paces[path.index()].weigh_disorder(recovers);
+            let pace = &mut self.paces[path.index()];
+            let carries = pace.carries().bytes_a_second();
+            pace.weigh_disorder(recovers, if even > 0.0 { carries / even } else { 1.0 });
         }
     }
 
@@ -212,7 +220,7 @@ impl Adaptive {
     /// Whether more waits than these paths carry within [`tiers::PATIENCE`].
     fn is_beyond(&self, open: PathSet, waiting: usize, bound: &[usize; MAX_PATHS]) -> bool {
         let paces = || open.iter().map(|path| &self.paces[path.index()]);
-        let rates = paces().map(|pace| pace.rate().unwrap_or(pace.delivered()));
+        let rates = paces().map(|pace| pace.carries());
         let patience = Span::from(tiers::PATIENCE);
         let carried: f64 = rates.map(|rate| rate.bytes_within(patience)).sum();
         let bound: usize = open.iter().map(|path| bound[path.index()]).sum();
@@ -235,7 +243,8 @@ impl Adaptive {
         let mut busy = ArrayVec::<Busy, MAX_PATHS>::new();
         while let Some((path, delay)) = self.fastest(now, left) {
             left.remove(path);
-            let added = delay.map(|delay| delay - *least.get_or_insert(delay));
+            let swings = least.map_or(Span::ZERO, |_| self.paces[path.index()].swings());
+            let added = delay.map(|delay| delay + swings - *least.get_or_insert(delay));
             let sooner: f64 = busy
                 .iter()
                 .map(|busy| busy.delivers_before(patience, added))
@@ -258,7 +267,7 @@ impl Adaptive {
             }
             let ready = pace.ready_at(now);
             wait = Some(wait.map_or(ready, |wait| wait.min(ready)));
-            let rate = pace.rate().unwrap_or(pace.delivered());
+            let rate = pace.carries();
             let added = added.unwrap_or(Span::MAX);
             waiting += bound;
             busy.push(Busy {
@@ -310,15 +319,15 @@ impl Adaptive {
         own.map(|pace| pace.queue(now)).max().unwrap_or_default()
     }
 
-    /// By how much the slowest of these paths is slower than the fastest, without queues: to wait for the end of a queue
-    /// that others fill is not worth it. A dearer path is waited before for as long as if it were that much slower.
+    /// By how much the slowest of these paths is slower than the fastest, with what it may rise by and without queues:
+    /// to wait for the end of a queue that others fill is not worth it. A dearer path is waited before for as long as
+    /// if it were that much slower.
     pub(crate) fn spread(&self, usable: PathSet) -> Duration {
-        let delays = usable
-            .iter()
-            .filter_map(|path| self.paces[path.index()].least_delay());
+        let paces = usable.iter().map(|path| &self.paces[path.index()]);
+        let delays = paces.filter_map(|pace| Some((pace.least_delay()?, pace.swings())));
         let (least, most) = delays.fold(
             (Span::MAX, Span::ZERO - Span::MAX),
-            |(least, most), delay| (least.min(delay), most.max(delay)),
+            |(least, most), (delay, swings)| (least.min(delay), most.max(delay + swings)),
         );
         let spread = (most - least).to_duration();
         match self.tiers.cheapest(usable) == usable {
@@ -357,7 +366,7 @@ impl Adaptive {
     /// How long the path takes for so many bytes, if it is known to carry any.
     pub(crate) fn lasts(&self, path: PathId, bytes: usize) -> Option<Duration> {
         let pace = &self.paces[path.index()];
-        let rate = pace.rate().unwrap_or(pace.delivered());
+        let rate = pace.carries();
         rate.time_for(bytes as f64)
     }
 

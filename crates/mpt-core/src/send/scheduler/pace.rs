@@ -28,7 +28,8 @@
 //! epoch: bursts with pauses between them make none.
 //!
 //! *Disorder.* What a path delays or loses makes all that is behind it wait at the receiver. That counts as
-//! delay of the path when paths are chosen, so that a small bad path is used when it helps, and not first.
+//! delay of the path when paths are chosen, so that a small bad path is used when it helps, and not first. So does
+//! a delay that rises by itself now and then ([`swing`]).
 //!
 //! *Company.* Others may fill the same queue. Pacing then only yields to them. If a long queue does not
 //! shrink though the path takes less several times over, it is not ours ([`company`]): the path is opened
@@ -45,6 +46,7 @@ mod known;
 mod loss;
 mod phase;
 mod room;
+mod swing;
 mod train;
 
 use std::time::Duration;
@@ -55,6 +57,7 @@ use doubt::Doubt;
 use epoch::{Epoch, Findings};
 use loss::Loss;
 use phase::Phase;
+use swing::Swing;
 use train::Trains;
 
 use super::law::Law;
@@ -96,6 +99,7 @@ pub(crate) struct Pace {
     faster: Option<Span>,
     /// For how long what comes over it makes others wait.
     holds_up: Span,
+    swing: Swing,
     doubt: Doubt,
     queue: Span,
     /// When an epoch told of the queue …
@@ -142,6 +146,7 @@ impl Pace {
             probed: None,
             faster: None,
             holds_up: Span::ZERO,
+            swing: Swing::new(law),
             doubt: Doubt::new(law),
             queue: Span::ZERO,
             queue_told: Time::ZERO,
@@ -217,8 +222,10 @@ impl Pace {
     }
 
     /// Considers for how long what comes over it makes others wait at the receiver: for packets that jitter
-    /// delays and, if it `recovers`, for lost ones until they came again.
-    pub(crate) fn weigh_disorder(&mut self, recovers: bool) {
+    /// delays and, if it `recovers`, for lost ones until they came again; and what the rises of its delay count for when
+    /// it carries so many times its even `shares`.
+    pub(crate) fn weigh_disorder(&mut self, recovers: bool, shares: f64) {
+        self.swing.weigh(shares);
         let late = self.doubt.jitter() * self.law.tail_jitters;
         let again = self.rtt.as_secs_f64() + late.as_secs();
         let lost_per_second =
@@ -314,7 +321,14 @@ impl Pace {
         let is_jump = |least: Span| (found.one_way - least).abs() > JUMP;
         if self.base.get().is_some_and(is_jump) {
             self.base = Windowed::least(self.law.base_span);
+            self.swing.forget_last();
         }
+        self.swing.epoch(
+            now,
+            found.one_way,
+            self.doubt.alarming(),
+            self.rate.is_some(),
+        );
         self.base.note(now, found.one_way);
         let least = self.base.get().unwrap_or(found.one_way);
         self.queue = found.one_way - least;

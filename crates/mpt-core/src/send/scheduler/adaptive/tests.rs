@@ -168,3 +168,38 @@ fn a_path_whose_losses_make_others_wait_is_used_behind_the_other() {
     let choice = choose(&mut adaptive, now, first(2), Law::LAW.patient_bytes);
     assert!(takes(choice, 0));
 }
+
+#[test]
+fn a_small_path_whose_delay_rises_is_waited_before_for_as_long_as_it_may_be_late() {
+    let (mut adaptive, now) = paths(&[10, 40]);
+    for path in 0..2 {
+        adaptive.paces[path].rose(now, Duration::from_millis(100));
+    }
+    fill(&mut adaptive, now, 0);
+    // Both carry their even share.
+    adaptive.weigh(first(2), false);
+    assert_eq!(adaptive.spread(first(2)), Duration::from_millis(30));
+    assert!(takes(choose(&mut adaptive, now, first(2), 31 * MS), 1));
+    for path in 0..2 {
+        adaptive.paces[path].weigh_disorder(false, 0.0);
+    }
+    // The other path is the first whether its delay rises or not.
+    assert_eq!(adaptive.spread(first(2)), Duration::from_millis(130));
+    assert!(waits(choose(&mut adaptive, now, first(2), 129 * MS)));
+    assert!(takes(choose(&mut adaptive, now, first(2), 131 * MS), 1));
+}
+
+#[test]
+fn the_rises_of_a_path_that_carries_nothing_yet_count_whole() {
+    let (mut adaptive, now) = paths(&[10]);
+    let answered = Answered {
+        rtt: Duration::from_millis(80),
+        forward_ns: 40_000_000,
+        idle_ns: Some(40_000_000),
+        ..Answered::default()
+    };
+    adaptive.probed(now, path(1), &answered);
+    adaptive.paces[1].rose(now, Duration::from_millis(100));
+    adaptive.weigh(first(2), false);
+    assert_eq!(adaptive.spread(first(2)), Duration::from_millis(130));
+}

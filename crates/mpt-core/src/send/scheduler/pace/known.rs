@@ -28,6 +28,18 @@ impl Pace {
         Some(least + self.holds_up)
     }
 
+    /// By how much later than it should a packet is expected where another path would do, since the path's delay
+    /// rises now and then.
+    #[inline]
+    pub(crate) fn swings(&self) -> Span {
+        self.swing.late()
+    }
+
+    /// What it takes, or delivers while it is open.
+    pub(crate) fn carries(&self) -> Rate {
+        self.rate.unwrap_or(self.delivered)
+    }
+
     /// For how long what comes over it makes others wait.
     pub(crate) fn holds_up(&self) -> Span {
         self.holds_up
@@ -53,11 +65,6 @@ impl Pace {
         status.tx_delivered_bps = self.delivered.bits_a_second();
         status.tx_queue_us = self.queue.as_micros();
         status.tx_usual_loss = self.loss.usual;
-    }
-
-    /// What it delivered in the last epoch.
-    pub(crate) fn delivered(&self) -> Rate {
-        self.delivered
     }
 
     /// The share of packets that it lost just now.

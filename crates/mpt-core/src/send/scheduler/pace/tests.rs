@@ -474,3 +474,28 @@ fn a_path_that_leads_another_way_has_the_delay_of_two_probes_in_a_row() {
     assert_eq!(probe(&mut pace, 10, 0), Some(ms(200)));
     assert_eq!(probe(&mut pace, 12, 0), Some(ms(12)));
 }
+
+#[test]
+fn a_delay_that_rises_by_itself_counts_where_the_path_carries_little_and_a_queue_of_its_own_does_not()
+ {
+    let swings = |delays_ms: &[u64], shares: f64| {
+        let mut model = Model::new(50.0);
+        let mut pace = probed(&model);
+        for delay_ms in delays_ms {
+            model.delay_ns = delay_ms * MS;
+            model.run(&mut pace, 2000, 12.5e6);
+        }
+        pace.weigh_disorder(false, shares);
+        pace.swings().as_micros() / 1000
+    };
+    // It had a queue of some milliseconds besides.
+    let rose = swings(&[20, 140, 20], 0.0);
+    assert!((110..=130).contains(&rose), "{rose}");
+    let a_little = swings(&[20, 140, 20], 0.75);
+    assert!(
+        (rose / 4 - 1..=rose / 4 + 1).contains(&a_little),
+        "{a_little}"
+    );
+    assert_eq!(swings(&[20, 140, 20], 1.0), 0);
+    assert_eq!(swings(&[20, 20, 20], 0.0), 0);
+}

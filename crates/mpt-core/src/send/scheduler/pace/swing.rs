@@ -1,0 +1,113 @@
+//! By how much the delay of a path rises at once: a cell, a satellite or a radio at the edge of what works does that
+//! every few seconds, by tens or hundreds of milliseconds.
+//!
+//! What is under way then arrives by so much later than was expected when the path was chosen, and at the receiver
+//! all waits for it that went over the others. On a path that carries little this costs more than the path brings: it
+//! is used as if a packet always came so late. On one that carries its even share or more nothing is added, since the
+//! others would wait in vain for what they cannot carry themselves.
+
+use crate::send::scheduler::law::Law;
+use crate::send::units::Span;
+use crate::time::Time;
+use crate::windowed::Windowed;
+
+/// The rises of a path's delay.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Swing {
+    /// The mean delay of the last epoch.
+    before: Option<Span>,
+    rises: Windowed<Span>,
+    /// What is counted for them.
+    late: Span,
+}
+
+impl Swing {
+    pub(super) fn new(law: &Law) -> Swing {
+        Swing {
+            before: None,
+            rises: Windowed::greatest(law.base_span),
+            late: Span::ZERO,
+        }
+    }
+
+    /// An epoch's mean delay was this. Rises of no more than `noise` are none, nor is what happens while the path has
+    /// no limit: its own queue makes the delay rise then.
+    pub(super) fn epoch(&mut self, now: Time, one_way: Span, noise: Span, is_limited: bool) {
+        let before = self.before.replace(one_way);
+        if let Some(before) = before.filter(|_| is_limited) {
+            let rise = one_way - before;
+            self.rises
+                .note(now, if rise > noise { rise } else { Span::ZERO });
+        }
+    }
+
+    /// The clocks were set: the next delay cannot be compared.
+    pub(super) fn forget_last(&mut self) {
+        self.before = None;
+    }
+
+    /// The path carries this many times its even share.
+    pub(super) fn weigh(&mut self, shares: f64) {
+        self.late = self.rises.get().unwrap_or_default() * (1.0 - shares).max(0.0);
+    }
+
+    /// By how much later than it should a packet is expected where another path would do.
+    pub(super) fn late(&self) -> Span {
+        self.late
+    }
+}
+
+#[cfg(test)]
+impl super::Pace {
+    /// Its delay rose by so much, for tests of what the sender makes of that.
+    pub(in super::super) fn rose(&mut self, now: Time, rise: std::time::Duration) {
+        self.swing.rises.note(now, rise.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn span(ms: f64) -> Span {
+        Span::nanos(ms * 1e6)
+    }
+
+    /// A path with these mean delays in milliseconds, one a second; what is counted for their rises then.
+    fn late(delays_ms: &[f64], is_limited: bool, shares: f64) -> Span {
+        let mut swing = Swing::new(&Law::LAW);
+        for (second, &ms) in (0..).zip(delays_ms) {
+            let now = Time::ZERO + Duration::from_secs(second);
+            swing.epoch(now, span(ms), span(30.0), is_limited);
+        }
+        swing.weigh(shares);
+        swing.late()
+    }
+
+    #[test]
+    fn the_greatest_rise_counts_by_how_little_the_path_carries() {
+        let delays = [50.0, 90.0, 40.0, 140.0, 60.0, 100.0];
+        assert_eq!(late(&delays, true, 0.0), span(100.0));
+        assert_eq!(late(&delays, true, 0.25), span(75.0));
+        for shares in [1.0, 1.8] {
+            assert_eq!(late(&delays, true, shares), Span::ZERO);
+        }
+    }
+
+    #[test]
+    fn falls_noise_and_a_queue_of_its_own_are_no_rises() {
+        assert_eq!(late(&[140.0, 50.0, 20.0], true, 0.0), Span::ZERO);
+        assert_eq!(late(&[50.0, 79.0, 50.0, 80.0], true, 0.0), Span::ZERO);
+        assert_eq!(late(&[50.0, 500.0], false, 0.0), Span::ZERO);
+    }
+
+    #[test]
+    fn a_rise_is_forgotten_after_two_spans() {
+        let mut delays = vec![50.0, 150.0];
+        delays.resize(11, 150.0);
+        assert_eq!(late(&delays, true, 0.0), span(100.0));
+        delays.resize(25, 150.0);
+        assert_eq!(late(&delays, true, 0.0), Span::ZERO);
+    }
+}
