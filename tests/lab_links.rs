@@ -51,7 +51,8 @@ fn a_link_keeps_its_rate_after_wide_jitter() {
     let shape = Shape::mbps(20.0);
     let hosts = Hosts::new(&[shape.clone().delay_ms(1).normal_jitter_ms(900)]);
     let target = hosts.links[0].address_b.as_str();
-    let seen = ping(&hosts.a, target, 20, 10, "");
+    // Behind a rate packets keep their order: each waits for the latest of 20, 1.7 s on average, there and back.
+    let seen = ping(&hosts.a, target, 20, 10, "-W 10");
     assert!(seen.received > 0, "{seen:?}");
     hosts.reshape(0, &shape);
     let report = Iperf::tcp(target, 8).run(&hosts.a, &hosts.b);
