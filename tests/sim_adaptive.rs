@@ -444,7 +444,7 @@ fn jitter_is_not_taken_for_a_queue_nor_overtaking_for_loss() {
         (3, Order::Kept, [(0, 0.75), (2, 0.95)]),
         (10, Order::Kept, [(0, 0.78), (4, 0.95)]),
         (25, Order::Kept, [(0, 0.5), (4, 0.8)]),
-        (10, Order::ByDelay, [(0, 0.72), (3, 0.92)]),
+        (10, Order::ByDelay, [(0, 0.72), (3, 0.93)]),
     ] {
         let mut paths = [path(30, 40, 1000), path(30, 60, 1000)];
         for (path, mean_ms) in paths.iter_mut().zip([40, 60]) {

@@ -493,7 +493,7 @@ fn a_path_that_is_merely_late_costs_what_goes_twice() {
     // what a path whose delay rose is not used for while that counts.
     let bounds = [
         ([20, 20], [17.0, 16.5, 24.0]),
-        ([50, 100], [22.5, 16.0, 31.0]),
+        ([50, 100], [22.5, 16.5, 31.0]),
         ([100, 50], [24.0, 15.0, 34.0]),
     ];
     for (rtts, least) in bounds {

@@ -159,15 +159,18 @@ impl Adaptive {
     /// Considers what the disorder and the rising delays of `usable` make others wait, and their losses, if what is
     /// lost is sent again.
     pub(crate) fn weigh(&mut self, usable: PathSet, recovers: bool) {
-        let all: f64 = usable
-            .iter()
-            .map(|path| self.paces[path.index()].carries().bytes_a_second())
-            .sum();
+        let all = usable.iter().fold(Rate::ZERO, |all, path| {
+            all + self.paces[path.index()].carries()
+        });
         let even = all / f64::from(usable.bits().count_ones());
         for path in usable.iter() {
             let pace = &mut self.paces[path.index()];
-            let carries = pace.carries().bytes_a_second();
-            pace.weigh_disorder(recovers, if even > 0.0 { carries / even } else { 1.0 });
+            let shares = if even > Rate::ZERO {
+                pace.carries() / even
+            } else {
+                1.0
+            };
+            pace.weigh_disorder(recovers, shares);
         }
     }
 
@@ -219,8 +222,7 @@ impl Adaptive {
 
     /// Whether more waits than these paths carry within [`tiers::PATIENCE`].
     fn is_beyond(&self, open: PathSet, waiting: usize, bound: &[usize; MAX_PATHS]) -> bool {
-        let paces = || open.iter().map(|path| &self.paces[path.index()]);
-        let rates = paces().map(|pace| pace.carries());
+        let rates = open.iter().map(|path| self.paces[path.index()].carries());
         let patience = Span::from(tiers::PATIENCE);
         let carried: f64 = rates.map(|rate| rate.bytes_within(patience)).sum();
         let bound: usize = open.iter().map(|path| bound[path.index()]).sum();
@@ -365,9 +367,7 @@ impl Adaptive {
 
     /// How long the path takes for so many bytes, if it is known to carry any.
     pub(crate) fn lasts(&self, path: PathId, bytes: usize) -> Option<Duration> {
-        let pace = &self.paces[path.index()];
-        let rate = pace.carries();
-        rate.time_for(bytes as f64)
+        self.paces[path.index()].carries().time_for(bytes as f64)
     }
 
     /// `path` took `packets` packets of `bytes` altogether, numbered from `first` on.

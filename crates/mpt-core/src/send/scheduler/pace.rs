@@ -321,7 +321,6 @@ impl Pace {
         let is_jump = |least: Span| (found.one_way - least).abs() > JUMP;
         if self.base.get().is_some_and(is_jump) {
             self.base = Windowed::least(self.law.base_span);
-            self.swing.forget_last();
         }
         self.swing.epoch(
             now,

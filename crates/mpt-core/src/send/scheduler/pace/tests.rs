@@ -476,8 +476,7 @@ fn a_path_that_leads_another_way_has_the_delay_of_two_probes_in_a_row() {
 }
 
 #[test]
-fn a_delay_that_rises_by_itself_counts_where_the_path_carries_little_and_a_queue_of_its_own_does_not()
- {
+fn a_delay_that_rises_by_itself_counts_where_the_path_carries_little() {
     let swings = |delays_ms: &[u64], shares: f64| {
         let mut model = Model::new(50.0);
         let mut pace = probed(&model);
