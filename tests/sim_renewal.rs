@@ -143,6 +143,29 @@ fn a_path_that_is_throttled_to_next_to_nothing_is_back_from_another_port_within_
 }
 
 #[test]
+fn a_path_whose_port_is_tried_in_vain_does_not_keep_another_from_its_own() {
+    let called = PairConfig {
+        waits_to_be_called: Some(Side::B),
+        ..config(true, 3)
+    };
+    let mut pair = Pair::running(called, 3 * SECOND);
+    let mut flow = Flow::new(Side::B, 1300);
+    pair.events(Side::A);
+    pair.set_links_up(0, false);
+    flow.run_for(&mut pair, 3 * SECOND);
+    // The first path's attempts, and those to go back from them, come every ten seconds.
+    pair.set_links_up(1, false);
+    flow.run_for(&mut pair, 20 * SECOND);
+    let events = pair.events(Side::A).into_iter();
+    let tried = |(_, event)| match event {
+        Event::NotAnswered { path, .. } => Some(path.index()),
+        _ => None,
+    };
+    let tried: Vec<usize> = events.filter_map(tried).collect();
+    assert_eq!(tried, [0, 1]);
+}
+
+#[test]
 fn where_another_port_is_no_better_attempts_are_ten_seconds_apart_and_fewer_and_fewer() {
     let (asked, _) = asked_when_policed(2, 1000, false, 45);
     println!("asked after {asked:?} ms");

@@ -92,6 +92,11 @@ impl Renewal {
         self.tries > 0
     }
 
+    /// When one was tried last; zero before the first.
+    pub(crate) fn last(&self) -> Time {
+        self.last
+    }
+
     /// Another port is tried.
     pub(crate) fn tried(&mut self, now: Time) {
         self.tries = self.tries.saturating_add(1);

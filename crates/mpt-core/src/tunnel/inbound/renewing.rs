@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Inbound, is_same_peer};
 use crate::control::drops::DropReason;
-use crate::path::{MAX_PATHS, Path, PathId};
+use crate::path::{Path, PathId};
 use crate::time::Time;
 use crate::tunnel::event::Event;
 
@@ -16,7 +16,8 @@ const APART: Duration = Duration::from_secs(10);
 const PORT_CHANGED: Duration = Duration::from_secs(180);
 
 impl Inbound {
-    /// Asks for other ports where that may help.
+    /// Asks for another port where that may help: where none was tried for longest, lest a path that is long in vain
+    /// keeps the others from theirs.
     pub(super) fn renew_paths(&mut self, now: Time) {
         if self.opening.is_none() || now < self.next_renewal {
             return;
@@ -25,13 +26,15 @@ impl Inbound {
             let mut paths = self.paths.iter().enumerate();
             paths.any(|(index, path)| index != own && path.as_deref().is_some_and(Path::is_up))
         };
-        let due = (0..MAX_PATHS).find(|&index| {
-            let path = self.paths[index].as_ref();
-            path.is_some_and(|path| {
-                !path.config.keeps_port && path.needs_renewal(now, others_up(index))
-            })
-        });
-        let Some(id) = due.and_then(PathId::new) else {
+        let is_due = |&(index, path): &(usize, &Path)| {
+            !path.config.keeps_port && path.needs_renewal(now, others_up(index))
+        };
+        let paths = self.paths.iter().enumerate();
+        let paths = paths.filter_map(|(index, path)| Some((index, path.as_deref()?)));
+        let due = paths
+            .filter(is_due)
+            .min_by_key(|(_, path)| path.renewal.last());
+        let Some(id) = due.and_then(|(index, _)| PathId::new(index)) else {
             return;
         };
         let Some(path) = &mut self.paths[id.index()] else {
