@@ -203,3 +203,26 @@ fn the_rises_of_a_path_that_carries_nothing_yet_count_whole() {
     adaptive.weigh(first(2), false);
     assert_eq!(adaptive.spread(first(2)), Duration::from_millis(130));
 }
+
+#[test]
+fn what_is_sent_again_goes_where_there_is_room_for_it_first_and_rather_over_a_busy_path() {
+    let again = |adaptive: &Adaptive, now| adaptive.surest(now, first(2)).map(PathId::index);
+    let (mut adaptive, begin) = paths(&[10, 25]);
+    for path in 0..2 {
+        adaptive.paces[path].is_paced(begin, RATE as f64);
+    }
+    let now = begin + Duration::from_millis(1);
+    // Both have credit left: the faster one.
+    for path in 0..2 {
+        assert!(adaptive.room(now, PathId::new(path).unwrap()).is_some());
+    }
+    assert_eq!(again(&adaptive, now), Some(0));
+    // The second is 15 ms slower and busy: what follows there tells soon whether it is lost again.
+    adaptive.took_again(path(1), MS);
+    assert_eq!(again(&adaptive, now), Some(1));
+    // The first is busy, too, and then took what lasts for 20 ms beyond its rate.
+    adaptive.took_again(path(0), MS);
+    assert_eq!(again(&adaptive, now), Some(0));
+    adaptive.took_again(path(0), 20 * MS);
+    assert_eq!(again(&adaptive, now), Some(1));
+}

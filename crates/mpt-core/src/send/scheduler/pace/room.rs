@@ -65,6 +65,15 @@ impl Pace {
 }
 
 #[cfg(test)]
+impl Pace {
+    /// It is paced at so many bytes a second, for tests of what the sender makes of that.
+    pub(in super::super) fn is_paced(&mut self, now: Time, bytes_a_second: f64) {
+        self.rate = Some(Rate::new(bytes_a_second));
+        self.credit.begin(now);
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::time::Duration;
