@@ -157,11 +157,12 @@ fn a_path_whose_port_is_tried_in_vain_does_not_keep_another_from_its_own() {
     pair.set_links_up(1, false);
     flow.run_for(&mut pair, 20 * SECOND);
     let events = pair.events(Side::A).into_iter();
-    let tried = |(_, event)| match event {
-        Event::NotAnswered { path, .. } => Some(path.index()),
-        _ => None,
-    };
-    let tried: Vec<usize> = events.filter_map(tried).collect();
+    let mut tried = Vec::new();
+    for (_, event) in events {
+        if let Event::NotAnswered { path, .. } = event {
+            tried.push(path.index());
+        }
+    }
     assert_eq!(tried, [0, 1]);
 }
 
