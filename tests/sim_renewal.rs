@@ -25,6 +25,14 @@ fn config(sealed: bool, paths: usize) -> PairConfig {
     }
 }
 
+/// Sealed, and B waits for A to call.
+fn called(paths: usize) -> PairConfig {
+    PairConfig {
+        waits_to_be_called: Some(Side::B),
+        ..config(true, paths)
+    }
+}
+
 /// When A asks for another port on path 0 while it leads nowhere, in seconds from then on.
 fn asked(pair: &mut Pair, seconds: u64) -> Vec<u64> {
     let begin = pair.now();
@@ -45,11 +53,7 @@ fn asked(pair: &mut Pair, seconds: u64) -> Vec<u64> {
 
 #[test]
 fn a_sealed_path_goes_on_from_another_port() {
-    let called = PairConfig {
-        waits_to_be_called: Some(Side::B),
-        ..config(true, 2)
-    };
-    let mut pair = Pair::running(called, 3 * SECOND);
+    let mut pair = Pair::running(called(2), 3 * SECOND);
     assert_eq!(pair.end(Side::A).state(0), PathState::Up);
     let seen = asked(&mut pair, 9);
     assert!(matches!(seen[..], [5..=9]), "{seen:?}");
@@ -78,13 +82,12 @@ fn a_sealed_path_goes_on_from_another_port() {
 /// When A asks for another port on path 0 beside a flow, in ms from when both ways let `rate_bps` pass of what is sent,
 /// and how the path fares from then on: the daemon has another socket, and `another` says what that has.
 fn asked_when_policed(paths: usize, rate_bps: u64, another: bool, seconds: u32) -> (Vec<u64>, f64) {
-    let called = PairConfig {
-        waits_to_be_called: Some(Side::B),
+    let adaptive = PairConfig {
         policy: Policy::Adaptive,
         recovery: true,
-        ..config(true, paths)
+        ..called(paths)
     };
-    let mut pair = Pair::running(called, 3 * SECOND);
+    let mut pair = Pair::running(adaptive, 3 * SECOND);
     let mut flow = Flow::new(Side::B, 1300);
     flow.run_for(&mut pair, 4 * SECOND);
     let begin = pair.now();
@@ -144,11 +147,7 @@ fn a_path_that_is_throttled_to_next_to_nothing_is_back_from_another_port_within_
 
 #[test]
 fn a_path_whose_port_is_tried_in_vain_does_not_keep_another_from_its_own() {
-    let called = PairConfig {
-        waits_to_be_called: Some(Side::B),
-        ..config(true, 3)
-    };
-    let mut pair = Pair::running(called, 3 * SECOND);
+    let mut pair = Pair::running(called(3), 3 * SECOND);
     let mut flow = Flow::new(Side::B, 1300);
     pair.events(Side::A);
     pair.set_links_up(0, false);

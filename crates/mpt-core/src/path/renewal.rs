@@ -93,7 +93,7 @@ impl Renewal {
     }
 
     /// When one was tried last; zero before the first.
-    pub(crate) fn last(&self) -> Time {
+    pub(crate) fn last_tried(&self) -> Time {
         self.last
     }
 

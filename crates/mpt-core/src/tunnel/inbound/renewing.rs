@@ -16,8 +16,8 @@ const APART: Duration = Duration::from_secs(10);
 const PORT_CHANGED: Duration = Duration::from_secs(180);
 
 impl Inbound {
-    /// Asks for another port where that may help: where none was tried for longest, lest a path that is long in vain
-    /// keeps the others from theirs.
+    /// Asks for another port for one of the paths that this may help: the one that tried longest ago. Else a path that
+    /// tries in vain would have every turn.
     pub(super) fn renew_paths(&mut self, now: Time) {
         if self.opening.is_none() || now < self.next_renewal {
             return;
@@ -33,7 +33,7 @@ impl Inbound {
         let paths = paths.filter_map(|(index, path)| Some((index, path.as_deref()?)));
         let due = paths
             .filter(is_due)
-            .min_by_key(|(_, path)| path.renewal.last());
+            .min_by_key(|(_, path)| path.renewal.last_tried());
         let Some(id) = due.and_then(|(index, _)| PathId::new(index)) else {
             return;
         };

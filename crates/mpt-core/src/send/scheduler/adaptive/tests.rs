@@ -208,14 +208,12 @@ fn the_rises_of_a_path_that_carries_nothing_yet_count_whole() {
 fn what_is_sent_again_goes_where_there_is_room_for_it_first_and_rather_over_a_busy_path() {
     let again = |adaptive: &Adaptive, now| adaptive.surest(now, first(2)).map(PathId::index);
     let (mut adaptive, begin) = paths(&[10, 25]);
-    for path in 0..2 {
-        adaptive.paces[path].is_paced(begin, RATE as f64);
+    for index in 0..2 {
+        adaptive.paces[index].set_paced(begin, RATE as f64);
     }
     let now = begin + Duration::from_millis(1);
     // Both have credit left: the faster one.
-    for path in 0..2 {
-        assert!(adaptive.room(now, PathId::new(path).unwrap()).is_some());
-    }
+    assert!((0..2).all(|index| adaptive.room(now, path(index)).is_some()));
     assert_eq!(again(&adaptive, now), Some(0));
     // The second is 15 ms slower and busy: what follows there tells soon whether it is lost again.
     adaptive.took_again(path(1), MS);

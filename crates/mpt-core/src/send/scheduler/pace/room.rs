@@ -66,8 +66,8 @@ impl Pace {
 
 #[cfg(test)]
 impl Pace {
-    /// It is paced at so many bytes a second, for tests of what the sender makes of that.
-    pub(in super::super) fn is_paced(&mut self, now: Time, bytes_a_second: f64) {
+    /// Paces it at so many bytes a second, for tests of what the sender makes of that.
+    pub(in super::super) fn set_paced(&mut self, now: Time, bytes_a_second: f64) {
         self.rate = Some(Rate::new(bytes_a_second));
         self.credit.begin(now);
     }
