@@ -245,8 +245,7 @@ impl Adaptive {
         let mut busy = ArrayVec::<Busy, MAX_PATHS>::new();
         while let Some((path, delay)) = self.fastest(now, left) {
             left.remove(path);
-            let swings = least.map_or(Span::ZERO, |_| self.paces[path.index()].swings());
-            let added = delay.map(|delay| delay + swings - *least.get_or_insert(delay));
+            let added = delay.map(|delay| delay - *least.get_or_insert(delay));
             let sooner: f64 = busy
                 .iter()
                 .map(|busy| busy.delivers_before(patience, added))

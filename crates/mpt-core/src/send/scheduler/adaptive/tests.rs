@@ -180,13 +180,24 @@ fn a_small_path_whose_delay_rises_is_waited_before_for_as_long_as_it_may_be_late
     adaptive.weigh(first(2), false);
     assert_eq!(adaptive.spread(first(2)), Duration::from_millis(30));
     assert!(takes(choose(&mut adaptive, now, first(2), 31 * MS), 1));
-    for path in 0..2 {
-        adaptive.paces[path].weigh_disorder(false, 0.0);
-    }
-    // The other path is the first whether its delay rises or not.
+    adaptive.paces[1].weigh_disorder(false, 0.0);
     assert_eq!(adaptive.spread(first(2)), Duration::from_millis(130));
     assert!(waits(choose(&mut adaptive, now, first(2), 129 * MS)));
     assert!(takes(choose(&mut adaptive, now, first(2), 131 * MS), 1));
+}
+
+#[test]
+fn a_small_path_whose_delay_rises_is_not_the_first_while_it_is_quick() {
+    let (mut adaptive, now) = paths(&[10, 40]);
+    adaptive.paces[0].rose(now, Duration::from_millis(100));
+    let chosen = |adaptive: &mut Adaptive| {
+        let again = adaptive.surest(now, first(2)).map(PathId::index);
+        (takes(choose(adaptive, now, first(2), MS), 0), again)
+    };
+    adaptive.paces[0].weigh_disorder(false, 1.0);
+    assert_eq!(chosen(&mut adaptive), (true, Some(0)));
+    adaptive.paces[0].weigh_disorder(false, 0.5);
+    assert_eq!(chosen(&mut adaptive), (false, Some(1)));
 }
 
 #[test]

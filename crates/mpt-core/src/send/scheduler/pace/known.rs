@@ -15,11 +15,12 @@ impl Pace {
         self.base.get().is_some_and(early)
     }
 
-    /// The delay that the next packet would have, with the clocks' offset.
+    /// The delay to expect of the next packet, with the clocks' offset and what the delay may rise by ([`Pace::swings`]).
     #[inline]
     pub(crate) fn delay(&self, now: Time) -> Option<Span> {
         let queue = Span::from(self.queue(now));
-        self.least_delay().map(|least| least + queue)
+        let least = self.least_delay();
+        least.map(|least| least + queue + self.swings())
     }
 
     /// The delay that it would have without a queue, with what its disorder and its losses make others wait.

@@ -3,13 +3,16 @@
 //!
 //! What is under way then arrives by so much later than was expected when the path was chosen, and at the receiver
 //! all waits for it that went over the others. On a path that carries little this costs more than the path brings: it
-//! is used as if a packet always came so late. On one that carries its even share or more nothing is added, since the
-//! others would wait in vain for what they cannot carry themselves.
+//! is used as if a packet always came so late, also while it is the quickest, and for what is sent again. On one that
+//! carries its even share or more nothing is added, since the others would wait in vain for what they cannot carry
+//! themselves.
 //!
 //! Six pairs of radio links have 0.721 of their sum late with this and 0.679 without (`campaign --weather
 //! lte-good+lte-bad` and the like, `--pairs 6 --seed 5000`). Over links as people have them (`--family field --pairs 60
 //! --seed 3000`) the mean is even (-0.2 ± 0.6 %), and 3.3 % in place of 5.0 % are below 0.85 of the better link. Random
-//! pairs (`--pairs 300 --seed 3000`) do not differ.
+//! pairs (`--pairs 300 --seed 3000`) do not differ. That it counts for the quickest path and for what is sent again,
+//! too, gives links as people have them (`--seed 4000`) 0.5 ± 0.4 % more, with 8.3 % in place of 10.0 % below 0.95,
+//! and sets of which one link changes (`--family changing --pairs 96 --seed 107`) 0.2 ± 0.15 % more during the change.
 
 use super::JUMP;
 use crate::send::scheduler::law::Law;
