@@ -21,6 +21,7 @@ use net::initiation::Initiations;
 use net::process::program;
 use net::settings::{hub_workers, workers_line};
 use net::{Daemon, Namespace, ping, wait_for};
+use rustix::net::sockopt::set_tcp_congestion;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::clients::{Clients, Hub, MTU, PATHS, Question, client_at, inner, peers};
@@ -67,6 +68,11 @@ fn write_key(file: &std::path::Path, key: &str) {
         .open(file)
         .unwrap();
     file.write_all(key.as_bytes()).unwrap();
+}
+
+/// What `benches/hub --tcp` names. Without it CUBIC, as in benches/throughput: what most hosts use, whatever this one does.
+fn congestion_control() -> String {
+    std::env::var("MPT_TEST_TCP").unwrap_or("cubic".to_owned())
 }
 
 /// Bytes that were received of each client's flows, in either direction.
@@ -143,6 +149,7 @@ impl Stage {
         let counts: Counts = Arc::new((0..clients).map(|_| AtomicU64::new(0)).collect());
         let (listener, flood) = hub_host.inside(|| {
             let listener = TcpListener::bind((HUB, TCP_PORT)).unwrap();
+            set_tcp_congestion(&listener, &congestion_control()).unwrap();
             (
                 listener,
                 UdpSocket::bind((Ipv4Addr::UNSPECIFIED, UDP_PORT)).unwrap(),
