@@ -8,8 +8,6 @@ use mpt_core::control::drops::DropReason;
 use mpt_core::path::MAX_PATHS;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::send::tiers::LAST_RESORT;
-use mpt_sim::link::QueueLimit;
-use mpt_sim::loss::Loss;
 use mpt_sim::packet::Inner;
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side};
 use mpt_sim::source::Flow;
@@ -24,14 +22,9 @@ const CHEAP: usize = 0;
 const DEAR: usize = 1;
 
 fn path(mbps: u64, delay_ms: u64, loss: f64) -> PathSpec {
-    let mut path = PathSpec::symmetric(mbps, delay_ms);
-    for link in &mut path.links {
-        link.queue = QueueLimit::Packets(300);
-        if loss > 0.0 {
-            link.loss = Loss::Independent { probability: loss };
-        }
-    }
-    path
+    PathSpec::symmetric(mbps, delay_ms)
+        .queueing(300)
+        .losing(loss)
 }
 
 fn pair_of(paths: impl Into<Vec<PathSpec>>, policy: Policy, costs: &[u32]) -> Pair {

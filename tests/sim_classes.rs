@@ -12,8 +12,6 @@ use mpt_core::path::PathSet;
 use mpt_core::send::classes::{ClassConfig, ClassPolicy, Match, Priority};
 use mpt_core::send::scheduler::Policy;
 use mpt_core::time::Time;
-use mpt_sim::link::QueueLimit;
-use mpt_sim::loss::Loss;
 use mpt_sim::packet::{Inner, id_of, source_port_of};
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side};
 use mpt_sim::source::{Flow, Sender};
@@ -27,15 +25,9 @@ const CALL_PORT: u16 = 4001;
 const BACKUP_PORT: u16 = 873;
 
 fn path(mbps: u64, delay_ms: u64, loss: f64) -> PathSpec {
-    let mut path = PathSpec::symmetric(mbps, delay_ms);
-    for link in &mut path.links {
-        link.queue = QueueLimit::Packets(300);
-        link.loss = match loss {
-            0.0 => Loss::None,
-            probability => Loss::Independent { probability },
-        };
-    }
-    path
+    PathSpec::symmetric(mbps, delay_ms)
+        .queueing(300)
+        .losing(loss)
 }
 
 fn pair(paths: impl Into<Vec<PathSpec>>, sealed: bool, seed: u64, classes: &[ClassConfig]) -> Pair {

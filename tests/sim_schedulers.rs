@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use mpt_core::control::drops::DropReason;
 use mpt_core::send::scheduler::Policy;
-use mpt_sim::loss::Loss;
 use mpt_sim::packet::{Inner, id_of};
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side};
 
@@ -19,14 +18,6 @@ fn pair(policy: Policy, paths: [PathSpec; 2]) -> Pair {
         ..PairConfig::new(paths)
     };
     Pair::running(config, SECOND)
-}
-
-fn lossy(mbps: u64, delay_ms: u64, probability: f64) -> PathSpec {
-    let mut path = PathSpec::symmetric(mbps, delay_ms);
-    for link in &mut path.links {
-        link.loss = Loss::Independent { probability };
-    }
-    path
 }
 
 /// A packet of 1000 bytes from A each millisecond, made by `packet` from its number; returns which
@@ -51,7 +42,11 @@ fn sent_on(pair: &Pair, path: usize) -> u64 {
 
 #[test]
 fn redundant_loses_only_what_every_path_loses() {
-    let mut pair = pair(Policy::Redundant, [lossy(100, 5, 0.1), lossy(50, 30, 0.1)]);
+    let mut pair = pair(
+        Policy::Redundant,
+        [(100, 5), (50, 30)]
+            .map(|(mbps, delay_ms)| PathSpec::symmetric(mbps, delay_ms).losing(0.1)),
+    );
     let came = stream(&mut pair, 0..10_000, |id| Inner::default().packet(id));
     assert!(came.is_sorted(), "in order");
     assert_eq!(

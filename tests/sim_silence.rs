@@ -10,7 +10,6 @@ use mpt_core::path::PathState;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_sim::delay::Delay;
-use mpt_sim::link::QueueLimit;
 use mpt_sim::loss::Loss;
 use mpt_sim::packet::{Inner, id_of};
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side};
@@ -60,13 +59,9 @@ fn starting(case: &Case) -> Pair {
 }
 
 fn config(case: &Case) -> PairConfig {
-    let paths = case.rtts.map(|rtt| {
-        let mut path = PathSpec::symmetric(20, rtt / 2);
-        for link in &mut path.links {
-            link.queue = QueueLimit::Packets(200);
-        }
-        path
-    });
+    let paths = case
+        .rtts
+        .map(|rtt| PathSpec::symmetric(20, rtt / 2).queueing(200));
     PairConfig {
         policy: Policy::Adaptive,
         recovery: case.recovery,

@@ -14,7 +14,8 @@ use rand::Rng as _;
 
 use super::End;
 use crate::delay::{Delay, MS};
-use crate::link::{LinkConfig, Order};
+use crate::link::{LinkConfig, Order, QueueLimit};
+use crate::loss::Loss;
 use crate::rng::stream;
 
 /// One of the two ends.
@@ -71,7 +72,28 @@ impl PathSpec {
         }
     }
 
-    /// The same, but each packet takes its own delay, normally distributed with this standard
+    /// The same with room for so many packets in each way's queue.
+    #[must_use]
+    pub fn queueing(mut self, packets: usize) -> PathSpec {
+        for link in &mut self.links {
+            link.queue = QueueLimit::Packets(packets);
+        }
+        self
+    }
+
+    /// The same where each packet is lost with this probability, each way.
+    #[must_use]
+    pub fn losing(mut self, probability: f64) -> PathSpec {
+        for link in &mut self.links {
+            link.loss = match probability {
+                0.0 => Loss::None,
+                probability => Loss::Independent { probability },
+            };
+        }
+        self
+    }
+
+    /// A path whose every packet takes its own delay, normally distributed with this standard
     /// deviation, and overtakes those that take longer.
     #[must_use]
     pub fn overtaking(mbps: u64, mean_ms: u64, sd_ms: u64) -> PathSpec {
