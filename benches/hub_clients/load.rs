@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
@@ -21,7 +22,6 @@ use net::initiation::Initiations;
 use net::process::program;
 use net::settings::{hub_workers, workers_line};
 use net::{Daemon, Namespace, ping, wait_for};
-use rustix::net::sockopt::set_tcp_congestion;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::clients::{Clients, Hub, MTU, PATHS, Question, client_at, inner, peers};
@@ -70,9 +70,12 @@ fn write_key(file: &std::path::Path, key: &str) {
     file.write_all(key.as_bytes()).unwrap();
 }
 
-/// What `benches/hub --tcp` names. Without it CUBIC, as in benches/throughput: what most hosts use, whatever this one does.
-fn congestion_control() -> String {
-    std::env::var("MPT_TEST_TCP").unwrap_or("cubic".to_owned())
+/// Has TCP use what `benches/hub --tcp` names. Without it CUBIC, as in benches/throughput: what most hosts use, whatever this
+/// one does. A listener's connections use the same.
+fn set_congestion_control(socket: impl AsFd) {
+    let name = std::env::var("MPT_TEST_TCP").unwrap_or("cubic".to_owned());
+    let set = rustix::net::sockopt::set_tcp_congestion(socket, &name);
+    set.unwrap_or_else(|error| panic!("TCP cannot use {name:?} here: {error}"));
 }
 
 /// Bytes that were received of each client's flows, in either direction.
@@ -149,7 +152,7 @@ impl Stage {
         let counts: Counts = Arc::new((0..clients).map(|_| AtomicU64::new(0)).collect());
         let (listener, flood) = hub_host.inside(|| {
             let listener = TcpListener::bind((HUB, TCP_PORT)).unwrap();
-            set_tcp_congestion(&listener, &congestion_control()).unwrap();
+            set_congestion_control(&listener);
             (
                 listener,
                 UdpSocket::bind((Ipv4Addr::UNSPECIFIED, UDP_PORT)).unwrap(),
@@ -178,6 +181,7 @@ impl Stage {
     fn connect(&self, client: usize, way: Way) -> std::io::Result<TcpStream> {
         self.far.inside(|| {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+            set_congestion_control(&socket);
             socket.bind(&SocketAddr::from((inner(client), 0)).into())?;
             let to = SocketAddr::from((HUB, TCP_PORT));
             socket.connect_timeout(&to.into(), Duration::from_secs(2))?;
