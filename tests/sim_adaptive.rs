@@ -23,10 +23,8 @@ const PAYLOAD: f64 = 1372.0 / 1436.0;
 
 fn config(paths: impl Into<Vec<PathSpec>>, seed: u64) -> PairConfig {
     PairConfig {
-        policy: Policy::Adaptive,
-        recovery: true,
         seed,
-        ..PairConfig::new(paths)
+        ..PairConfig::adaptive(paths)
     }
 }
 
@@ -90,10 +88,7 @@ fn what_fits_the_fastest_path_stays_there_and_waits_for_nothing() {
 
 #[test]
 fn a_loss_does_not_wait_for_a_path_that_carries_nothing() {
-    let mut paths = [path(50, 10, 1000), path(50, 40, 1000)];
-    for link in &mut paths[0].links {
-        link.loss = Loss::Independent { probability: 0.01 };
-    }
+    let paths = [path(50, 10, 1000).losing(0.01), path(50, 40, 1000)];
     for recovery in [false, true] {
         let config = PairConfig {
             recovery,
@@ -256,7 +251,7 @@ fn looks_that_compete(pair: &mut Pair, flow: &mut Flow, looks: u32) -> [u32; 2] 
 #[test]
 fn paths_whose_delays_change_again_and_again_are_not_taken_for_such_that_others_fill() {
     let changes = [[27, 97], [49, 46], [39, 110], [103, 72], [38, 108]];
-    let (seeds, looks) = (4..=7, 100);
+    let (seeds, looks) = (1..=5, 100);
     let mut competed = [0; 2];
     for seed in seeds.clone() {
         let mut slow = path(3, 37, 90);
@@ -276,10 +271,10 @@ fn paths_whose_delays_change_again_and_again_are_not_taken_for_such_that_others_
         assert!(goodput > 0.8 * 54e6 * PAYLOAD, "seed {seed}: {goodput}");
     }
     // A delay that changes while it is tried whose the queue is may be taken for others' queue; that ends after ten
-    // seconds at the latest, 200 looks.
+    // seconds at the latest, 200 looks of one seed's 500.
     let all = looks * (changes.len() * seeds.count()) as u32;
     assert!(
-        competed.iter().all(|&looks| looks < all / 8),
+        competed.iter().all(|&looks| looks < all / 10),
         "{competed:?} of {all}"
     );
 }

@@ -10,7 +10,6 @@ use mpt_core::control::classes::ClassStatus;
 use mpt_core::control::drops::DropReason;
 use mpt_core::path::PathSet;
 use mpt_core::send::classes::{ClassConfig, ClassPolicy, Match, Priority};
-use mpt_core::send::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_sim::packet::{Inner, id_of, source_port_of};
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side};
@@ -32,11 +31,9 @@ fn path(mbps: u64, delay_ms: u64, loss: f64) -> PathSpec {
 
 fn pair(paths: impl Into<Vec<PathSpec>>, sealed: bool, seed: u64, classes: &[ClassConfig]) -> Pair {
     let config = PairConfig {
-        policy: Policy::Adaptive,
-        recovery: true,
         sealed,
         seed,
-        ..PairConfig::new(paths)
+        ..PairConfig::adaptive(paths)
     };
     let mut pair = Pair::running(config, 2 * SECOND);
     let now = pair.end(Side::A).local(pair.now());

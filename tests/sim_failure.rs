@@ -215,11 +215,7 @@ fn no_path_at_all_drops_with_a_counter_and_recovers() {
 
 #[test]
 fn what_the_only_path_swallowed_as_it_went_comes_when_it_is_back() {
-    let config = PairConfig {
-        policy: Policy::Adaptive,
-        recovery: true,
-        ..PairConfig::new([PathSpec::symmetric(50, 20)])
-    };
+    let config = PairConfig::adaptive([PathSpec::symmetric(50, 20)]);
     let mut pair = Pair::running(config, SECOND);
     let next = chat(&mut pair, 0, SECOND);
     pair.run_for(200 * MS);

@@ -4,9 +4,7 @@
 use std::time::Duration;
 
 use mpt_core::control::drops::DropReason;
-use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::Event;
-use mpt_sim::loss::Loss;
 use mpt_sim::packet::{Inner, id_of};
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side};
 
@@ -155,10 +153,7 @@ fn a_black_hole_is_noticed_and_its_end_too() {
 #[test]
 fn a_path_that_loses_much_is_not_taken_for_a_narrow_one() {
     for probability in [0.02, 0.1, 0.3] {
-        let mut spec = PathSpec::symmetric(20, 20);
-        for link in &mut spec.links {
-            link.loss = Loss::Independent { probability };
-        }
+        let spec = PathSpec::symmetric(20, 20).losing(probability);
         let mut pair = Pair::running(
             PairConfig {
                 paths: vec![spec.clone(), spec],
@@ -219,11 +214,9 @@ fn overtaking_is_not_taken_for_a_packet_that_was_too_big() {
     for seed in 1..=8 {
         let mut pair = Pair::running(
             PairConfig {
-                policy: Policy::Adaptive,
-                recovery: true,
                 sealed: true,
                 seed,
-                ..PairConfig::new([PathSpec::overtaking(1000, 60, 25)])
+                ..PairConfig::adaptive([PathSpec::overtaking(1000, 60, 25)])
             },
             SECOND,
         );

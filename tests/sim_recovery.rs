@@ -1,10 +1,9 @@
-//! What links lose is sent again, in virtual time: what the receiver still gives up, what is sent needlessly, and what
-//! reports take. The loss is what nobody tells in time; overtaking is what must not be taken for it.
+//! Recovery over links in virtual time: how much of what they lose the receiver still gives up, how much is sent again
+//! needlessly where packets only overtake each other, and what reports take.
 
 use std::time::Duration;
 
 use mpt_core::control::ReorderStatus;
-use mpt_core::send::scheduler::Policy;
 use mpt_sim::delay::Delay;
 use mpt_sim::link::Order;
 use mpt_sim::loss::Loss;
@@ -17,10 +16,8 @@ const MS: Duration = Duration::from_millis(1);
 
 fn pair(paths: impl Into<Vec<PathSpec>>, seed: u64) -> Pair {
     let config = PairConfig {
-        policy: Policy::Adaptive,
-        recovery: true,
         seed,
-        ..PairConfig::new(paths)
+        ..PairConfig::adaptive(paths)
     };
     Pair::running(config, SECOND)
 }

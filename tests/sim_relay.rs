@@ -6,7 +6,6 @@ use std::time::Duration;
 use mpt_core::control::drops::DropReason;
 use mpt_core::crypto::claimed_route;
 use mpt_core::path::{PathId, PathState};
-use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::Event;
 use mpt_sim::pair::{Caught, Pair, PairConfig, Passed, PathSpec, RELAY, Side, Wire};
 use mpt_sim::rng::stream;
@@ -37,11 +36,7 @@ fn attack_seconds() -> u32 {
 }
 
 fn config() -> PairConfig {
-    PairConfig {
-        policy: Policy::Adaptive,
-        recovery: true,
-        ..PairConfig::new([PathSpec::symmetric(20, 5), PathSpec::symmetric(20, 25)]).sealed()
-    }
+    PairConfig::adaptive([PathSpec::symmetric(20, 5), PathSpec::symmetric(20, 25)]).sealed()
 }
 
 /// What he gets on path 0 he puts before the socket of `path`, as if from his own address; and what is

@@ -42,11 +42,9 @@ fn sent_on(pair: &Pair, path: usize) -> u64 {
 
 #[test]
 fn redundant_loses_only_what_every_path_loses() {
-    let mut pair = pair(
-        Policy::Redundant,
-        [(100, 5), (50, 30)]
-            .map(|(mbps, delay_ms)| PathSpec::symmetric(mbps, delay_ms).losing(0.1)),
-    );
+    let paths = [(100, 5), (50, 30)];
+    let paths = paths.map(|(mbps, delay_ms)| PathSpec::symmetric(mbps, delay_ms).losing(0.1));
+    let mut pair = pair(Policy::Redundant, paths);
     let came = stream(&mut pair, 0..10_000, |id| Inner::default().packet(id));
     assert!(came.is_sorted(), "in order");
     assert_eq!(

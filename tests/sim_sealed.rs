@@ -387,11 +387,9 @@ fn a_probe_counts_although_reports_overtake_it() {
         for seed in 1..=6 {
             let mut pair = Pair::running(
                 PairConfig {
-                    policy: Policy::Adaptive,
-                    recovery: true,
                     sealed,
                     seed,
-                    ..PairConfig::new([spec.clone(), spec.clone()])
+                    ..PairConfig::adaptive([spec.clone(), spec.clone()])
                 },
                 SECOND,
             );

@@ -13,7 +13,7 @@ use mpt_core::path::Unreachable;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_sim::delay::{Delay, MS};
-use mpt_sim::link::{Order, QueueLimit};
+use mpt_sim::link::Order;
 use mpt_sim::loss::Loss;
 use mpt_sim::packet::Inner;
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side};
@@ -61,12 +61,10 @@ fn run(name: &'static str, paths: impl Into<Vec<PathSpec>>) -> Run {
     Run {
         name,
         config: PairConfig {
-            policy: Policy::Adaptive,
-            recovery: true,
             seed: 7,
             sealed: false,
             mtu: 1464,
-            ..PairConfig::new(paths)
+            ..PairConfig::adaptive(paths)
         },
         sender: Sender::Cubic,
         flows: 1,
@@ -106,10 +104,6 @@ fn jittery(path: PathSpec, sd_ms: u64, order: Order) -> PathSpec {
             sd_ns: sd_ms * MS,
         };
     })
-}
-
-fn queue(path: PathSpec, packets: usize) -> PathSpec {
-    with(path, |link| link.queue = QueueLimit::Packets(packets))
 }
 
 const fn at(ms: u64) -> Duration {
@@ -201,7 +195,7 @@ fn runs() -> Vec<Run> {
             [jittery(path(20, 25), 3, Order::ByDelay), path(20, 30)],
         ),
         run("far-apart", [path(20, 2), path(40, 140)]),
-        run("short-queue", [queue(path(37, 20), 20), path(12, 18)]),
+        run("short-queue", [path(37, 20).queueing(20), path(12, 18)]),
         run("three", three),
         rate,
         delay,

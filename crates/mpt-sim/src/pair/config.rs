@@ -158,7 +158,7 @@ pub fn is_sealed() -> bool {
 }
 
 impl PairConfig {
-    /// The daemon's defaults over these paths; the clocks are hours apart.
+    /// The daemon's defaults over these paths, but weights share and nothing is sent again; the clocks are hours apart.
     #[must_use]
     pub fn new(paths: impl Into<Vec<PathSpec>>) -> PairConfig {
         let plain = PairConfig {
@@ -181,6 +181,16 @@ impl PairConfig {
             seed: 1,
         };
         if is_sealed() { plain.sealed() } else { plain }
+    }
+
+    /// The daemon's defaults over these paths: what the paths deliver decides, and what is lost is sent again.
+    #[must_use]
+    pub fn adaptive(paths: impl Into<Vec<PathSpec>>) -> PairConfig {
+        PairConfig {
+            policy: Policy::Adaptive,
+            recovery: true,
+            ..PairConfig::new(paths)
+        }
     }
 
     /// The same with keys, and with the MTU that this leaves over links of 1500 bytes.
