@@ -218,9 +218,10 @@ law! {
     /// What is delivered tells of the path, and not of what was sent, when the two differ by more than this share. A
     /// queue for which the rate is lowered by no more than that is the law's own, and not of others.
     differs: f64 = 0.05, "";
-    /// A path is first tried at so much more than its capacity.
+    /// A path without jitter is first tried at so much more than its capacity, and any path after a queue or a loss.
     first_step: f64 = 0.05, "";
-    /// While nothing speaks against it, a path is tried at twice as much more each time, up to this.
+    /// While nothing speaks against it, a path is tried at twice as much more each time, up to this. A queue with which
+    /// that is carried is none.
     last_step: f64 = 0.5, "";
     /// When so much of a step is carried in addition, the next step follows at once.
     step_helped: f64 = 0.4, "";

@@ -35,8 +35,8 @@
 //! shrink though the path takes less several times over, it is not ours ([`company`]): the path is opened
 //! for some seconds, and the inner flows' own congestion control competes, as it would without a tunnel. If
 //! it stays the same meanwhile, it is none, and the path takes longer than before. If
-//! it is a short one that does not shrink, jitter makes it seem to be there, and it is allowed for. On a
-//! path that carries little, probes and single packets tell of the queues of others.
+//! it is a short one that does not shrink, jitter makes it seem to be there, and it is allowed for; by how
+//! much shows when more is tried in spite of it ([`steer`]). On a path that carries little, probes and single packets tell of the queues of others.
 
 mod company;
 mod credit;
@@ -46,6 +46,7 @@ mod known;
 mod loss;
 mod phase;
 mod room;
+mod steer;
 mod swing;
 mod train;
 
@@ -332,7 +333,7 @@ impl Pace {
         let least = self.base.get().unwrap_or(found.one_way);
         self.queue = found.one_way - least;
         (self.queue_told, self.queue_holds_until) = (now, now + self.law.seen);
-        self.doubt.epoch(found.noise, self.queue);
+        self.doubt.epoch(now, found.noise, self.queue);
         if self.queue <= self.doubt.target() {
             self.company.left(now);
         }
@@ -404,6 +405,10 @@ impl Pace {
             self.credit.begin(now);
             if !self.was_limited() {
                 // What it lost in its first slow start may be what its buffer had no room for.
+                if !self.doubt.is_steady() {
+                    // Jitter may have seemed to be a queue long before one stood.
+                    self.step = self.law.last_step;
+                }
                 self.held_since = now;
                 self.loss.forget_smoothed();
                 self.loss.start_again();
@@ -424,22 +429,6 @@ impl Pace {
         !self.company.is_competing(now) && now >= self.fast_until
     }
 
-    /// The share by which the rate should differ from what is delivered.
-    fn correction(&self) -> f64 {
-        let over = Span::from(self.law.correction).max(self.feedback() * 2.0);
-        (self.doubt.target() - self.queue) / over
-    }
-
-    /// How long it takes until what is sent now shows in an epoch, were there no queue.
-    fn feedback(&self) -> Span {
-        let rtt = Span::from(self.rtt);
-        (rtt - self.queue).max(rtt / 4.0) + self.epoch_span().into()
-    }
-
-    fn after_feedback(&self, now: Time, times: u32) -> Time {
-        now + self.feedback().to_duration() * times
-    }
-
     /// An open path whose packets queue gets a limit.
     fn consider_limit(&mut self, now: Time, refused: bool, found: &Findings) {
         let above = self.queue > self.doubt.limit_above();
@@ -455,120 +444,6 @@ impl Pace {
             }
             self.work_off(now);
         }
-    }
-
-    /// Paces the path so that its queue comes down to its target.
-    fn work_off(&mut self, now: Time) {
-        let fall = (-self.correction()).clamp(0.0, 1.0 - self.law.least_gain);
-        let fall = fall.max(self.company.pressed());
-        self.company.lowered(now, fall);
-        let until = self.after_feedback(now, self.pause);
-        self.limit(now, Phase::Cruise { until }, 1.0 - fall, Why::Queue);
-    }
-
-    /// Adapts the rate of a limited path.
-    fn steer(&mut self, now: Time, refused: bool, found: &Findings) {
-        if let Phase::Drain { until } = self.phase {
-            if now < until {
-                return;
-            }
-            self.ran_dry(now);
-            let phase = Phase::Cruise { until: now };
-            self.limit(now, phase, 1.0, Why::Drained);
-        }
-        if self.correction() < 0.0 {
-            if let Phase::Probe { .. } = self.phase {
-                self.note_excess();
-            }
-            if !self.yields_to_others(now, found) && self.company.shows_in(found) {
-                self.work_off(now);
-            }
-            return;
-        }
-        self.company.relieved();
-        self.search(now, refused, found);
-        if refused && now >= self.drain_at && !matches!(self.phase, Phase::Hold { .. }) {
-            let standing = self.queue.max(self.law.target.into());
-            let empty_after = (standing / (1.0 - self.law.drain_rate)).to_duration();
-            let rest = self.rtt + self.law.epoch_span + empty_after;
-            let phase = Phase::Drain { until: now + rest };
-            self.limit(now, phase, self.law.drain_rate, Why::DrainDue);
-        }
-    }
-
-    /// Tries whether the path carries more, while no queue stands.
-    fn search(&mut self, now: Time, refused: bool, found: &Findings) {
-        match self.phase {
-            Phase::Probe { since, from, step } if found.sent >= since => {
-                self.step = (step * 2.0).min(self.law.last_step);
-                self.pause = self.law.first_pause;
-                if self.capacity > from * (1.0 + step * self.law.step_helped) {
-                    self.probe(now, Why::Carried);
-                } else {
-                    self.cruise(now, Why::NotCarried);
-                }
-            }
-            Phase::Probe { step, .. } => self.follow(now, 1.0 + step),
-            Phase::Hold { until, .. } if now < until => self.follow(now, self.law.tried_rate),
-            Phase::Cruise { until } if refused && now >= until => self.probe(now, Why::TryMore),
-            Phase::Cruise { .. } => self.follow(now, 1.0),
-            Phase::Hold { .. } => self.cruise(now, Why::Held),
-            Phase::Drain { .. } => self.cruise(now, Why::Drained),
-            Phase::Open => {}
-        }
-    }
-
-    /// The rate follows the capacity.
-    fn follow(&mut self, now: Time, gain: f64) {
-        self.limit(now, self.phase, gain, Why::Capacity);
-    }
-
-    fn cruise(&mut self, now: Time, why: Why) {
-        let until = self.after_feedback(now, self.pause);
-        self.limit(now, Phase::Cruise { until }, 1.0, why);
-    }
-
-    /// More than the path carries was tried.
-    fn note_excess(&mut self) {
-        self.step = self.law.first_step;
-        self.pause = (self.pause * 2).min(self.law.last_pause);
-    }
-
-    fn probe(&mut self, now: Time, why: Why) {
-        let (from, step) = (self.capacity, self.step);
-        let phase = Phase::Probe {
-            since: now,
-            from,
-            step,
-        };
-        self.limit(now, phase, 1.0 + step, why);
-    }
-
-    /// Whether the queue, which is above its target, is not ours to shorten. A long one is of others, or, if it never
-    /// changes, delay; a short one is left alone until it is judged again, since jitter looks like it.
-    fn yields_to_others(&mut self, now: Time, found: &Findings) -> bool {
-        let stays = self.company.stays(now, self.queue, self.rtt);
-        if !self.doubt.is_exceeded(self.queue) {
-            self.company.forget_trials();
-            if stays {
-                self.note(now, Why::Jitter);
-            }
-            return stays;
-        }
-        if stays {
-            self.company.press();
-        }
-        if !self.company.is_vain(found, self.queue) {
-            return false;
-        }
-        if self.company.is_delay(now, found.one_way, self.queue) {
-            self.begin_base(now, found.one_way);
-            self.cruise(now, Why::Longer);
-            return true;
-        }
-        self.company.compete(now);
-        self.open(now, Why::Others);
-        true
     }
 
     /// Looks at what is lost beyond the usual: whether the rate is at fault shows when it is lower.

@@ -3,13 +3,15 @@
 //! A path whose jitter does not reorder delivers all behind the latest of its packets. Its mean delay then
 //! grows with the load though no queue stands. How much, the jitter of probes tells while the path has
 //! nothing else to carry. Few probes may agree by chance, and say too little: then the mean delay that differs from
-//! epoch to epoch tells.
+//! epoch to epoch tells, and a queue with which far more was carried than before, as a full path cannot.
 
 use crate::send::scheduler::law::Law;
 use crate::send::units::Span;
+use crate::time::Time;
+use crate::windowed::Windowed;
 
 /// What is known of a path's jitter.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Doubt {
     law: &'static Law,
     /// Mean deviation of probes, of an idle path.
@@ -20,14 +22,25 @@ pub(super) struct Doubt {
     step: Span,
     /// The queue of the last epoch.
     queue: Option<Span>,
+    /// The longest queue beyond the target with which half as much again was carried.
+    carried: Windowed<Span>,
 }
 
 impl Doubt {
     pub(super) fn new(law: &'static Law) -> Doubt {
         Doubt {
             law,
-            ..Doubt::default()
+            jitter: Span::ZERO,
+            scatter: Span::ZERO,
+            step: Span::ZERO,
+            queue: None,
+            carried: Windowed::greatest(law.base_span),
         }
+    }
+
+    /// When half as much again was sent, that was carried, and no more than this queue showed: it is none.
+    pub(super) fn carried(&mut self, now: Time, queue: Span) {
+        self.carried.note(now, queue - self.law.target.into());
     }
 
     /// What probes tell.
@@ -41,7 +54,8 @@ impl Doubt {
     }
 
     /// What an epoch tells.
-    pub(super) fn epoch(&mut self, scatter: Span, queue: Span) {
+    pub(super) fn epoch(&mut self, now: Time, scatter: Span, queue: Span) {
+        self.carried.pass(now);
         let before = self.queue.replace(queue).unwrap_or(queue);
         let step = (queue - before).abs().min(self.law.latest.into());
         self.step = self.step + (step - self.step) / 4.0;
@@ -55,12 +69,14 @@ impl Doubt {
 
     /// How much later packets come under load without any queue.
     pub(super) fn lateness(&self) -> Span {
-        let by_steps = match self.is_steady() {
-            true => Span::ZERO,
-            false => self.step * self.law.late_by_step,
-        };
         let by_jitter = self.jitter * self.law.late_by_jitter;
-        by_jitter.max(by_steps).min(self.law.latest.into())
+        let by_queue = match self.is_steady() {
+            true => Span::ZERO,
+            false => {
+                (self.step * self.law.late_by_step).max(self.carried.get().unwrap_or(Span::ZERO))
+            }
+        };
+        by_jitter.max(by_queue).min(self.law.latest.into())
     }
 
     /// Whether the queue is longer than jitter would make it seem.
@@ -107,7 +123,11 @@ mod tests {
             let mut doubt = Doubt::new(&Law::LAW);
             doubt.probed(span(jitter_ms));
             for epoch in 0..40 {
-                doubt.epoch(Span::ZERO, span(if epoch % 2 == 0 { 10.0 } else { 30.0 }));
+                doubt.epoch(
+                    Time::ZERO,
+                    Span::ZERO,
+                    span(if epoch % 2 == 0 { 10.0 } else { 30.0 }),
+                );
             }
             let lateness = doubt.lateness();
             assert!(
@@ -122,8 +142,27 @@ mod tests {
         let mut doubt = Doubt::new(&Law::LAW);
         doubt.probed(span(1.5));
         for _ in 0..10 {
-            doubt.epoch(Span::ZERO, span(80.0));
+            doubt.epoch(Time::ZERO, Span::ZERO, span(80.0));
         }
         assert_eq!(doubt.lateness().as_micros(), 6750);
+    }
+
+    #[test]
+    fn a_queue_with_which_much_more_was_carried_is_lateness_for_a_while() {
+        let mut doubt = Doubt::new(&Law::LAW);
+        let at = |second: u64| Time::from_nanos(second * 1_000_000_000);
+        doubt.probed(span(1.5));
+        doubt.carried(at(1), span(30.0));
+        doubt.carried(at(2), span(20.0));
+        assert_eq!((doubt.lateness(), doubt.target()), (span(25.0), span(30.0)));
+        for (second, lateness) in [(10, 25.0), (21, 6.75)] {
+            doubt.epoch(at(second), Span::ZERO, Span::ZERO);
+            assert_eq!(doubt.lateness(), span(lateness), "{second} s");
+        }
+        doubt.carried(at(22), span(400.0));
+        assert_eq!(doubt.lateness(), span(150.0));
+        // Where none jitters, a queue is one.
+        doubt.probed(span(0.5));
+        assert_eq!(doubt.lateness(), span(2.25));
     }
 }

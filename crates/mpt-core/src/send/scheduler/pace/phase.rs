@@ -10,7 +10,7 @@
 
 use crate::control::PathPhase;
 use crate::control::trace::RatePhase;
-use crate::send::units::Rate;
+use crate::send::units::{Rate, Span};
 use crate::time::Time;
 
 /// What the rate of a path is doing.
@@ -20,8 +20,14 @@ pub(super) enum Phase {
     Open,
     /// Paced at its capacity, and not tried at more before this time.
     Cruise { until: Time },
-    /// Paced at so much more than its capacity, which was `from`, since then.
-    Probe { since: Time, from: Rate, step: f64 },
+    /// Paced at so much more than its capacity, which was `from`, since then. A queue that is no longer than `borne` may be
+    /// jitter.
+    Probe {
+        since: Time,
+        from: Rate,
+        step: f64,
+        borne: Span,
+    },
     /// Paced lower, surely below what it delivered or not, to see whether it loses less.
     Hold { until: Time, is_low: bool },
     /// Let run dry, to see its least delay.
@@ -80,6 +86,7 @@ mod tests {
             since: until,
             from: Rate::new(1.0),
             step: 0.1,
+            borne: Span::ZERO,
         };
         let is_low = true;
         for from in [Phase::Hold { until, is_low }, Phase::Drain { until }] {

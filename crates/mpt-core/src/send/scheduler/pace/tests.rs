@@ -104,18 +104,19 @@ impl Model {
     }
 }
 
+fn answered(model: &Model) -> Answered {
+    let one_way = (model.delay_ns + 3_600_000 * MS) as i64;
+    Answered {
+        rtt: Duration::from_millis(40),
+        forward_ns: one_way,
+        idle_ns: Some(one_way),
+        ..Answered::default()
+    }
+}
+
 fn probed(model: &Model) -> Pace {
     let mut pace = Pace::default();
-    let one_way = (model.delay_ns + 3_600_000 * MS) as i64;
-    pace.probed(
-        Time::from_nanos(model.now),
-        &Answered {
-            rtt: Duration::from_millis(40),
-            forward_ns: one_way,
-            idle_ns: Some(one_way),
-            ..Answered::default()
-        },
-    );
+    pace.probed(Time::from_nanos(model.now), &answered(model));
     pace
 }
 
@@ -287,6 +288,38 @@ fn a_short_queue_that_does_not_shrink_is_allowed_for() {
     assert!(!pace.is_contended(now));
     let found = mbps(&pace).unwrap();
     assert!(found > 35.0, "{found}");
+}
+
+/// A path whose probes agreed by chance, whose packets come 18 ms later under load, and that was limited when little
+/// was sent.
+fn held_by_jitter() -> (Model, Pace) {
+    let mut model = Model::new(50.0);
+    let mut pace = probed(&model);
+    pace.probed(
+        Time::from_nanos(model.now),
+        &Answered {
+            jitter_ns: 3 * MS / 2,
+            ..answered(&model)
+        },
+    );
+    model.others = 18e6;
+    model.run(&mut pace, 1000, 0.5e6);
+    (model, pace)
+}
+
+#[test]
+fn what_jitter_makes_seem_a_queue_is_found_out_by_trying_more() {
+    let (mut model, mut pace) = held_by_jitter();
+    let limited = mbps(&pace).unwrap();
+    assert!(limited < 10.0, "{limited}");
+    assert_eq!(pace.step, pace.law.last_step);
+    model.run(&mut pace, 3000, 12.5e6);
+    let found = mbps(&pace).unwrap();
+    assert!(found > 40.0, "{found}");
+    // From then on it is allowed for, and the queue of the path itself stays as short as elsewhere.
+    assert!(pace.doubt.target() > Span::nanos(18e6), "{:?}", pace.doubt);
+    model.run(&mut pace, 5000, 12.5e6);
+    assert!(model.queue_max < 60e6, "{}", model.queue_max);
 }
 
 #[test]
