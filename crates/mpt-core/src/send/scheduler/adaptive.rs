@@ -331,10 +331,10 @@ impl Adaptive {
     /// if it were that much slower.
     pub(crate) fn spread(&self, usable: PathSet) -> Duration {
         let paces = usable.iter().map(|path| &self.paces[path.index()]);
-        let delays = paces.filter_map(|pace| Some((pace.least_delay()?, pace.swings())));
+        let delays = paces.filter_map(|pace| Some(pace.least_delay()? + pace.swings()));
         let (least, most) = delays.fold(
             (Span::MAX, Span::ZERO - Span::MAX),
-            |(least, most), (delay, swings)| (least.min(delay), most.max(delay + swings)),
+            |(least, most), delay| (least.min(delay), most.max(delay)),
         );
         let spread = (most - least).to_duration();
         match self.tiers.cheapest(usable) == usable {
