@@ -181,7 +181,7 @@ impl Why {
             Why::Longer => {
                 "a long queue stays the same when less is sent: the path takes longer now"
             }
-            Why::TryMore => "no queue stands: more is tried",
+            Why::TryMore => "no queue stands that is surely one: more is tried",
             Why::Carried => "more was carried: still more is tried",
             Why::NotCarried => "no more was carried: back to what is",
             Why::Capacity => "what is delivered changed what it carries",
