@@ -220,8 +220,8 @@ law! {
     differs: f64 = 0.05, "";
     /// A path without jitter is first tried at so much more than its capacity, and any path after a queue or a loss.
     first_step: f64 = 0.05, "";
-    /// While nothing speaks against it, a path is tried at twice as much more each time, up to this. A queue with which
-    /// that is carried is none.
+    /// While nothing speaks against it, a path is tried at twice as much more each time, up to this. On a path
+    /// with jitter, a queue with which that is carried is none.
     last_step: f64 = 0.5, "";
     /// When so much of a step is carried in addition, the next step follows at once.
     step_helped: f64 = 0.4, "";

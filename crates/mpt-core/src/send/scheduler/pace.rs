@@ -35,8 +35,9 @@
 //! shrink though the path takes less several times over, it is not ours ([`company`]): the path is opened
 //! for some seconds, and the inner flows' own congestion control competes, as it would without a tunnel. If
 //! it stays the same meanwhile, it is none, and the path takes longer than before. If
-//! it is a short one that does not shrink, jitter makes it seem to be there, and it is allowed for; by how
-//! much shows when more is tried in spite of it ([`steer`]). On a path that carries little, probes and single packets tell of the queues of others.
+//! it is a short one that does not shrink, jitter makes it seem to be there, and it is allowed for. How much
+//! of it is jitter shows when more is tried in spite of it ([`steer`]). On a path that carries little, probes
+//! and single packets tell of the queues of others.
 
 mod company;
 mod credit;
@@ -404,11 +405,11 @@ impl Pace {
         if self.rate.is_none() {
             self.credit.begin(now);
             if !self.was_limited() {
-                // What it lost in its first slow start may be what its buffer had no room for.
                 if !self.doubt.is_steady() {
                     // Jitter may have seemed to be a queue long before one stood.
                     self.step = self.law.last_step;
                 }
+                // What it lost in its first slow start may be what its buffer had no room for.
                 self.held_since = now;
                 self.loss.forget_smoothed();
                 self.loss.start_again();

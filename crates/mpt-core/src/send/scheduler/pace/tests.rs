@@ -323,6 +323,19 @@ fn what_jitter_makes_seem_a_queue_is_found_out_by_trying_more() {
 }
 
 #[test]
+fn more_is_not_tried_in_spite_of_a_queue_that_is_too_long_for_jitter() {
+    let (model, mut pace) = held_by_jitter();
+    let now = Time::from_nanos(model.now);
+    pace.phase = Phase::Cruise { until: Time::ZERO };
+    // The lateness is 4.5 times the jitter of 1.5 ms; what is 20 ms longer is a queue.
+    for (queue_ms, tries) in [(20.0, true), (26.0, true), (27.0, false), (80.0, false)] {
+        pace.queue = Span::nanos(queue_ms * 1e6);
+        assert_eq!(pace.tries_in_spite(now, true), tries, "{queue_ms} ms");
+        assert!(!pace.tries_in_spite(now, false), "nothing more was offered");
+    }
+}
+
+#[test]
 fn bursts_with_pauses_do_not_make_a_path_seem_slow() {
     for pause_ms in [30, 55] {
         // So slow that no train shows between two reports.
