@@ -42,7 +42,7 @@ pub use counted::Counted;
 pub use error::SocketError;
 pub use receive::RecvMeta;
 pub use send::Sent;
-pub use socket::{BUFFER_WANTED, HubSockets, PathSocket, receives_trains};
+pub use socket::{BufferSizes, HubSockets, PathSocket, receives_trains};
 
 #[cfg(test)]
 mod testing;

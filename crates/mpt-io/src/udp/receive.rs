@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn what_the_socket_dropped_is_counted_by_the_next_datagram_it_took() {
         let (from, to) = loopback_pair(loopbacks()[0]);
-        let datagrams = 2 * super::super::BUFFER_WANTED / 1000;
+        let datagrams = 2 * to.buffers().receive_wanted / 1000;
         for _ in 0..datagrams {
             assert_eq!(
                 from.send_train(to.local_addr(), 0, &[0; 1000], 1000)

@@ -23,14 +23,22 @@ use super::option::set_option;
 use super::{gro, gso, steering};
 use crate::Offload;
 
-/// Bytes asked for each socket's receive buffer, and for its send buffer.
+/// Bytes asked for the receive buffer of a path's socket.
 ///
-/// 4 MiB are 33 ms of 1 Gbit/s: more than any pause of the thread that empties it. The kernel books
-/// twice as much and charges what a packet occupies: 65 KB for a train of 64 KB, which makes 129 of
-/// them, 100 KB for the same as single datagrams of 1,450 bytes.
-pub const BUFFER_WANTED: usize = 4 << 20;
-/// Bytes asked for the receive buffer of the socket at which a hub is called: a sixty-fourth of [`BUFFER_WANTED`]. What a
-/// flood brings beyond it costs neither the hub's processor nor its peers' place (`benches/hub --greedy 20`).
+/// 8 MiB are 67 ms of 1 Gbit/s: more than any pause of the thread that empties it. The kernel books
+/// twice as much and charges what a packet occupies: 65 KB for a train of 64 KB, which makes 258 of
+/// them, 100 KB for the same as single datagrams of 1,450 bytes. Eight TCP flows between two hosts on two processors
+/// have more under way than half of it holds: that lost 20,000 to 50,000 packets in 4 s where this loses below a
+/// hundred (`benches/throughput --only "eight TCP flows"`).
+const RECEIVE_BUFFER: usize = 8 << 20;
+/// Bytes asked for the receive buffer of a hub's socket. It stands before the queues that peers share evenly: twice
+/// as much makes another's pings 3 to 10 ms longer beside a flood (`benches/hub --greedy 20`).
+const HUB_RECEIVE_BUFFER: usize = 4 << 20;
+/// Bytes asked for each socket's send buffer: 33 ms of 1 Gbit/s wait for the host's own device at most.
+const SEND_BUFFER: usize = 4 << 20;
+/// Bytes asked for the receive buffer of the socket at which a hub is called: a sixty-fourth of
+/// [`HUB_RECEIVE_BUFFER`]. What a flood brings beyond it costs neither the hub's processor nor its peers' place
+/// (`benches/hub --greedy 20`).
 const CALLS_BUFFER: usize = 64 << 10;
 
 /// A path's UDP socket: non-blocking, unconnected, bound, with DF set on all it sends.
@@ -57,12 +65,13 @@ pub struct HubSockets {
     pub calls: Option<PathSocket>,
 }
 
-/// What the kernel granted of [`BUFFER_WANTED`], in bytes of payload asked for (it books twice
-/// as much, for its own headers). Less than wanted is worth a warning that names the sysctl.
+/// What the kernel granted, in bytes of payload asked for (it books twice as much, for its own headers). Less than wanted is worth a warning that names the sysctl.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferSizes {
     /// Receive buffer; its limit is the sysctl `net.core.rmem_max`.
     pub receive: usize,
+    /// What was asked for it.
+    pub receive_wanted: usize,
     /// Send buffer; its limit is the sysctl `net.core.wmem_max`.
     pub send: usize,
 }
@@ -82,7 +91,7 @@ impl PathSocket {
         interface: Option<&str>,
         offload: Offload,
     ) -> Result<PathSocket, SocketError> {
-        PathSocket::open_beside(local, interface, offload, false)
+        PathSocket::open_as(local, interface, offload, RECEIVE_BUFFER, false)
     }
 
     /// Opens a hub's sockets.
@@ -96,15 +105,18 @@ impl PathSocket {
         workers: usize,
     ) -> Result<HubSockets, SocketError> {
         // Alone, so that nobody else is there; only then may others join it.
-        let first = PathSocket::open(local, interface, offload)?;
+        let open = |local, offload, is_beside| {
+            PathSocket::open_as(local, interface, offload, HUB_RECEIVE_BUFFER, is_beside)
+        };
+        let first = open(local, offload, false)?;
         let local = first.local;
         first.share()?;
         let mut sockets = vec![first];
         for _ in 1..workers {
-            sockets.push(PathSocket::open_beside(local, interface, offload, true)?);
+            sockets.push(open(local, offload, true)?);
         }
         // Behind the workers' in the group: the program names sockets by their place.
-        let mut calls = PathSocket::open_beside(local, interface, Offload::Off, true)?;
+        let mut calls = open(local, Offload::Off, true)?;
         let attached = steering::attach(sockets[0].as_fd(), workers);
         if let Err(error) = &attached {
             tracing::warn!(
@@ -133,10 +145,11 @@ impl PathSocket {
         })
     }
 
-    fn open_beside(
+    fn open_as(
         local: SocketAddr,
         interface: Option<&str>,
         offload: Offload,
+        receive_buffer: usize,
         is_beside: bool,
     ) -> Result<PathSocket, SocketError> {
         let domain = Domain::for_address(local);
@@ -148,7 +161,7 @@ impl PathSocket {
                 .map_err(|source| SocketError::from_bind_device(interface, source))?;
         }
         set_options(&socket, local)?;
-        let buffers = enlarge_buffers(&socket);
+        let buffers = enlarge_buffers(&socket, receive_buffer);
         let trains = offload != Offload::Off;
         let segmentation = Segmentation::new(trains && gso::is_known(socket.as_fd()));
         // Before the socket has a port: no train may come in that nobody can tell from a datagram.
@@ -300,19 +313,20 @@ fn set_options(socket: &Socket, local: SocketAddr) -> Result<(), SocketError> {
     Ok(())
 }
 
-/// Asks for [`BUFFER_WANTED`] both ways: past the system's limit where CAP_NET_ADMIN allows it,
+/// Asks for so many bytes to receive, and [`SEND_BUFFER`] to send: past the system's limit where CAP_NET_ADMIN allows it,
 /// else up to the limit. Refusal is no error: the tunnel works, with less to spare.
-fn enlarge_buffers(socket: &Socket) -> BufferSizes {
-    let wanted = BUFFER_WANTED as c_int;
+fn enlarge_buffers(socket: &Socket, receive_wanted: usize) -> BufferSizes {
     let fd = socket.as_fd();
-    if set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, wanted).is_err() {
-        let _ = socket.set_recv_buffer_size(BUFFER_WANTED);
+    let force = |option, wanted: usize| set_option(fd, libc::SOL_SOCKET, option, wanted as c_int);
+    if force(libc::SO_RCVBUFFORCE, receive_wanted).is_err() {
+        let _ = socket.set_recv_buffer_size(receive_wanted);
     }
-    if set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, wanted).is_err() {
-        let _ = socket.set_send_buffer_size(BUFFER_WANTED);
+    if force(libc::SO_SNDBUFFORCE, SEND_BUFFER).is_err() {
+        let _ = socket.set_send_buffer_size(SEND_BUFFER);
     }
     BufferSizes {
         receive: socket.recv_buffer_size().unwrap_or(0) / 2,
+        receive_wanted,
         send: socket.send_buffer_size().unwrap_or(0) / 2,
     }
 }
@@ -397,7 +411,7 @@ mod tests {
     #[test]
     fn buffers_are_as_wanted_or_as_large_as_the_sysctl_allows() {
         let buffers = open("127.0.0.1:0").unwrap().buffers();
-        assert!(buffers.receive > 0 && buffers.receive <= BUFFER_WANTED);
-        assert!(buffers.send > 0 && buffers.send <= BUFFER_WANTED);
+        assert!(buffers.receive > 0 && buffers.receive <= buffers.receive_wanted);
+        assert!(buffers.send > 0 && buffers.send <= SEND_BUFFER);
     }
 }

@@ -14,7 +14,7 @@ use super::names::{Lookup, leads_on};
 use crate::config::{self, Remote};
 use crate::downlink::Another;
 use crate::netlink::Links;
-use crate::udp::{BUFFER_WANTED, Counted, HubSockets, PathSocket};
+use crate::udp::{BufferSizes, Counted, HubSockets, PathSocket};
 use crate::wanted::binding::{Binding, Waits, binding, link_of};
 use crate::wanted::retry::Retry;
 use crate::{clock, downlink, uplink};
@@ -61,8 +61,7 @@ pub(super) struct Sockets {
 /// A path's socket as this thread knows it.
 struct Bound {
     binding: Binding,
-    /// Granted by the kernel, in bytes.
-    receive_buffer: usize,
+    buffers: BufferSizes,
 }
 
 impl RunningPath {
@@ -102,7 +101,7 @@ impl RunningPath {
         let (local, granted, asked) = match &self.socket {
             Some(bound) => {
                 let local = bound.binding.local.to_string();
-                (local, bound.receive_buffer, BUFFER_WANTED)
+                (local, bound.buffers.receive, bound.buffers.receive_wanted)
             }
             None => (configured.local.to_string(), 0, 0),
         };
@@ -267,22 +266,23 @@ impl Tunnel {
         let Some(first) = sockets.workers.first() else {
             return Ok(());
         };
-        let granted = first.buffers().receive;
+        let buffers = first.buffers();
         let local = first.local_addr();
         path.socket = Some(Bound {
             binding: Binding { local, ..wanted },
-            receive_buffer: granted,
+            buffers,
         });
         path.refused = None;
         let is_news = path.waits.take().is_some() || std::mem::replace(&mut path.was_open, true);
         let name = &path.name;
         if is_news {
             self.log.info(format!("path {name} is open at {local}"));
-        } else if granted < BUFFER_WANTED {
+        } else if buffers.receive < buffers.receive_wanted {
             self.log.warn(format!(
-                "path {name}: the kernel grants a receive buffer of {granted} bytes where \
-                 {BUFFER_WANTED} were asked for, and may drop bursts: sysctl -w \
-                 net.core.rmem_max={BUFFER_WANTED}"
+                "path {name}: the kernel grants a receive buffer of {} bytes where {wanted} were asked for, and may \
+                 drop bursts: sysctl -w net.core.rmem_max={wanted}",
+                buffers.receive,
+                wanted = buffers.receive_wanted,
             ));
         }
         self.set_path(at, &sockets).await
