@@ -104,6 +104,7 @@ fn reordering(c: &mut Criterion) {
             ReorderConfig {
                 window: 1024,
                 grows_to: None,
+                believed: 1024,
                 max_buffer_delay: Duration::from_millis(300),
                 late: LatePolicy::Deliver,
             },

@@ -13,6 +13,7 @@ use crate::Arrival;
 const CONFIG: ReorderConfig = ReorderConfig {
     window: 1024,
     grows_to: None,
+    believed: 1024,
     max_buffer_delay: Duration::from_millis(300),
     late: LatePolicy::Deliver,
 };

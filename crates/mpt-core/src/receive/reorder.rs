@@ -21,7 +21,7 @@
 //! twice: one bit for each of the last 65,536 numbers remembers what was delivered.
 //!
 //! *Belief.* Anybody can forge a packet, and one packet must not move the window far. A number is
-//! taken at its word when it is less than a window (or 1,024) beyond the highest that is known to
+//! taken at its word when it is less than [`ReorderConfig::believed`] beyond the highest that is known to
 //! have been sent; to all others [`Reorder::insert`] says [`Verdict::Unbelievable`], and the caller
 //! decides whether it has proof ([`Reorder::believe`], [`Reorder::resync`]).
 //!
@@ -59,8 +59,7 @@ use slots::Slots;
 /// over paths 500 ms apart are 45,000.
 pub const MAX_DISTANCE: u32 = 65_536;
 
-/// However small the window, so many numbers beyond the highest known are believed: paths differ
-/// in delay, and a path may lose some.
+/// So many numbers beyond the highest known are always believed: paths differ in delay, and a path may lose some.
 const LEAST_BELIEVED: u32 = 1_024;
 
 /// What became of an inserted packet.
@@ -237,12 +236,7 @@ impl<T: Copy + Default> Reorder<T> {
         } else {
             self.high
         };
-        // A window that grows by what it is shown must not make more believable.
-        let believed = match self.config.grows_to {
-            Some(_) => LEAST_BELIEVED,
-            None => self.config.window.max(LEAST_BELIEVED),
-        };
-        seq.distance_from(known) < believed as i32
+        seq.distance_from(known) < self.config.believed as i32
     }
 
     fn insert_late(&mut self, seq: Seq, item: T, out: &mut impl FnMut(T)) -> Verdict {

@@ -28,8 +28,8 @@ use crate::Offload;
 /// 8 MiB are 67 ms of 1 Gbit/s: more than any pause of the thread that empties it. The kernel books
 /// twice as much and charges what a packet occupies: 65 KB for a train of 64 KB, which makes 258 of
 /// them, 100 KB for the same as single datagrams of 1,450 bytes. Eight TCP flows between two hosts on two processors
-/// have more under way than half of it holds: that lost 20,000 to 50,000 packets in 4 s where this loses below a
-/// hundred (`benches/throughput --only "eight TCP flows"`).
+/// have more under way than half of it holds: they had 0.32 of what VXLAN carries, and have 0.45
+/// (`benches/throughput --only "eight TCP flows"`).
 const RECEIVE_BUFFER: usize = 8 << 20;
 /// Bytes asked for the receive buffer of a hub's socket. It stands before the queues that peers share evenly: twice
 /// as much makes another's pings 3 to 10 ms longer beside a flood (`benches/hub --greedy 20`).

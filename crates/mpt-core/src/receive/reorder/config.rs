@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::MAX_WINDOW;
+use super::{LEAST_BELIEVED, MAX_WINDOW};
 use crate::control::LatePolicy;
 
 /// How the window behaves.
@@ -12,6 +12,8 @@ pub struct ReorderConfig {
     pub window: u32,
     /// A packet that lies beyond the window makes it wider, up to so many numbers.
     pub grows_to: Option<u32>,
+    /// A number is believed less than so many beyond the highest known: at most [`MAX_WINDOW`], at least 1,024.
+    pub believed: u32,
     /// Longest that a packet may be held.
     pub max_buffer_delay: Duration,
     /// What happens to late packets.
@@ -23,6 +25,7 @@ impl ReorderConfig {
         ReorderConfig {
             window: self.window.min(MAX_WINDOW),
             grows_to: self.grows_to.map(|widest| widest.min(MAX_WINDOW)),
+            believed: self.believed.clamp(LEAST_BELIEVED, MAX_WINDOW),
             ..self
         }
     }

@@ -8,6 +8,7 @@ fn config(window: u32) -> ReorderConfig {
     ReorderConfig {
         window,
         grows_to: None,
+        believed: window,
         max_buffer_delay: Duration::from_millis(300),
         late: LatePolicy::Deliver,
     }
@@ -278,7 +279,7 @@ fn a_window_that_may_grow_does_so_before_it_overflows() {
 }
 
 #[test]
-fn a_window_that_grew_believes_no_more_than_before() {
+fn a_window_that_grew_believes_no_more_than_before_unless_told() {
     let mut bench = Bench::new(4, 0);
     bench.reconfigure(ReorderConfig {
         grows_to: Some(MAX_WINDOW),
@@ -291,6 +292,14 @@ fn a_window_that_grew_believes_no_more_than_before() {
     );
     bench.insert(0, [2000 + LEAST_BELIEVED]);
     assert_eq!(bench.reorder.config().window, 4096);
+    let far = 2000 + LEAST_BELIEVED + 5000;
+    assert_eq!(bench.insert_on(0, 0, far), Verdict::Unbelievable);
+    bench.reconfigure(ReorderConfig {
+        believed: 5000,
+        ..bench.reorder.config()
+    });
+    assert_eq!(bench.insert_on(0, 0, far + 1), Verdict::Unbelievable);
+    bench.insert(0, [far]);
 }
 
 #[test]

@@ -134,6 +134,7 @@ impl Both {
                 let config = ReorderConfig {
                     window,
                     grows_to,
+                    believed: window,
                     max_buffer_delay,
                     late,
                 };

@@ -124,10 +124,7 @@ impl Model {
 
     pub(super) fn insert(&mut self, now: Time, path: usize, n: i64) -> Verdict {
         let known = self.announced.max(self.high);
-        let believed = match self.config.grows_to {
-            Some(_) => i64::from(LEAST_BELIEVED),
-            None => i64::from(self.config.window.max(LEAST_BELIEVED)),
-        };
+        let believed = i64::from(self.config.believed.max(LEAST_BELIEVED));
         if n <= self.next - i64::from(MAX_DISTANCE) || n >= known + believed {
             return Verdict::Unbelievable;
         }
