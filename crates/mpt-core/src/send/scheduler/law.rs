@@ -223,7 +223,8 @@ law! {
     /// While nothing speaks against it, a path is tried at twice as much more each time, up to this. On a path
     /// with jitter, a queue with which that is carried is none.
     last_step: f64 = 0.5, "";
-    /// When so much of a step is carried in addition, the next step follows at once.
+    /// When so much of a step is carried in addition, the next step follows at once. A queue that is mostly ours shrinks by
+    /// no less than this share of what less is sent.
     step_helped: f64 = 0.4, "";
     /// Else the next step follows so many feedback times later.
     first_pause: u32 = 2, "";
@@ -270,12 +271,13 @@ law! {
     company_shrunk: f64 = 0.7, "";
     /// A rate that was lowered by this share must show in the queue.
     company_lowered: f64 = 0.15, "";
-    /// A queue that is mostly ours shrinks by no less than this share of what less is sent.
-    company_helped: f64 = 0.6, "";
     /// When the rate was lowered in vain so often in a row, others fill the queue.
     company_in_vain: u32 = 3, "";
     /// A queue that differed by less than this share the last `company_in_vain` times is none: the path takes longer.
     company_constant: f64 = 0.05, "";
+    /// A path that carries less than this share of the mean of all does not compete with others: what that loses costs the
+    /// others more than it brings.
+    company_worth: f64 = 0.5, "";
 
     // The choice of a path.
 

@@ -33,7 +33,8 @@
 //!
 //! *Company.* Others may fill the same queue. Pacing then only yields to them. If a long queue does not
 //! shrink though the path takes less several times over, it is not ours ([`company`]): the path is opened
-//! for some seconds, and the inner flows' own congestion control competes, as it would without a tunnel. If
+//! for some seconds, and the inner flows' own congestion control competes, as it would without a tunnel, unless it
+//! carries little beside others. If
 //! it stays the same meanwhile, it is none, and the path takes longer than before. If
 //! it is a short one that does not shrink, jitter makes it seem to be there, and it is allowed for. How much
 //! of it is jitter shows when more is tried in spite of it ([`steer`]). On a path that carries little, probes
@@ -224,10 +225,11 @@ impl Pace {
     }
 
     /// Considers for how long what comes over it makes others wait at the receiver: for packets that jitter
-    /// delays and, if it `recovers`, for lost ones until they came again; and what the rises of its delay count for when
-    /// it carries so many times its even `shares`.
+    /// delays and, if it `recovers`, for lost ones until they came again; and what the rises of its delay count for, and
+    /// whether it is worth competing for, when it carries so many times its even `shares`.
     pub(crate) fn weigh_disorder(&mut self, recovers: bool, shares: f64) {
         self.swing.weigh(shares);
+        self.company.weigh(shares);
         let late = self.doubt.jitter() * self.law.tail_jitters;
         let again = self.rtt.as_secs_f64() + late.as_secs();
         let lost_per_second =

@@ -2,7 +2,8 @@
 //!
 //! If it does not, others fill it, and yielding to them would leave them all. The path then *competes*: it is left open
 //! for some seconds, or until the queue is found empty. After that the rate is lowered once to see whether they are gone;
-//! if that is in vain they are not, and it competes for twice as long.
+//! if that is in vain they are not, and it competes for twice as long. While it competes, what is lost on it is not sent
+//! again. So a path that carries little beside others yields: the flows would fall, by its losses, to what it carries.
 //!
 //! What others send varies, and so does their queue. One that stays the same, whatever the rate, is none: the path takes
 //! that much longer than before. Where the rate was lowered by little, a queue of our own may stay, too. So for a long queue
@@ -40,12 +41,15 @@ pub(super) struct Company {
     /// Until when it competes, or did, and for how long, if nothing has shown since that others are gone.
     competes_until: Time,
     competes_for: Duration,
+    /// What it carries, of the mean of all paths.
+    share: f64,
 }
 
 impl Company {
     pub(super) fn new(law: &'static Law) -> Company {
         Company {
             law,
+            share: 1.0,
             ..Company::default()
         }
     }
@@ -87,7 +91,7 @@ impl Company {
     /// answer is no.
     pub(super) fn is_vain(&mut self, found: &Findings, queue: Span) -> bool {
         if self.shows_in(found) && self.lowered_by >= self.law.company_lowered {
-            let helped = found.trend < -self.lowered_by * self.law.company_helped;
+            let helped = found.trend < -self.lowered_by * self.law.step_helped;
             self.in_vain = if helped { 0 } else { self.in_vain + 1 };
             let (times, first) = self.same;
             let is_same = (queue - first).abs() < first * self.law.company_constant;
@@ -149,6 +153,16 @@ impl Company {
         self.in_vain = 0;
         self.is_pressed = false;
         self.same = (0, Span::ZERO);
+    }
+
+    /// It carries so many times the mean of all paths.
+    pub(super) fn weigh(&mut self, share: f64) {
+        self.share = share;
+    }
+
+    /// Whether it carries enough, beside other paths, to compete where others fill its queue.
+    pub(super) fn is_worth_it(&self) -> bool {
+        self.share >= self.law.company_worth
     }
 
     /// Others fill the queue.

@@ -170,6 +170,9 @@ impl Pace {
             self.cruise(now, Why::Longer);
             return true;
         }
+        if !self.company.is_worth_it() {
+            return false;
+        }
         self.company.compete(now);
         self.open(now, Why::Others);
         true

@@ -277,6 +277,24 @@ fn a_path_whose_queue_others_fill_is_opened_before_it_has_yielded_all() {
 }
 
 #[test]
+fn a_path_that_carries_little_beside_others_yields() {
+    let is_ever_contended = |share: f64| {
+        let mut model = Model::new(50.0);
+        let mut pace = probed(&model);
+        model.run(&mut pace, 2000, 12.5e6);
+        model.others = 150e6;
+        pace.weigh_disorder(true, share);
+        (0..40).any(|_| {
+            model.others += 10e6;
+            model.run(&mut pace, 100, 12.5e6);
+            pace.is_contended(Time::from_nanos(model.now))
+        })
+    };
+    assert!(is_ever_contended(0.5) && is_ever_contended(1.0));
+    assert!(!is_ever_contended(0.49));
+}
+
+#[test]
 fn a_short_queue_that_does_not_shrink_is_allowed_for() {
     let mut model = Model::new(50.0);
     let mut pace = probed(&model);
