@@ -65,12 +65,14 @@ fn heading(results: &Results, busy_before: f64, took: Duration) -> String {
         .lines()
         .find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1))
         .unwrap_or("unknown CPU");
+    // What a builder appends to the kernel's number says nothing to others.
+    let kernel = said("uname", &["-r"]);
+    let kernel = kernel.split('-').next().unwrap_or_default();
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     format!(
-        "{}; {cpus} x {model}; Linux {}; {}.\nMedians of {} alternating runs in {} s; \
+        "{}; {cpus} x {model}; Linux {kernel}; {}.\nMedians of {} alternating runs in {} s; \
          before them the machine was {:.0} % busy.\n",
         said("date", &["+%F"]),
-        said("uname", &["-r"]),
         said("iperf3", &["--version"]).replace("  ", " "),
         results.runs(),
         took.as_secs(),

@@ -65,12 +65,13 @@ pub struct HubSockets {
     pub calls: Option<PathSocket>,
 }
 
-/// What the kernel granted, in bytes of payload asked for (it books twice as much, for its own headers). Less than wanted is worth a warning that names the sysctl.
+/// What the kernel granted, in bytes of payload (it books twice as much, for its own headers). Less than was wanted is
+/// worth a warning that names the sysctl.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferSizes {
     /// Receive buffer; its limit is the sysctl `net.core.rmem_max`.
     pub receive: usize,
-    /// What was asked for it.
+    /// What was asked for to receive.
     pub receive_wanted: usize,
     /// Send buffer; its limit is the sysctl `net.core.wmem_max`.
     pub send: usize,
@@ -104,36 +105,32 @@ impl PathSocket {
         offload: Offload,
         workers: usize,
     ) -> Result<HubSockets, SocketError> {
-        // Alone, so that nobody else is there; only then may others join it.
-        let open = |local, offload, is_beside| {
+        let open = |local, is_beside| {
             PathSocket::open_as(local, interface, offload, HUB_RECEIVE_BUFFER, is_beside)
         };
-        let first = open(local, offload, false)?;
+        // Alone, so that nobody else is there; only then may others join it.
+        let first = open(local, false)?;
         let local = first.local;
         first.share()?;
         let mut sockets = vec![first];
         for _ in 1..workers {
-            sockets.push(open(local, offload, true)?);
+            sockets.push(open(local, true)?);
         }
         // Behind the workers' in the group: the program names sockets by their place.
-        let mut calls = open(local, Offload::Off, true)?;
+        let calls = PathSocket::open_as(local, interface, Offload::Off, CALLS_BUFFER, true)?;
         let attached = steering::attach(sockets[0].as_fd(), workers);
         if let Err(error) = &attached {
             tracing::warn!(
                 "{local}: the kernel does not choose the worker of what arrives: {error}"
             );
         }
-        calls.be_for_calls();
         Ok(HubSockets {
             workers: sockets,
-            calls: attached.is_ok().then_some(calls),
+            calls: attached.is_ok().then_some(PathSocket {
+                is_for_calls: true,
+                ..calls
+            }),
         })
-    }
-
-    fn be_for_calls(&mut self) {
-        self.is_for_calls = true;
-        let _ = self.socket.set_recv_buffer_size(CALLS_BUFFER);
-        self.buffers.receive = self.socket.recv_buffer_size().unwrap_or(0) / 2;
     }
 
     /// Lets other sockets have its address and port as well.

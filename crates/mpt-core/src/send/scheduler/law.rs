@@ -275,8 +275,8 @@ law! {
     company_in_vain: u32 = 3, "";
     /// A queue that differed by less than this share the last `company_in_vain` times is none: the path takes longer.
     company_constant: f64 = 0.05, "";
-    /// A path that carries less than this share of the mean of all does not compete with others: what that loses costs the
-    /// others more than it brings.
+    /// A path that carries less than this share of the mean of all does not compete with others: the losses of such a path,
+    /// which are not sent again, cost the other paths more than it brings (`campaign --family crossed`).
     company_worth: f64 = 0.5, "";
 
     // The choice of a path.

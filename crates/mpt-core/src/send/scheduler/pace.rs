@@ -33,11 +33,10 @@
 //!
 //! *Company.* Others may fill the same queue. Pacing then only yields to them. If a long queue does not
 //! shrink though the path takes less several times over, it is not ours ([`company`]): the path is opened
-//! for some seconds, and the inner flows' own congestion control competes, as it would without a tunnel, unless it
-//! carries little beside others. If
-//! it stays the same meanwhile, it is none, and the path takes longer than before. If
-//! it is a short one that does not shrink, jitter makes it seem to be there, and it is allowed for. How much
-//! of it is jitter shows when more is tried in spite of it ([`steer`]). On a path that carries little, probes
+//! for some seconds, and the inner flows' own congestion control competes, as it would without a tunnel, unless
+//! the path carries little beside other paths. If the queue stays the same meanwhile, it is none, and the path takes
+//! longer than before. If it is a short one that does not shrink, jitter makes it seem to be there, and it is allowed
+//! for. How much of it is jitter shows when more is tried in spite of it ([`steer`]). On a path that carries little, probes
 //! and single packets tell of the queues of others.
 
 mod company;

@@ -41,7 +41,7 @@ pub(super) struct Company {
     /// Until when it competes, or did, and for how long, if nothing has shown since that others are gone.
     competes_until: Time,
     competes_for: Duration,
-    /// What it carries, of the mean of all paths.
+    /// What the path carries, as a share of the mean of all paths.
     share: f64,
 }
 
@@ -155,7 +155,7 @@ impl Company {
         self.same = (0, Span::ZERO);
     }
 
-    /// It carries so many times the mean of all paths.
+    /// The path carries this share of the mean of all paths.
     pub(super) fn weigh(&mut self, share: f64) {
         self.share = share;
     }
