@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use mpt_core::control::PathState;
 use mpt_core::crypto::claimed_route;
-use net::settings::Side;
+use net::settings::{Side, far_end_is_hub};
 use net::traffic::{Iperf, ping};
 use net::{Daemon, Hosts, Link, Settings, Shape, Tunnel, wait_for};
 
@@ -166,8 +166,11 @@ fn what_is_done_to_one_path_does_not_reach_the_other() {
         let answered = ping(&tunnel.hosts.a, Side::B.inner_v4(), 5, 20, "").received;
         assert!(answered >= 4, "{attack:?}: {answered} of 5 answered");
     }
-    let crossed = tunnel.b.status().tunnel.drops["other_path"];
-    assert!(crossed > 0, "nothing was crossed");
+    if !far_end_is_hub() {
+        // In a hub a datagram's path is not that of its socket.
+        let crossed = tunnel.b.status().tunnel.drops["other_path"];
+        assert!(crossed > 0, "nothing was crossed");
+    }
     relay.attack.store(Attack::None as u8, Ordering::Relaxed);
     wait_for("path 0", Duration::from_secs(15), || {
         let up = |daemon: &Daemon| daemon.status().paths[0].state == PathState::Up;

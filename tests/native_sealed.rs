@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
+use std::collections::VecDeque;
+use std::net::{SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
 
-use std::net::{SocketAddrV4, UdpSocket};
-
 use mpt_core::control::{PathState, Protection};
-use net::initiation::{Cookie, Initiations};
+use net::initiation::{Cookie, Initiation, Initiations};
 use net::inject::{Injector, read_capture};
 use net::settings::{Side, far_end_is_hub, public_key};
 use net::traffic::{Iperf, ping};
@@ -371,6 +371,7 @@ fn initiations_with_right_cookies_are_worked_on_within_the_budget() {
     let mut attacker = Attacker {
         socket,
         initiations: Initiations::to(public_key(Side::B)),
+        recent: VecDeque::new(),
         cookie: None,
         replies: 0,
     };
@@ -407,10 +408,15 @@ fn initiations_with_right_cookies_are_worked_on_within_the_budget() {
     assert_eq!(status.paths[0].remote, "10.1.0.1:4754");
 }
 
+/// Initiations among which the one is that a cookie answers: a hub reads calls once in a millisecond.
+const RECENT: usize = 100;
+
 /// Who hears what is sent to his address.
 struct Attacker {
     socket: UdpSocket,
     initiations: Initiations,
+    /// The last that were sent: a cookie opens with the one that it answers.
+    recent: VecDeque<Initiation>,
     cookie: Option<Cookie>,
     /// How many cookies came that opened.
     replies: u64,
@@ -426,11 +432,13 @@ impl Attacker {
                 let initiation = self.initiations.next(cookie.as_ref());
                 let _ = self.socket.send_to(&initiation, "10.1.0.2:4754");
                 sent += 1;
+                self.recent.push_front(initiation);
+                self.recent.truncate(RECENT);
                 let mut reply = [0; 256];
-                // That of this one: the link is at rest in between, and an older one does not open.
                 std::thread::sleep(Duration::from_micros(20));
                 while let Ok(len) = self.socket.recv(&mut reply) {
-                    if let Some(cookie) = self.initiations.cookie(&initiation, &reply[..len]) {
+                    let opens = |one| self.initiations.cookie(one, &reply[..len]);
+                    if let Some(cookie) = self.recent.iter().find_map(opens) {
                         self.cookie = Some(cookie);
                         self.replies += 1;
                     }

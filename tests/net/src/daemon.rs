@@ -165,10 +165,17 @@ impl Daemon {
         let answer = answer.unwrap_or_else(|| panic!("no status from mpt-tund\n{}", self.log()));
         let status: Status =
             serde_json::from_value(answer).expect("a status as control.rs describes it");
-        match status.hub.is_some() && far_end_is_hub() {
+        match self.stands_in() {
             true => self.as_of_two_ends(status),
             false => status,
         }
+    }
+
+    /// Whether it is a hub in place of an end of a tunnel of two, and not one that a test of hubs has made.
+    fn stands_in(&self) -> bool {
+        let of_the_peer = format!("\n[[peers]]\nname = \"{PEER}\"\n");
+        let text = || std::fs::read_to_string(self.config()).expect("its configuration");
+        far_end_is_hub() && text().contains(&of_the_peer)
     }
 
     /// The status of a hub with one peer as an end of a tunnel of two would have it.
@@ -177,7 +184,8 @@ impl Daemon {
         let report: PeerReport =
             serde_json::from_value(shown).expect("a peer as control.rs describes it");
         // The hub's own say where it may be reached, and have the links' names, as the peer's have.
-        for path in &mut status.paths {
+        let has_socket = |path: &&mut PathStatus| path.state != PathState::Waiting;
+        for path in status.paths.iter_mut().filter(has_socket) {
             let called = report.peer.paths.iter().find(|one| one.name == path.name);
             *path = called.cloned().unwrap_or_else(|| PathStatus {
                 name: path.name.clone(),

@@ -263,9 +263,14 @@ impl HubInbound {
         follow: impl Fn(&mut Inbound),
     ) {
         change(&mut self.config);
+        self.for_each(follow);
+    }
+
+    /// Does something with the line in of each peer that is there. Afterwards poll everything.
+    fn for_each(&mut self, act: impl Fn(&mut Inbound)) {
         for slot in self.present() {
             if let Some(inbound) = self.peer(slot) {
-                follow(inbound);
+                act(inbound);
             }
             self.schedule.touch(slot);
         }
@@ -541,12 +546,13 @@ impl HubInbound {
 
     /// The host has slept: see [`Inbound::handle_resume`].
     pub fn handle_resume(&mut self, now: Time) {
-        for slot in self.present() {
-            if let Some(inbound) = self.peer(slot) {
-                inbound.handle_resume(now);
-            }
-            self.schedule.touch(slot);
-        }
+        self.for_each(|inbound| inbound.handle_resume(now));
+    }
+
+    /// The carrier of the device that has a socket's address went or came. Peers' paths there are down until then, or until
+    /// one answers by another device.
+    pub fn handle_link(&mut self, now: Time, socket: PathId, up: bool) {
+        self.for_each(|inbound| inbound.handle_socket_link(now, socket, up));
     }
 
     /// A peer of which everything is to be polled, and that is to be settled then.

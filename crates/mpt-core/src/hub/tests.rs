@@ -132,6 +132,42 @@ fn a_path_that_calls_another_socket_is_followed_there_and_the_other_path_stays()
 }
 
 #[test]
+fn a_link_of_the_hub_that_goes_is_left_at_once_and_used_again_where_it_still_leads() {
+    const MILLISECOND: Duration = Duration::from_millis(1);
+    let by_one = Spec {
+        sockets: [0, 0],
+        ..Spec::default()
+    };
+    let mut world = World::new(&[by_one, Spec::default()]);
+    world.run_for(2 * SECOND);
+    let up = |world: &mut World| {
+        let paths = world.paths_at_hub(1).into_iter();
+        paths
+            .map(|path| path.state == PathState::Up)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(up(&mut world), [true, true]);
+    // What is sent to the second client goes over what is left from this moment on.
+    world.set_link(1, false, true);
+    assert_eq!(up(&mut world), [true, false]);
+    for _ in 0..200 {
+        world.send(0, address(0), address(1), 1);
+        world.run_for(MILLISECOND);
+    }
+    assert_eq!(up(&mut world), [true, false]);
+    world.run_for(SECOND);
+    assert_eq!(world.clients[1].delivered, 200);
+    world.set_link(1, true, false);
+    world.run_for(SECOND / 2);
+    assert_eq!(up(&mut world), [true, true]);
+    // Clients come by another device.
+    world.set_link(1, false, false);
+    assert_eq!(up(&mut world), [true, false]);
+    world.run_for(2 * SECOND);
+    assert_eq!(up(&mut world), [true, true]);
+}
+
+#[test]
 fn one_key_on_two_hosts_changes_hands_no_faster_than_every_five_seconds() {
     let twin = Spec {
         twin_of: Some(0),

@@ -6,8 +6,8 @@
 //!
 //! * *administratively down* while the operator says so;
 //! * *waiting* while it has no socket, because its interface or address is not there;
-//! * *down* while the link has no carrier, the peer says "out of service", an ICMP error said
-//!   "unreachable" within the last `dead_after`, or no echo came for `dead_after`;
+//! * *down* while the link has no carrier (unless a later probe is answered: by another device then), the peer says "out of
+//!   service", an ICMP error said "unreachable" within the last `dead_after`, or no echo came for `dead_after`;
 //! * *up* while echoes come, or while the tunnel is idle and none is owed (`rhythm`);
 //! * *probing* before the first echo.
 //!
@@ -85,7 +85,8 @@ pub(crate) struct Path {
     pub(crate) state: PathState,
     pub(crate) reason: Option<DownReason>,
     pub(crate) out_of_service: bool,
-    link_down: bool,
+    /// Since when the device that it leaves by has no carrier.
+    link_down: Option<Time>,
     /// It has no socket.
     waiting: bool,
     out_of_service_at_peer: bool,
@@ -137,7 +138,7 @@ impl Path {
             state: PathState::Probing,
             reason: None,
             out_of_service: false,
-            link_down: false,
+            link_down: None,
             waiting: false,
             out_of_service_at_peer: false,
             unreachable: None,
@@ -173,10 +174,10 @@ impl Path {
         if self.waiting {
             return (PathState::Waiting, None);
         }
-        if self.peer.is_none() && !self.link_down {
+        if self.peer.is_none() && self.link_down.is_none() {
             return (PathState::Probing, None);
         }
-        if self.link_down {
+        if self.link_down.is_some() {
             return down(DownReason::LinkDown);
         }
         if self.out_of_service_at_peer {
@@ -253,7 +254,7 @@ impl Path {
 
     /// Whether probes leave, and other ports might be answered.
     fn is_asked(&self) -> bool {
-        let leaves = !self.out_of_service && !self.waiting && !self.link_down;
+        let leaves = !self.out_of_service && !self.waiting && self.link_down.is_none();
         leaves && !self.is_cut_off() && self.config.remote.is_some()
     }
 
@@ -311,7 +312,7 @@ impl Path {
     /// Whether the reorder window should wait for what this path may still bring.
     pub(crate) fn is_waited_for(&self, now: Time) -> bool {
         !self.out_of_service
-            && !self.link_down
+            && self.link_down.is_none()
             && !self.waiting
             && !self.out_of_service_at_peer
             && self.rhythm.is_waited_for(now, self.config.dead_after)
@@ -330,8 +331,8 @@ impl Path {
 
     /// The carrier of the device that the path leaves by went or came.
     pub(crate) fn set_link(&mut self, now: Time, up: bool) {
-        if self.link_down == up {
-            self.link_down = !up;
+        if self.link_down.is_some() == up {
+            self.link_down = (!up).then_some(now);
             self.begin_probing(now);
         }
     }
@@ -429,7 +430,7 @@ impl Path {
 
     /// When one byte is to be sent, so that mappings on the way stay.
     pub(crate) fn next_byte(&self) -> Option<Time> {
-        let may_send = !self.out_of_service && !self.link_down && !self.rests;
+        let may_send = !self.out_of_service && self.link_down.is_none() && !self.rests;
         let may_send = may_send && !self.rhythm.is_quick();
         let after = self.config.mapping_kept().filter(|_| may_send)?;
         Some(self.last_sent + after)
@@ -468,6 +469,10 @@ impl Path {
 
     /// Believes a message that echoes what we sent at `echo_sent`. The host received it at `arrived`.
     pub(crate) fn learn(&mut self, now: Time, arrived: Time, message: &Message, echo_sent: Time) {
+        if self.link_down.is_some_and(|since| echo_sent > since) {
+            // It leads on by another device.
+            self.link_down = None;
+        }
         if let Some(echo) = message.echo {
             self.echoes.came_back(echo);
             self.names.came_back(echo.number);
@@ -510,6 +515,7 @@ impl Path {
 
     /// The peer is elsewhere now, and reached by this socket.
     pub(crate) fn move_peer(&mut self, now: Time, socket: PathId, to: SocketAddr) {
+        self.set_link(now, true);
         self.socket = Some(socket);
         self.peer = Some(to);
         self.unreachable = None;

@@ -27,7 +27,7 @@ const LONG: Duration = Duration::from_secs(30);
 /// takes, it is back within ten. Silence itself is noticed within a second or two, and most outages of radio links
 /// last less.
 const LONG_BESIDE_OTHERS: Duration = Duration::from_secs(5);
-/// How long an answer is waited for at the other port.
+/// How long an answer is waited for at the other port, and the least time between two attempts.
 const AWAY: Duration = Duration::from_secs(10);
 /// The longest time between two attempts at another port.
 const LONGEST: Duration = Duration::from_secs(300);
@@ -64,7 +64,7 @@ impl Renewal {
     pub(crate) fn is_due(&self, now: Time, since: Time, beside_others: bool) -> bool {
         let after = match self.tries {
             _ if self.answers && beside_others => {
-                let apart = self.tries == 0 || now.since(self.last) >= AWAY;
+                let apart = self.last == Time::ZERO || now.since(self.last) >= AWAY;
                 return apart && now.since(since) >= LONG_BESIDE_OTHERS;
             }
             tries if tries % 2 == 1 => AWAY,
@@ -90,11 +90,6 @@ impl Renewal {
     /// Whether one was tried since the last answer, or for the last.
     pub(crate) fn was_tried(&self) -> bool {
         self.tries > 0
-    }
-
-    /// When one was tried last; zero before the first.
-    pub(crate) fn last_tried(&self) -> Time {
-        self.last
     }
 
     /// Another port is tried.
@@ -149,12 +144,16 @@ mod tests {
         assert_eq!(attempts(up, false, 90), [30, 40]);
         // It was answered at the other port, which then leads nowhere as well: the way back comes as soon, and no two
         // attempts are closer than ten seconds.
-        up.tried(at(0));
+        up.tried(at(1));
         up.answered();
-        assert_eq!(attempts(up, true, 60), [10]);
+        assert_eq!(attempts(up, true, 60), [11]);
         let mut later = up;
         later.last = Time::ZERO;
         assert!(later.is_due(at(20), at(15), true) && !later.is_due(at(20), at(16), true));
+        // Back on its own port, it was answered there.
+        up.tried(at(11));
+        up.answered();
+        assert_eq!(attempts(up, true, 60), [21, 31]);
     }
 
     #[test]

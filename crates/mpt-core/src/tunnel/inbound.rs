@@ -119,8 +119,6 @@ pub struct Inbound {
     watermarks: Watermarks,
     activity: Activity,
     diagnosis: Diagnosis,
-    /// No other port is tried before, on any path.
-    next_renewal: Time,
     /// What each path costs: reports and edges go over those that cost least.
     costs: [u32; MAX_PATHS],
     events: Events,
@@ -171,7 +169,6 @@ impl Inbound {
             watermarks: Watermarks::default(),
             activity: Activity::default(),
             diagnosis: Diagnosis::default(),
-            next_renewal: Time::ZERO,
             costs: [0; MAX_PATHS],
             events: Events::default(),
             drops: Drops::default(),

@@ -191,10 +191,8 @@ fn obey(downlink: &Rc<RefCell<HubDownlink>>, wake: &Rc<Notify>, command: Command
             this.follow_paths(now);
         }
         // Neither has a meaning without a peer at the other end: `requests` refuses the first.
-        Command::SetOutOfService(..)
-        | Command::SetCosts(_)
-        | Command::SetLink(..)
-        | Command::SetKey(_) => {}
+        Command::SetOutOfService(..) | Command::SetCosts(_) | Command::SetKey(_) => {}
+        Command::SetLink(id, up) => this.hub.handle_link(now, id, up),
         Command::SetSending(policy, recovery) => this.set_sending(policy, recovery),
         Command::SetReorder(reorder) => this.hub.configure(
             |config| config.tunnel.reorder = reorder,

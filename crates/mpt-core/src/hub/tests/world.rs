@@ -41,6 +41,8 @@ pub(super) struct World {
     /// Datagrams that the hub's line in can handle in a millisecond, if that is little.
     pub(super) handles: Option<u64>,
     served: Time,
+    /// The device of this socket of the hub's has no carrier.
+    cut: Option<usize>,
 }
 
 #[derive(Clone)]
@@ -72,6 +74,7 @@ impl World {
             starts: 0,
             handles: None,
             served: now,
+            cut: None,
         };
         world.set_peers();
         for (number, spec) in specs.iter().enumerate() {
@@ -387,6 +390,10 @@ impl World {
     }
 
     fn put(&mut self, delay: Duration, flight: Flight) {
+        let cut = self.cut.map(hub_address);
+        if cut.is_some_and(|cut| [flight.from, flight.to].contains(&cut)) {
+            return;
+        }
         self.flights += 1;
         self.wire.insert((self.now + delay, self.flights), flight);
     }
@@ -426,6 +433,14 @@ impl World {
             };
             self.put(DELAYS[0], flight);
         }
+    }
+
+    /// The carrier of a socket's device is there, or it is not. `cut`: nobody comes by another.
+    pub(super) fn set_link(&mut self, socket: usize, up: bool, cut: bool) {
+        self.cut = cut.then_some(socket);
+        let socket = PathId::new(socket).unwrap();
+        self.hub_inbound.handle_link(self.now, socket, up);
+        self.flush();
     }
 
     /// The hub's host has slept.

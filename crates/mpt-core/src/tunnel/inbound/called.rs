@@ -76,6 +76,19 @@ impl Inbound {
         }
     }
 
+    /// See [`HubInbound::handle_link`](crate::hub::HubInbound::handle_link).
+    pub(crate) fn handle_socket_link(&mut self, now: Time, socket: PathId, up: bool) {
+        for id in self.paths().collect::<Vec<_>>() {
+            if self.socket_of(id) == socket
+                && let Some(path) = &mut self.paths[id.index()]
+            {
+                path.set_link(now, up);
+            }
+        }
+        self.touch(now);
+        self.settle(now);
+    }
+
     /// What the peer calls a path, if it has told.
     #[must_use]
     pub fn peer_name_of(&self, id: PathId) -> Option<PathName> {

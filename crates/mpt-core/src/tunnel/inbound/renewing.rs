@@ -5,44 +5,32 @@ use std::time::Duration;
 
 use super::{Inbound, is_same_peer};
 use crate::control::drops::DropReason;
-use crate::path::{Path, PathId};
+use crate::path::{MAX_PATHS, Path, PathId};
 use crate::time::Time;
 use crate::tunnel::event::Event;
 
-/// Least time between two attempts at another port, of all paths.
-const APART: Duration = Duration::from_secs(10);
 /// This long after a datagram from another port of the peer's host, a router on the way is taken to have
 /// changed it.
 const PORT_CHANGED: Duration = Duration::from_secs(180);
 
 impl Inbound {
-    /// Asks for another port for one of the paths that this may help: the one that tried longest ago. Else a path that
-    /// tries in vain would have every turn.
+    /// Asks for another port for each path that this may help.
     pub(super) fn renew_paths(&mut self, now: Time) {
-        if self.opening.is_none() || now < self.next_renewal {
+        if self.opening.is_none() {
             return;
         }
-        let others_up = |own: usize| {
-            let mut paths = self.paths.iter().enumerate();
-            paths.any(|(index, path)| index != own && path.as_deref().is_some_and(Path::is_up))
-        };
-        let is_due = |&(index, path): &(usize, &Path)| {
-            !path.config.keeps_port && path.needs_renewal(now, others_up(index))
-        };
-        let paths = self.paths.iter().enumerate();
-        let paths = paths.filter_map(|(index, path)| Some((index, path.as_deref()?)));
-        let due = paths
-            .filter(is_due)
-            .min_by_key(|(_, path)| path.renewal.last_tried());
-        let Some(id) = due.and_then(|(index, _)| PathId::new(index)) else {
-            return;
-        };
-        let Some(path) = &mut self.paths[id.index()] else {
-            return;
-        };
-        let is_faint = path.renew(now);
-        self.next_renewal = now + APART;
-        self.events.push(Event::NotAnswered { path: id, is_faint });
+        let up = self.paths.iter().flatten().filter(|path| path.is_up());
+        let up = up.count();
+        for id in (0..MAX_PATHS).filter_map(PathId::new) {
+            let Some(path) = &mut self.paths[id.index()] else {
+                continue;
+            };
+            let beside_others = up > usize::from(path.is_up());
+            if !path.config.keeps_port && path.needs_renewal(now, beside_others) {
+                let is_faint = path.renew(now);
+                self.events.push(Event::NotAnswered { path: id, is_faint });
+            }
+        }
     }
 
     /// Until when nothing is to be sent on a path that rests. In a sealed tunnel none does: there one end may
