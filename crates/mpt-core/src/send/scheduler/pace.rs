@@ -210,7 +210,8 @@ impl Pace {
         self.queue = Span::ZERO;
     }
 
-    /// A lone packet took this long: where few are sent it tells of the queue, which others may fill.
+    /// A lone packet took this long: where few are sent it tells of the queue, which others may fill. On a path that carries
+    /// much it tells, too, that a queue is gone, or was none but a gap in which nothing passed.
     fn glimpse(&mut self, now: Time, one_way: i64) {
         let Some(least) = self.base.get() else {
             return;
@@ -220,6 +221,11 @@ impl Pace {
         if is_news && behind > self.doubt.of_one() {
             self.queue = behind;
             self.queue_holds_until = now + self.law.glimpsed;
+        } else if is_news && self.company.is_worth_it() {
+            let behind = behind.max(self.own_queue(self.carries()));
+            if behind + self.doubt.of_one() < self.queue {
+                self.queue = behind;
+            }
         }
     }
 
@@ -325,12 +331,12 @@ impl Pace {
         if self.base.get().is_some_and(is_jump) {
             self.base = Windowed::least(self.law.base_span);
         }
-        self.swing.epoch(
-            now,
-            found.one_way,
-            self.doubt.alarming(),
-            self.rate.is_some(),
-        );
+        let own = match self.rate {
+            Some(_) => Span::ZERO,
+            None => self.own_queue(self.best),
+        };
+        let noise = self.doubt.alarming() + own;
+        self.swing.epoch(now, found.one_way, noise);
         self.base.note(now, found.one_way);
         let least = self.base.get().unwrap_or(found.one_way);
         self.queue = found.one_way - least;
@@ -361,6 +367,11 @@ impl Pace {
         if self.rate.is_some_and(|rate| rate > self.law.fastest) {
             self.open(now, Why::Fast);
         }
+    }
+
+    /// For how long the path is busy with what is under way, if it takes this rate.
+    fn own_queue(&self, takes: Rate) -> Span {
+        takes.span_for(self.credit.under_way())
     }
 
     /// What is delivered is the capacity where it is more than was known, or where a queue stands

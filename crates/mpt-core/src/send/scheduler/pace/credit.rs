@@ -134,6 +134,11 @@ impl Credit {
         self.answered(now, self.told.0, arrived_bytes, rtt);
     }
 
+    /// Numbered bytes that are under way, as far as samples tell.
+    pub(super) fn under_way(&self) -> f64 {
+        self.sent - self.answered
+    }
+
     /// When the last sample came.
     pub(super) fn heard(&self) -> Time {
         self.heard

@@ -450,6 +450,33 @@ fn a_probe_tells_of_the_queue_of_others_until_it_is_old() {
     assert_eq!(pace.queue(begin + Duration::from_secs(2)), Duration::ZERO);
 }
 
+#[test]
+fn a_gap_is_no_queue_once_a_probe_passes_but_what_is_under_way_may_be_one() {
+    let mut model = Model::new(50.0);
+    let mut pace = probed(&model);
+    model.run(&mut pace, 2000, 12.5e6);
+    model.run(&mut pace, 500, 0.0);
+    let now = Time::from_nanos(model.now);
+    let probe = |pace: &mut Pace, later_ms: u64| {
+        let mut answered = answered(&model);
+        answered.forward_ns += (later_ms * MS) as i64;
+        answered.idle_ns = None;
+        pace.probed(now, &answered);
+        pace.queue(now).as_millis() as u64
+    };
+    assert_eq!(probe(&mut pace, 400), 400);
+    assert_eq!(probe(&mut pace, 0), 0);
+    assert_eq!(probe(&mut pace, 400), 400);
+    // 50 packets take 12 ms at 50 Mbit/s.
+    pace.took(50 * PACKET as usize);
+    let own = probe(&mut pace, 0);
+    assert!((11..=13).contains(&own), "{own}");
+    // Beside paths that carry far more nothing is lost while it is thought to be slow.
+    pace.weigh_disorder(false, 0.4);
+    assert_eq!(probe(&mut pace, 400), 400);
+    assert_eq!(probe(&mut pace, 0), 400);
+}
+
 /// What was decided since this number of decisions, and how many there are now.
 fn decided(pace: &Pace, from: u64) -> (Vec<Decision>, u64) {
     let mut trace = Trace::default();
@@ -541,16 +568,17 @@ fn a_path_that_leads_another_way_has_the_delay_of_two_probes_in_a_row() {
 
 #[test]
 fn a_delay_that_rises_by_itself_counts_where_the_path_carries_little() {
-    let swings = |delays_ms: &[u64], shares: f64| {
+    let swings_with = |offered: f64, delays_ms: &[u64], shares: f64| {
         let mut model = Model::new(50.0);
         let mut pace = probed(&model);
         for delay_ms in delays_ms {
             model.delay_ns = delay_ms * MS;
-            model.run(&mut pace, 2000, 12.5e6);
+            model.run(&mut pace, 2000, offered);
         }
         pace.weigh_disorder(false, shares);
         pace.swings().as_micros() / 1000
     };
+    let swings = |delays_ms: &[u64], shares| swings_with(12.5e6, delays_ms, shares);
     // It had a queue of some milliseconds besides.
     let rose = swings(&[20, 140, 20], 0.0);
     assert!((110..=130).contains(&rose), "{rose}");
@@ -561,4 +589,7 @@ fn a_delay_that_rises_by_itself_counts_where_the_path_carries_little() {
     );
     assert_eq!(swings(&[20, 140, 20], 1.0), 0);
     assert_eq!(swings(&[20, 20, 20], 0.0), 0);
+    // Acknowledgements do not fill it, and what is under way of them makes no such queue.
+    let rose = swings_with(0.2e6, &[20, 400, 20], 0.0);
+    assert!((370..=390).contains(&rose), "{rose}");
 }
