@@ -168,6 +168,31 @@ fn a_link_of_the_hub_that_goes_is_left_at_once_and_used_again_where_it_still_lea
 }
 
 #[test]
+fn a_socket_of_the_hub_that_is_taken_away_is_left_at_once() {
+    let by_one = Spec {
+        sockets: [0, 0],
+        ..Spec::default()
+    };
+    let mut world = World::new(&[by_one, Spec::default()]);
+    world.run_for(2 * SECOND);
+    world.remove_socket(1);
+    let up = |world: &mut World| {
+        let paths = world.paths_at_hub(1).into_iter();
+        paths
+            .map(|path| path.state == PathState::Up)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(up(&mut world), [true, false]);
+    world.send(0, address(0), address(1), 200);
+    world.run_for(SECOND);
+    assert_eq!(world.clients[1].delivered, 200);
+    // It calls another.
+    world.move_path(1, 1, 0);
+    world.run_for(3 * SECOND);
+    assert_eq!(up(&mut world), [true, true]);
+}
+
+#[test]
 fn one_key_on_two_hosts_changes_hands_no_faster_than_every_five_seconds() {
     let twin = Spec {
         twin_of: Some(0),

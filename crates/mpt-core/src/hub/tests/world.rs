@@ -14,7 +14,7 @@ use crate::control::PathStatus;
 use crate::control::drops::{DropReason, Drops};
 use crate::crypto::PresharedKey;
 use crate::hub::{Came, HubInbound, HubNews, HubOutbound, HubSlot, PeerKeys, Prefix};
-use crate::path::PathId;
+use crate::path::{MAX_PATHS, PathId};
 use crate::time::{Time, earliest};
 use crate::tunnel::{Datagram, Event};
 use crate::wire::vnet::VnetHeader;
@@ -440,6 +440,19 @@ impl World {
         self.cut = cut.then_some(socket);
         let socket = PathId::new(socket).unwrap();
         self.hub_inbound.handle_link(self.now, socket, up);
+        self.flush();
+    }
+
+    /// A socket is taken out of the hub's configuration.
+    pub(super) fn remove_socket(&mut self, socket: usize) {
+        let now = self.now;
+        let mut called = [Some(config(None)); MAX_PATHS];
+        called[socket] = None;
+        self.cut = Some(socket);
+        self.hub_inbound.configure(
+            |config| config.called = called,
+            |peer| peer.set_called(now, called),
+        );
         self.flush();
     }
 

@@ -66,12 +66,19 @@ impl Inbound {
 
     /// What is configured of the sockets that peers call is this now.
     pub fn set_called(&mut self, now: Time, called: [Option<PathConfig>; MAX_PATHS]) {
-        if let Some(opening) = &mut self.opening {
-            opening.called = Some(Box::new(called));
-        }
+        let opening = self.opening.as_mut();
+        let before = opening.and_then(|opening| opening.called.replace(Box::new(called)));
         for id in self.paths().collect::<Vec<_>>() {
             if let Some(config) = called[self.socket_of(id).index()] {
                 self.set_path(now, id, config);
+            }
+        }
+        for socket in (0..MAX_PATHS).filter_map(PathId::new) {
+            let [was, is] = [before.as_deref(), Some(&called)]
+                .map(|called| called.is_some_and(|called| called[socket.index()].is_some()));
+            if was != is {
+                // Nothing is sent by a socket that is not there.
+                self.handle_socket_link(now, socket, is);
             }
         }
     }
