@@ -408,7 +408,8 @@ fn initiations_with_right_cookies_are_worked_on_within_the_budget() {
     assert_eq!(status.paths[0].remote, "10.1.0.1:4754");
 }
 
-/// Initiations among which the one is that a cookie answers: a hub reads calls once in a millisecond.
+/// Initiations among which the one is that a cookie answers. A hub reads calls once in a millisecond, in which at most 50 are
+/// sent, 20 µs apart.
 const RECENT: usize = 100;
 
 /// Who hears what is sent to his address.

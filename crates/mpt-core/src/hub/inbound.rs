@@ -549,8 +549,8 @@ impl HubInbound {
         self.for_each(|inbound| inbound.handle_resume(now));
     }
 
-    /// The carrier of the device that has a socket's address went or came. Peers' paths there are down until then, or until
-    /// one answers by another device.
+    /// The carrier of the device that has a socket's address went or came. While it is away, peers' paths there are down,
+    /// but for those that answer by another device.
     pub fn handle_link(&mut self, now: Time, socket: PathId, up: bool) {
         self.for_each(|inbound| inbound.handle_socket_link(now, socket, up));
     }

@@ -1,5 +1,6 @@
 //! A hub and clients in virtual time: links without loss, a delay each.
 
+mod sockets;
 mod workers;
 mod world;
 
@@ -83,113 +84,6 @@ fn who_has_the_rest_may_send_from_all_that_no_other_has_at_that_time() {
     world.run_for(SECOND);
     let drops = world.hub_drops();
     assert!(drops.contains(&(DropReason::NotAllowed, 6)), "{drops:?}");
-}
-
-#[test]
-fn two_paths_of_a_client_go_to_one_socket_from_behind_one_nat() {
-    let spec = Spec {
-        sockets: [0, 0],
-        nat: Some(9),
-        ..Spec::default()
-    };
-    let mut world = World::new(&[spec.clone(), spec]);
-    world.run_for(2 * SECOND);
-    for client in 0..2 {
-        let paths = world.paths_at_hub(client);
-        assert!(paths.iter().all(|path| path.state == PathState::Up));
-        assert_ne!(paths[0].remote, paths[1].remote);
-        world.send(client, address(client), address(1 - client), 500);
-    }
-    world.run_for(SECOND);
-    assert_eq!(
-        world
-            .clients
-            .iter()
-            .map(|client| client.delivered)
-            .sum::<u64>(),
-        1000
-    );
-    // Both are counted where they came from.
-    for path in world.paths_at_hub(0) {
-        assert!(path.rx_packets > 20, "{path:?}");
-    }
-}
-
-#[test]
-fn a_path_that_calls_another_socket_is_followed_there_and_the_other_path_stays() {
-    let mut world = World::new(&[Spec::default()]);
-    world.run_for(2 * SECOND);
-    world.move_path(0, 1, 0);
-    world.run_for(3 * SECOND);
-    let hub = world.hub_inbound.peer(world.slots[0]).unwrap();
-    assert_eq!([0, 1].map(|at| hub.socket_of(path(at)).index()), [0, 0]);
-    assert!(
-        world
-            .paths_at_hub(0)
-            .iter()
-            .all(|path| path.state == PathState::Up)
-    );
-}
-
-#[test]
-fn a_link_of_the_hub_that_goes_is_left_at_once_and_used_again_where_it_still_leads() {
-    const MILLISECOND: Duration = Duration::from_millis(1);
-    let by_one = Spec {
-        sockets: [0, 0],
-        ..Spec::default()
-    };
-    let mut world = World::new(&[by_one, Spec::default()]);
-    world.run_for(2 * SECOND);
-    let up = |world: &mut World| {
-        let paths = world.paths_at_hub(1).into_iter();
-        paths
-            .map(|path| path.state == PathState::Up)
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(up(&mut world), [true, true]);
-    // What is sent to the second client goes over what is left from this moment on.
-    world.set_link(1, false, true);
-    assert_eq!(up(&mut world), [true, false]);
-    for _ in 0..200 {
-        world.send(0, address(0), address(1), 1);
-        world.run_for(MILLISECOND);
-    }
-    assert_eq!(up(&mut world), [true, false]);
-    world.run_for(SECOND);
-    assert_eq!(world.clients[1].delivered, 200);
-    world.set_link(1, true, false);
-    world.run_for(SECOND / 2);
-    assert_eq!(up(&mut world), [true, true]);
-    // Clients come by another device.
-    world.set_link(1, false, false);
-    assert_eq!(up(&mut world), [true, false]);
-    world.run_for(2 * SECOND);
-    assert_eq!(up(&mut world), [true, true]);
-}
-
-#[test]
-fn a_socket_of_the_hub_that_is_taken_away_is_left_at_once() {
-    let by_one = Spec {
-        sockets: [0, 0],
-        ..Spec::default()
-    };
-    let mut world = World::new(&[by_one, Spec::default()]);
-    world.run_for(2 * SECOND);
-    world.remove_socket(1);
-    let up = |world: &mut World| {
-        let paths = world.paths_at_hub(1).into_iter();
-        paths
-            .map(|path| path.state == PathState::Up)
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(up(&mut world), [true, false]);
-    world.send(0, address(0), address(1), 200);
-    world.run_for(SECOND);
-    assert_eq!(world.clients[1].delivered, 200);
-    // It calls another.
-    world.move_path(1, 1, 0);
-    world.run_for(3 * SECOND);
-    assert_eq!(up(&mut world), [true, true]);
 }
 
 #[test]

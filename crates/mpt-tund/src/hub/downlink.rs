@@ -190,7 +190,7 @@ fn obey(downlink: &Rc<RefCell<HubDownlink>>, wake: &Rc<Notify>, command: Command
             this.sockets[id.index()] = None;
             this.follow_paths(now);
         }
-        // Neither has a meaning without a peer at the other end: `requests` refuses the first.
+        // None of these has a meaning without a peer at the other end: `requests` refuses the first.
         Command::SetOutOfService(..) | Command::SetCosts(_) | Command::SetKey(_) => {}
         Command::SetLink(id, up) => this.hub.handle_link(now, id, up),
         Command::SetSending(policy, recovery) => this.set_sending(policy, recovery),

@@ -41,7 +41,7 @@ pub(super) struct World {
     /// Datagrams that the hub's line in can handle in a millisecond, if that is little.
     pub(super) handles: Option<u64>,
     served: Time,
-    /// The device of this socket of the hub's has no carrier.
+    /// Nothing passes to this socket of the hub or from it.
     cut: Option<usize>,
 }
 

@@ -276,7 +276,8 @@ law! {
     /// A queue that differed by less than this share the last `company_in_vain` times is none: the path takes longer.
     company_constant: f64 = 0.05, "";
     /// A path that carries less than this share of the mean of all does not compete with others: the losses of such a path,
-    /// which are not sent again, cost the other paths more than it brings (`campaign --family crossed`).
+    /// which are not sent again, cost the other paths more than it brings (`campaign --family crossed`). Nor does a
+    /// single packet end what is believed of its queue (`campaign --family field`).
     company_worth: f64 = 0.5, "";
 
     // The choice of a path.

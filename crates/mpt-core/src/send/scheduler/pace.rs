@@ -218,10 +218,13 @@ impl Pace {
         };
         let behind = Span::nanos(one_way as f64) - least;
         let is_news = now.since(self.queue_told) > self.law.seen && behind < JUMP;
-        if is_news && behind > self.doubt.of_one() {
+        if !is_news {
+            return;
+        }
+        if behind > self.doubt.of_one() {
             self.queue = behind;
             self.queue_holds_until = now + self.law.glimpsed;
-        } else if is_news && self.company.is_worth_it() {
+        } else if self.company.is_worth_it() {
             let behind = behind.max(self.own_queue(self.carries()));
             if behind + self.doubt.of_one() < self.queue {
                 self.queue = behind;
@@ -231,7 +234,7 @@ impl Pace {
 
     /// Considers for how long what comes over it makes others wait at the receiver: for packets that jitter
     /// delays and, if it `recovers`, for lost ones until they came again; and what the rises of its delay count for, and
-    /// whether it is worth competing for, when it carries so many times its even `shares`.
+    /// whether it is worth competing for and coming back to at once, when it carries so many times its even `shares`.
     pub(crate) fn weigh_disorder(&mut self, recovers: bool, shares: f64) {
         self.swing.weigh(shares);
         self.company.weigh(shares);

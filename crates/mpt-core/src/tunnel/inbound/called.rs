@@ -73,9 +73,11 @@ impl Inbound {
                 self.set_path(now, id, config);
             }
         }
+        let Some(before) = before else {
+            return;
+        };
         for socket in (0..MAX_PATHS).filter_map(PathId::new) {
-            let [was, is] = [before.as_deref(), Some(&called)]
-                .map(|called| called.is_some_and(|called| called[socket.index()].is_some()));
+            let [was, is] = [&*before, &called].map(|called| called[socket.index()].is_some());
             if was != is {
                 // Nothing is sent by a socket that is not there.
                 self.handle_socket_link(now, socket, is);

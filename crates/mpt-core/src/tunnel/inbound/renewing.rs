@@ -19,8 +19,8 @@ impl Inbound {
         if self.opening.is_none() {
             return;
         }
-        let up = self.paths.iter().flatten().filter(|path| path.is_up());
-        let up = up.count();
+        let paths = self.paths.iter().flatten();
+        let up = paths.filter(|path| path.is_up()).count();
         for id in (0..MAX_PATHS).filter_map(PathId::new) {
             let Some(path) = &mut self.paths[id.index()] else {
                 continue;

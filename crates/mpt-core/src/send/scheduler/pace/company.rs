@@ -160,7 +160,8 @@ impl Company {
         self.share = share;
     }
 
-    /// Whether it carries enough, beside other paths, to compete where others fill its queue.
+    /// Whether it carries enough, beside other paths, to compete where others fill its queue, and to be used again as soon
+    /// as a single packet tells that the queue is gone.
     pub(super) fn is_worth_it(&self) -> bool {
         self.share >= self.law.company_worth
     }

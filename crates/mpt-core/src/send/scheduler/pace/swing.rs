@@ -14,9 +14,9 @@
 //! too, gives links as people have them (`--seed 4000`) 0.5 ± 0.4 % more, with 8.3 % in place of 10.0 % below 0.95,
 //! and sets of which one link changes (`--family changing --pairs 96 --seed 107`) 0.2 ± 0.15 % more during the change.
 //!
-//! A path without a limit has rises as well, but those that its own queue may make: acknowledgements went over a path whose
-//! delay changed between 100 and 1200 ms each second, and the flow had 0.81 of what the other link gives alone (`--family
-//! field --one 4004`), now 0.99.
+//! On a path without a limit rises count as well, but for those that its own queue may make. Until then acknowledgements
+//! went over a path whose delay changes between 100 and 1200 ms each second, and the flow had 0.81 of what the other link
+//! gives alone (`--family field --one 4004`); it has 0.99.
 
 use super::JUMP;
 use crate::send::scheduler::law::Law;
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn falls_noise_another_clock_and_a_queue_of_its_own_are_no_rises() {
+    fn falls_noise_and_another_clock_are_no_rises() {
         let jump_ms = JUMP.as_secs() * 1e3;
         assert_eq!(late(&[50.0, 51.0 + jump_ms], 0.0), Span::ZERO);
         assert_eq!(late(&[140.0, 50.0, 20.0], 0.0), Span::ZERO);
