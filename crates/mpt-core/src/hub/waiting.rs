@@ -20,8 +20,10 @@ pub(super) const POOL_BYTES: usize = 8 << 20;
 /// CoDel's 10 ms eight peers that send what they can had 0.97 of a slow hub together and the least 0.80 of the mean, with
 /// 40 ms 1.00 and 1.00. It is for whoever heeds no queue.
 const TARGET: Duration = Duration::from_millis(40);
-/// What a peer may have handled in its turn, in bytes of [`cost`].
-const QUANTUM: i64 = 16 << 10;
+/// What a peer may have handled in its turn, in bytes of [`cost`]: a full train on each of two paths. What a peer has is then sent,
+/// and written to the interface, in long trains, which cost least a byte: a hundred clients got 1.5 times as much together as
+/// with turns of 16 KiB (`benches/hub --shares 100`). A round of all that wait is longer for it, and the pool bounds it.
+const QUANTUM: i64 = 128 << 10;
 /// What a packet costs beside its bytes, in bytes: seals, numbers and system calls take as long as a copy of that.
 const PACKET_COST: usize = 512;
 /// Several peers share a line of the hub if packets of two came within this time. Idle ones probe less often.
@@ -374,8 +376,9 @@ mod tests {
         sends.push(500);
         let shares = share(&sends, 45);
         for (packets, waited) in &shares[..10] {
-            assert!(*packets >= 8_980, "{packets} of 9,000");
-            assert!(*waited <= Duration::from_millis(2), "{waited:?}");
+            // None is lost: those of the last 5 ms may still wait.
+            assert!(*packets >= 9_000 - 5 * 9, "{packets} of 9,000");
+            assert!(*waited <= Duration::from_millis(5), "{waited:?}");
         }
         // And it gets what they leave.
         assert!(shares[10].0 > 9_000, "{:?}", shares[10]);
