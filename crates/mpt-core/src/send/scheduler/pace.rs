@@ -225,7 +225,8 @@ impl Pace {
             self.queue = behind;
             self.queue_holds_until = now + self.law.glimpsed;
         } else if self.company.is_worth_it() {
-            let behind = behind.max(self.own_queue(self.carries()));
+            let own = self.carries().span_for(self.credit.under_way());
+            let behind = behind.max(own);
             if behind + self.doubt.of_one() < self.queue {
                 self.queue = behind;
             }
@@ -334,12 +335,7 @@ impl Pace {
         if self.base.get().is_some_and(is_jump) {
             self.base = Windowed::least(self.law.base_span);
         }
-        let own = match self.rate {
-            Some(_) => Span::ZERO,
-            None => self.own_queue(self.best),
-        };
-        let noise = self.doubt.alarming() + own;
-        self.swing.epoch(now, found.one_way, noise);
+        self.swing.epoch(now, found.one_way, self.doubt.alarming());
         self.base.note(now, found.one_way);
         let least = self.base.get().unwrap_or(found.one_way);
         self.queue = found.one_way - least;
@@ -370,11 +366,6 @@ impl Pace {
         if self.rate.is_some_and(|rate| rate > self.law.fastest) {
             self.open(now, Why::Fast);
         }
-    }
-
-    /// For how long the path is busy with what is under way, if it takes this rate.
-    fn own_queue(&self, takes: Rate) -> Span {
-        takes.span_for(self.credit.under_way())
     }
 
     /// What is delivered is the capacity where it is more than was known, or where a queue stands
