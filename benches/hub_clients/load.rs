@@ -48,6 +48,8 @@ const DATAGRAM: usize = 1350;
 /// The clients' interface, and their thread.
 const INTERFACE: &str = "clients";
 const CLIENTS: &str = "clients";
+/// Its nice value. Those of the hub and of who sends and receives are 0; with this 100 clients together had 1.3 times as much down.
+const CLIENTS_NICE: i32 = -15;
 /// Pings while something else goes on, one each so many milliseconds.
 const PING_STEP_MS: u32 = 10;
 
@@ -81,10 +83,13 @@ fn set_congestion_control(socket: impl AsFd) {
 /// Has this thread go before the others: it stands for as many hosts, each with a processor of its own, and what comes to it is not
 /// to wait there. What the hub has no time for waits at the hub then.
 fn go_first() {
-    const NICE: i32 = -15;
-    // Of a thread, as Linux has it.
-    rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE)
-        .expect("root may raise a thread's priority");
+    // On Linux this is of the thread (setpriority(2)).
+    let done = rustix::process::setpriority_process(Some(rustix::thread::gettid()), CLIENTS_NICE);
+    if let Err(error) = done {
+        println!(
+            "the clients cannot go first ({error}; it takes root): many get less than they would"
+        );
+    }
 }
 
 /// Bytes that were received of each client's flows, in either direction.
