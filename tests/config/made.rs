@@ -64,3 +64,33 @@ fn a_hub_that_is_made_and_all_of_its_clients_pass_the_check() {
         }
     }
 }
+
+#[test]
+fn a_second_tunnel_of_both_ends_passes_beside_the_first() {
+    let folder = tempfile::tempdir().unwrap();
+    for words in ["", "--name mpt1 --port 5000 --inner 10.7.0.0/30"] {
+        let mut command = std::process::Command::new(net::process::program("mpt-ctl"));
+        command
+            .args("new --server 203.0.113.7 --client-interfaces eth0,wwan0".split(' '))
+            .args(words.split_whitespace());
+        let output = command.arg("--out").arg(folder.path()).output().unwrap();
+        assert!(output.status.success(), "{words}: {output:?}");
+    }
+    for end in [folder.path(), &folder.path().join("server")] {
+        let (right, _, complaint) = check(end, &["--config", "."]);
+        assert!(right && complaint.is_empty(), "{complaint}");
+    }
+    // A port that a file names is kept, and so refused.
+    let second = folder.path().join("mpt1.toml");
+    let text = std::fs::read_to_string(&second).unwrap();
+    std::fs::write(
+        &second,
+        text.replace("[tunnel]\n", "[tunnel]\nport = 4754\n"),
+    )
+    .unwrap();
+    let (right, _, complaint) = check(folder.path(), &["--config", "."]);
+    assert!(
+        !right && complaint.contains("port 4754 of eth0 is taken by"),
+        "{complaint}"
+    );
+}

@@ -212,6 +212,13 @@ pub(crate) struct Path {
     pub(crate) budget: Option<Budget>,
 }
 
+impl Path {
+    /// Whether its socket may have any port, as its peer follows, where the tunnel is sealed.
+    pub(crate) fn may_move(&self, is_sealed: bool) -> bool {
+        is_sealed && self.remote.is_some() && !self.local.port_is_given
+    }
+}
+
 /// This host's end of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Local {

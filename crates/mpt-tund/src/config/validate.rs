@@ -200,7 +200,9 @@ pub(super) fn path_beside(
                 "give each path a name of its own",
             ));
         }
-        if same_socket(other, path) {
+        // Two ways to the peer over one uplink, as IPv4 and IPv6.
+        let may_move = path.may_move(is_sealed) && other.may_move(is_sealed);
+        if same_socket(other, path) && (!may_move || other.remote == path.remote) {
             return Err(section.mistake_at(
                 section.get("local").or(section.get("interface")),
                 format!(
@@ -324,7 +326,9 @@ pub(super) fn beside(
         }
         for (path, place) in config.paths.iter().zip(&places.locals) {
             for (taken, theirs) in other.paths.iter().zip(&theirs.locals) {
-                if same_socket(taken, path) {
+                let may_move = path.may_move(config.crypto.is_some())
+                    && taken.may_move(other.crypto.is_some());
+                if same_socket(taken, path) && !may_move {
                     return Err(mistake(
                         *place,
                         format!(

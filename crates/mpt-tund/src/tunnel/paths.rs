@@ -14,7 +14,7 @@ use super::names::{Lookup, leads_on};
 use crate::config::{self, Remote};
 use crate::downlink::Another;
 use crate::netlink::Links;
-use crate::udp::{BufferSizes, Counted, HubSockets, PathSocket};
+use crate::udp::{BufferSizes, Counted, HubSockets, PathSocket, SocketError};
 use crate::wanted::binding::{Binding, Waits, binding, link_of};
 use crate::wanted::retry::Retry;
 use crate::{clock, downlink, uplink};
@@ -195,7 +195,7 @@ impl Tunnel {
         let (Some(configured), Some(bound)) = (self.config.path(&path.name), &path.socket) else {
             return Ok(());
         };
-        if configured.local.port_is_given || self.config.crypto.is_none() {
+        if !configured.may_move(self.config.crypto.is_some()) {
             return Ok(());
         }
         let (now, before) = (clock::now(), bound.binding.local.port());
@@ -231,13 +231,25 @@ impl Tunnel {
         let mark = self.routing.mark();
         let path = &mut self.paths[at];
         let workers = self.config.workers();
-        let opened = match self.config.peers {
-            Some(_) => PathSocket::open_hub(wanted.local, device, offload, workers),
-            None => PathSocket::open(wanted.local, device, offload).map(|socket| HubSockets {
+        let is_hub = self.config.peers.is_some();
+        let open_at = |local| match is_hub {
+            true => PathSocket::open_hub(local, device, offload, workers),
+            false => PathSocket::open(local, device, offload).map(|socket| HubSockets {
                 workers: vec![socket],
                 calls: None,
             }),
         };
+        let configured = self.config.path(&path.name);
+        let is_sealed = self.config.crypto.is_some();
+        let mut opened = open_at(wanted.local);
+        if matches!(opened, Err(SocketError::PortTaken { .. }))
+            && configured.is_some_and(|path| path.may_move(is_sealed))
+        {
+            path.takes_any_port = true;
+            let mut any_port = wanted.local;
+            any_port.set_port(0);
+            opened = open_at(any_port);
+        }
         let marked = opened.and_then(|opened| {
             let mut all = opened.workers.iter().chain(&opened.calls);
             all.try_for_each(|socket| socket.set_mark(mark))?;
