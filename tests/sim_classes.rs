@@ -320,6 +320,29 @@ fn other_classes_prefer_their_paths_and_fall_back() {
     assert_eq!(counted.dropped_no_path, 0);
 }
 
+/// Nothing else is sent by which it would show that the path is mended.
+#[test]
+fn a_class_comes_back_to_its_path_that_was_silent_for_a_moment() {
+    let classes = [ClassConfig {
+        paths: PathSet::from_bits(0b01),
+        ..class(port(BACKUP_PORT), ClassPolicy::Adaptive)
+    }];
+    let mut pair = pair([path(20, 40, 0.0), path(20, 10, 0.0)], false, 1, &classes);
+    let seen = watch(&mut pair, BACKUP_PORT);
+    let mut backup = Flow::new(Side::A, 1400).with_port(BACKUP_PORT);
+    backup.begin(pair.now());
+    backup.run_for(&mut pair, 3 * SECOND);
+    pair.set_links_up(0, false);
+    backup.run_for(&mut pair, 600 * MS);
+    pair.set_links_up(0, true);
+    assert!(seen[1].get() > 100, "it went over the other");
+    backup.run_for(&mut pair, 2 * SECOND);
+    let before = [seen[0].get(), seen[1].get()];
+    backup.run_for(&mut pair, SECOND);
+    let later = [seen[0].get() - before[0], seen[1].get() - before[1]];
+    assert!(later[0] > 500 && later[1] == 0, "{later:?}");
+}
+
 /// A video call of 2 Mbit/s, which is not sparse, beside bulk.
 #[test]
 fn high_priority_goes_before_bulk() {

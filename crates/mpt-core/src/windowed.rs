@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::time::Time;
 
 /// The best of the values that were noted in the present span of time and the one before it: so
-/// nothing younger than a span is forgotten, and nothing older than two is remembered.
+/// nothing younger than a span is forgotten, and nothing older than three is remembered.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Windowed<T> {
     span: Duration,

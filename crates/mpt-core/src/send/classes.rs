@@ -220,6 +220,20 @@ impl Classes {
         list.position(|class| class.config.matches.fits(&look))
     }
 
+    /// The paths of a class's own; all, of what is of none.
+    pub(crate) fn own(&self, class: Option<ClassId>) -> PathSet {
+        let class = class.and_then(|class| self.list.get(class));
+        class.map_or(PathSet::from_bits(u16::MAX), |class| class.config.paths)
+    }
+
+    /// The class of a packet, which is of any kind.
+    pub(crate) fn class_of(&self, packet: &[u8]) -> Option<ClassId> {
+        if self.list.is_empty() {
+            return None;
+        }
+        self.of(&Packet::parse(packet).ok()?)
+    }
+
     /// Of these paths, those that a packet goes over.
     pub(crate) fn allowed_for(
         &mut self,
@@ -227,13 +241,7 @@ impl Classes {
         usable: PathSet,
         paths: &Adaptive,
     ) -> PathSet {
-        if self.list.is_empty() {
-            return usable;
-        }
-        let class = Packet::parse(packet)
-            .ok()
-            .and_then(|packet| self.of(&packet));
-        self.allowed(class, usable, paths)
+        self.allowed(self.class_of(packet), usable, paths)
     }
 
     /// The same by its class.
@@ -247,6 +255,14 @@ impl Classes {
         match class.and_then(|class| self.list.get_mut(class)) {
             Some(class) => class.allowed(usable, paths),
             None => usable,
+        }
+    }
+
+    /// A packet that no path may take now is dropped.
+    pub(crate) fn count_dropped(&mut self, packet: &[u8]) {
+        let class = self.class_of(packet);
+        if let Some(class) = class.and_then(|class| self.list.get_mut(class)) {
+            class.counters.dropped_no_path += 1;
         }
     }
 

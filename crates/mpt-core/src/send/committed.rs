@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 
 use crate::path::{MAX_PATHS, PathId};
-use crate::send::slab::{Slab, Stored};
+use crate::send::slab::Stored;
 use crate::seq::Seq;
 use crate::wire::ip::Version;
 
@@ -80,7 +80,7 @@ impl Committed {
         first.is_some_and(|packet| seq.is_after(packet.seq))
     }
 
-    /// Commits a packet that is to be sent again, in the order of numbers.
+    /// Commits a packet in the order of numbers: one that is to be sent again, or whose path is gone.
     pub(crate) fn insert(&mut self, path: PathId, packet: CommittedPacket) {
         self.bytes[path.index()] += packet.len;
         let queue = &mut self.queues[path.index()];
@@ -94,45 +94,17 @@ impl Committed {
         Some(packet)
     }
 
-    /// Commits to `to` what was committed to `from`, in the order of numbers.
-    pub(crate) fn recommit(&mut self, from: PathId, to: PathId) {
-        let moved = std::mem::take(&mut self.queues[from.index()]);
-        self.bytes[to.index()] += std::mem::take(&mut self.bytes[from.index()]);
-        let queue = &mut self.queues[to.index()];
-        queue.extend(moved);
-        let Some(base) = queue.front().map(|packet| packet.seq) else {
-            return;
-        };
-        let place = |packet: &CommittedPacket| packet.seq.distance_from(base);
-        queue.make_contiguous().sort_by_key(place);
-    }
-
-    /// Forgets what is committed to a path and is not to be kept; says how many packets that were.
-    pub(crate) fn retain(
-        &mut self,
-        slab: &mut Slab,
-        path: PathId,
-        mut keeps: impl FnMut(&[u8]) -> bool,
-    ) -> usize {
-        let mut forgotten = 0;
-        for _ in 0..self.queues[path.index()].len() {
-            let Some(packet) = self.pop(path) else {
-                break;
-            };
-            if keeps(slab.bytes(&packet.packet)) {
-                self.push(path, packet);
-            } else {
-                slab.release(packet.packet);
-                forgotten += 1;
-            }
-        }
-        forgotten
+    /// Takes all that is committed to a path, in the order of numbers.
+    pub(crate) fn take(&mut self, path: PathId) -> VecDeque<CommittedPacket> {
+        self.bytes[path.index()] = 0;
+        std::mem::take(&mut self.queues[path.index()])
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::send::slab::Slab;
 
     fn packet(slab: &mut Slab, seq: u32) -> CommittedPacket {
         CommittedPacket {
@@ -165,7 +137,9 @@ mod tests {
         assert_eq!(committed.first(), Some(Seq::new(u32::MAX - 1)));
         assert_eq!((committed.packets(), committed.bytes()[0]), (5, 312));
         assert_eq!(committed.paths().collect::<Vec<_>>(), [a, b]);
-        committed.recommit(a, b);
+        for packet in committed.take(a) {
+            committed.insert(b, packet);
+        }
         assert_eq!((committed.bytes()[0], committed.bytes()[1]), (0, 520));
         assert_eq!(
             numbers(&mut slab, &mut committed, b),
@@ -187,20 +161,5 @@ mod tests {
         committed.insert(a, packet(&mut slab, 3));
         assert_eq!(committed.bytes()[0], 416);
         assert_eq!(numbers(&mut slab, &mut committed, a), [u32::MAX, 1, 3, 4]);
-    }
-
-    #[test]
-    fn what_is_forgotten_is_counted() {
-        let a = PathId::new(0).unwrap();
-        let (mut committed, mut slab) = (Committed::default(), Slab::default());
-        for seq in 1..=5 {
-            committed.push(a, packet(&mut slab, seq));
-        }
-        let is_odd = |packet: &[u8]| packet[0] % 2 == 1;
-        assert_eq!(committed.retain(&mut slab, a, is_odd), 2);
-        assert_eq!((committed.bytes()[0], slab.holders()), (312, 3));
-        assert_eq!(numbers(&mut slab, &mut committed, a), [1, 3, 5]);
-        assert!(committed.is_empty());
-        assert_eq!(committed.bytes()[0], 0);
     }
 }

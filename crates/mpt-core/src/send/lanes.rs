@@ -122,14 +122,6 @@ impl Lanes {
         rest + self.classes.waiting_before(priority)
     }
 
-    /// The class of a packet, where there are any.
-    pub(crate) fn class_of(&self, packet: &[u8]) -> Option<ClassId> {
-        if self.classes.is_empty() {
-            return None;
-        }
-        self.classes.of(&Packet::parse(packet).ok()?)
-    }
-
     /// Where a packet of a class waits.
     pub(crate) fn lane_of(&self, class: Option<ClassId>, packet: &Packet<'_>) -> Lane {
         let known = class.and_then(|id| Some((id, self.classes.list.get(id)?)));

@@ -294,6 +294,13 @@ impl Recovery {
         }
     }
 
+    /// What was bound is dropped: it is not sent, and not missed.
+    pub(crate) fn leave(&mut self, seq: Seq) {
+        if let Some(kept) = self.kept.get_mut(seq) {
+            (kept.bound, kept.tries) = (false, MAX_TRIES + 1);
+        }
+    }
+
     /// A packet that is kept.
     pub(crate) fn packet(&self, seq: Seq) -> Option<&Stored> {
         self.kept.packet(seq)
@@ -465,6 +472,8 @@ impl Recovery {
         if let Some(kept) = self.kept.get_mut(resend.seq).filter(|kept| kept.due) {
             (kept.due, kept.sent) = (false, now);
             self.counters.lost -= 1;
+            let copies = 1 + u64::from(resend.is_twofold);
+            self.allowance.earn(u64::from(kept.len) * copies, EARNED);
         }
     }
 
@@ -541,6 +550,7 @@ impl Recovery {
             {
                 kept.due = true;
                 self.due.push_back(seq);
+                self.counters.lost += 1;
             }
         }
     }

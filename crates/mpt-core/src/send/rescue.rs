@@ -165,7 +165,7 @@ impl Rescue {
                 }
                 others = allowed;
             }
-            let path = match paths.fastest_ready(now, others) {
+            let path = match paths.fastest_ready(now, others, recovery.stranded()) {
                 Ok(path) => path,
                 Err(ready) => {
                     if ready.is_none() {
@@ -192,26 +192,29 @@ impl Rescue {
                 let len = turn.out.append_numbered(path, (seq, version), tos, packet);
                 paths.took(now, path, seq, 1, len as u32);
                 self.silence.sent(now, path, 1);
-                self.try_suspected(turn, paths, seq, tos, packet);
+                let own = classes.own(classes.class_of(packet));
+                self.try_suspected(turn, paths, own, (seq, tos), packet);
             }
             recovery.rescued(now, seq, path);
         }
     }
 
-    /// A copy of the packet that was just sent goes over suspected paths, now and then.
+    /// A copy of the packet that was just sent, with this number and outer TOS, goes over those suspected paths that are of
+    /// its `own`, now and then.
     pub(crate) fn try_suspected(
         &mut self,
         turn: &mut Turn<'_>,
         paths: &mut Adaptive,
-        seq: Seq,
-        tos: u8,
+        own: PathSet,
+        (seq, tos): (Seq, u8),
         packet: &[u8],
     ) {
         if self.silence.suspected().is_empty() {
             return;
         }
         let now = turn.now;
-        for path in self.silence.tries(now, turn.usable).iter() {
+        let tries = self.silence.tries(now, turn.usable);
+        for path in tries.iter().filter(|&path| own.contains(path)) {
             if let Ok(parsed) = Packet::parse(packet) {
                 let numbered = (seq, parsed.version());
                 let len = turn.out.append_numbered(path, numbered, tos, packet);

@@ -336,15 +336,15 @@ impl Sender {
             self.took(now, path, number, run as u32, bytes as u32);
             self.note_spread(now, trusted, path);
             let inner_len = segments.segment_len(first + run - 1);
-            if class.is_none()
-                && !self.rescue.suspected().is_empty()
+            if !self.rescue.suspected().is_empty()
                 && let Some(packet) = turn.out.last(path, inner_len)
             {
                 let newest = number.plus(run as u32 - 1);
                 let (paths, slab) = (&mut self.paths, &mut self.slab);
                 let last = slab.store(inner_len, |out| out.copy_from_slice(packet));
+                let own = self.lanes.classes.own(class);
                 self.rescue
-                    .try_suspected(turn, paths, newest, tos, slab.bytes(&last));
+                    .try_suspected(turn, paths, own, (newest, tos), slab.bytes(&last));
                 slab.release(last);
             }
         }
@@ -490,7 +490,8 @@ impl Sender {
         let (path, _) = self.paths.fastest(now, usable)?;
         let bound = self.committed.bytes()[path.index()];
         let lasts = self.paths.lasts(path, bound).unwrap_or_default();
-        let binds = bound > 0 && lasts < self.paths.spread(trusted);
+        let is_little = bound < self.paths.patient_bytes();
+        let binds = bound > 0 && is_little && lasts < self.paths.spread(trusted);
         binds.then_some(path)
     }
 
@@ -547,10 +548,12 @@ impl Sender {
         let len = turn.out.append_numbered(path, numbered, tos, bytes);
         self.recovery.unbind(turn.now, seq, path);
         self.took(turn.now, path, seq, 1, len as u32);
-        let bytes = self.slab.bytes(&packet);
-        if self.lanes.class_of(bytes).is_none() {
-            let paths = &mut self.paths;
-            self.rescue.try_suspected(turn, paths, seq, tos, bytes);
+        if !self.rescue.suspected().is_empty() {
+            let bytes = self.slab.bytes(&packet);
+            let classes = &self.lanes.classes;
+            let own = classes.own(classes.class_of(bytes));
+            self.rescue
+                .try_suspected(turn, &mut self.paths, own, (seq, tos), bytes);
         }
         self.slab.release(packet);
     }
@@ -570,36 +573,31 @@ impl Sender {
         }
     }
 
-    /// What is committed to a path that is not usable any more goes over another.
+    /// What is committed to a path that is not usable any more goes over another, if one may take it.
     fn recommit(&mut self, turn: &mut Turn<'_>, usable: PathSet) {
         for path in (0..MAX_PATHS).filter_map(PathId::new) {
             if usable.contains(path) || self.committed.bytes()[path.index()] == 0 {
                 continue;
             }
-            match self.paths.fastest(turn.now, self.cheapest(usable)) {
-                Some((other, _)) => {
-                    self.drop_confined(turn, path, other);
-                    self.committed.recommit(path, other);
+            for packet in self.committed.take(path) {
+                let bytes = self.slab.bytes(&packet.packet);
+                let classes = &mut self.lanes.classes;
+                let allowed = classes.allowed_for(bytes, usable, &self.paths);
+                let cheapest = self.paths.tiers.cheapest(allowed);
+                if let Some((other, _)) = self.paths.fastest(turn.now, cheapest) {
+                    self.committed.insert(other, packet);
+                    continue;
                 }
-                None => {
-                    let left = self.committed.retain(&mut self.slab, path, |_| false);
-                    turn.drops.count(DropReason::NoPath, left as u64);
-                }
+                classes.count_dropped(bytes);
+                let why = match usable.is_empty() {
+                    true => DropReason::NoPath,
+                    false => DropReason::ClassPaths,
+                };
+                turn.drops.count(why, 1);
+                self.recovery.leave(packet.seq);
+                self.slab.release(packet.packet);
             }
         }
-    }
-
-    /// What is committed to `path` and is of a class that does not go over `other` is dropped.
-    fn drop_confined(&mut self, turn: &mut Turn<'_>, path: PathId, other: PathId) {
-        if self.lanes.classes.is_empty() {
-            return;
-        }
-        let (classes, only) = (&mut self.lanes.classes, PathSet::only(other));
-        let paths = &self.paths;
-        let left = self.committed.retain(&mut self.slab, path, |packet| {
-            !classes.allowed_for(packet, only, paths).is_empty()
-        });
-        turn.drops.count(DropReason::ClassPaths, left as u64);
     }
 
     /// The paths' estimates are no longer to be followed: what is committed goes. What waits in the queue

@@ -65,8 +65,8 @@ impl SentLog {
             if !first.supersedes(last) {
                 return;
             }
-            if !first.is_after(last) {
-                // These are of another time round, and a search would pass them by.
+            if !first.is_after(last) || !first.is_after(log.at(0).first) {
+                // Some of these are of another time round, and a search would pass them by.
                 log.forget_runs();
             }
         }
@@ -268,6 +268,18 @@ mod tests {
         log.forget_path(path);
         log.note(at(6), path, Seq::new(20), 1, 100);
         assert_eq!(log.find(path, Seq::new(20)).unwrap().totals.bytes, 100);
+    }
+
+    #[test]
+    fn what_a_path_took_long_before_does_not_hide_what_it_took_later() {
+        let mut log = SentLog::default();
+        let path = PathId::new(1).unwrap();
+        // Each is after the one before, and the last not after the first.
+        let seqs = [0, 1 << 30, 2 << 30, 3 << 30].map(|step| Seq::new(10).plus(step));
+        for seq in seqs {
+            log.note(at(5), path, seq, 1, 100);
+            assert!(log.find(path, seq).is_some(), "{seq:?}");
+        }
     }
 
     #[test]

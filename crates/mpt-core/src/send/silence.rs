@@ -83,8 +83,6 @@ struct Watch {
     /// It is not considered before.
     not_before: Time,
     excuses: u32,
-    /// Since when it is suspected.
-    suspected: Option<Time>,
     /// When it came to be, until it is known whether what it had taken before arrived after all.
     accused: Option<Time>,
     next_try: Time,
@@ -107,25 +105,20 @@ impl Watch {
         }
     }
 
-    /// When it is to be suspected, if nothing comes.
-    fn due(&self) -> Option<Time> {
-        if self.suspected.is_some() {
-            return None;
-        }
-        self.silent_by()
+    /// When it has been silent for so many times its patience, if nothing comes.
+    fn silent_for(&self, times: u32) -> Option<Time> {
+        let expected = self.since? + self.took.max(self.rtt());
+        Some(expected.max(self.progress) + self.patience() * times)
     }
 
     /// When it has been silent for too long, if nothing comes.
     fn silent_by(&self) -> Option<Time> {
-        let expected = self.since? + self.took.max(self.rtt());
-        let silent = expected.max(self.progress) + self.patience();
-        Some(silent.max(self.not_before))
+        self.silent_for(1).map(|silent| silent.max(self.not_before))
     }
 
     /// It answers.
     fn trust(&mut self, now: Time) {
         self.excuses = 0;
-        self.suspected = None;
         if self.alarms > 0 && now.since(self.alarmed) >= ALARM_FADES {
             self.alarms -= 1;
             self.alarmed = now;
@@ -256,7 +249,6 @@ impl Silence {
     pub(crate) fn forget_all(&mut self) {
         for path in self.watched.iter().chain(self.suspected.iter()) {
             self.paths[path.index()].since = None;
-            self.paths[path.index()].suspected = None;
             self.paths[path.index()].accused = None;
         }
         self.watched = PathSet::EMPTY;
@@ -308,9 +300,17 @@ impl Silence {
         watch.next_try = now + interval.min(LONGEST_TRY_INTERVAL).max(least);
     }
 
+    /// When the path is to be suspected, if nothing comes.
+    fn due(&self, path: PathId) -> Option<Time> {
+        match self.suspected.contains(path) {
+            true => None,
+            false => self.paths[path.index()].silent_by(),
+        }
+    }
+
     /// When [`Silence::handle_timeout`] is to be called.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        let due = |path: PathId| self.paths[path.index()].due();
+        let due = |path: PathId| self.due(path);
         self.watched.iter().map(due).fold(None, earliest)
     }
 
@@ -319,21 +319,20 @@ impl Silence {
     pub(crate) fn handle_timeout(&mut self, now: Time, usable: PathSet) -> PathSet {
         let mut found = PathSet::EMPTY;
         for path in self.watched.iter() {
-            let Some(due) = self.paths[path.index()].due().filter(|&due| due <= now) else {
+            let Some(due) = self.due(path).filter(|&due| due <= now) else {
                 continue;
             };
             let informed = now.since(self.last_report) < self.paths[path.index()].patience();
             let is_first = self.suspected.bits() & usable.bits() == 0;
             let watch = &mut self.paths[path.index()];
-            let silent_by = watch.silent_by();
-            let is_long = silent_by.is_some_and(|by| now.since(by) >= watch.patience());
+            let is_long = watch.silent_for(2).is_some_and(|by| by <= now);
             if now.since(due) > HELD_UP && watch.excuses < MOST_EXCUSES {
                 watch.excuses += 1;
                 watch.not_before = now + LOOK_AGAIN;
             } else if !(is_first || informed && is_long) {
                 watch.not_before = now + LOOK_AGAIN;
             } else {
-                (watch.suspected, watch.accused) = (Some(now), Some(now));
+                watch.accused = Some(now);
                 watch.next_try = now;
                 self.suspected.insert(path);
                 found.insert(path);
@@ -505,6 +504,29 @@ mod tests {
         }
         let trusted = silence.trusted(PathSet::from_bits(3));
         assert_eq!(trusted, PathSet::only(path(1)));
+    }
+
+    #[test]
+    fn of_two_that_fall_silent_while_reports_come_the_second_is_suspected_after_twice_the_time() {
+        let mut silence = silence();
+        silence.answered(at(900), path(2), at(880), ms(20), Duration::ZERO);
+        for index in 0..2 {
+            silence.sent(at(1000), path(index), 1);
+        }
+        let mut suspected = Vec::new();
+        for now in 1000..1400 {
+            silence.sent(at(now), path(2), 1);
+            report(&mut silence, at(now), 2, now, at(now), None);
+            if silence.poll_timeout().is_some_and(|due| due <= at(now)) {
+                let found = silence.handle_timeout(at(now), ALL);
+                suspected.extend(found.iter().map(|path| (path.index(), now)));
+            }
+        }
+        // A round trip of 20 ms, and 85 ms once and twice; it is looked each 20 ms.
+        assert!(
+            matches!(suspected[..], [(0, 1105), (1, 1190..=1210)]),
+            "{suspected:?}"
+        );
     }
 
     #[test]

@@ -39,6 +39,12 @@ impl Recovery {
         });
     }
 
+    /// How many packets are.
+    pub(crate) fn stranded(&self) -> usize {
+        self.stranded.len()
+    }
+
+    /// Whether any are.
     pub(crate) fn has_stranded(&self) -> bool {
         !self.stranded.is_empty()
     }

@@ -349,6 +349,42 @@ fn when_a_probe_is_in_vain_all_that_nothing_was_heard_of_goes_again_once() {
 }
 
 #[test]
+fn what_went_unanswered_and_no_path_may_have_now_is_put_off() {
+    let mut sender = Sender::new();
+    for ms in 0..4 {
+        sender.send(at(ms), path(0));
+    }
+    let mut put_off = 0;
+    for _ in 0..100 {
+        let Some(due) = sender.recovery.poll_timeout() else {
+            break;
+        };
+        if let Some(probe) = sender.recovery.handle_timeout(due) {
+            sender.recovery.put_off(due, probe);
+        }
+        while let Some(resend) = sender.recovery.next_resend() {
+            sender.recovery.put_off(due, resend);
+            put_off += 1;
+        }
+    }
+    assert_eq!((put_off, sender.recovery.counters().lost), (3, 0));
+}
+
+#[test]
+fn what_is_put_off_for_long_leaves_others_their_allowance() {
+    let mut sender = Sender::new();
+    let first = sender.send(at(0), path(0));
+    for ms in 1..10_000 {
+        let newest = sender.send(at(ms), path(0));
+        sender.hears(at(ms), &[(path(0), newest)], &[(first, 1)], &[]);
+        while let Some(resend) = sender.recovery.next_resend() {
+            sender.recovery.put_off(at(ms), resend);
+        }
+    }
+    assert!(sender.recovery.allowance.affords(SAVED_BYTES));
+}
+
+#[test]
 fn when_a_probe_was_answered_the_next_goes_alone() {
     let mut sender = Sender::new();
     let [_, newest] = [0, 1].map(|ms| sender.send(at(ms), path(0)));

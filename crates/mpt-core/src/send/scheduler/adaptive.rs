@@ -107,8 +107,8 @@ pub(crate) struct Adaptive {
     paces: Paces,
     pub(crate) tiers: Tiers,
     log: SentLog,
-    /// When a packet was sent first since the last report, and how many bytes since.
-    unreported: Option<(Time, u64)>,
+    /// When a packet was sent first, and last, since the last report, and how many bytes were.
+    unreported: Option<(Time, Time, u64)>,
     silent: bool,
 }
 
@@ -127,6 +127,7 @@ impl Adaptive {
     /// Nothing was sent for some seconds: gives memory back.
     pub(crate) fn rest(&mut self) {
         self.log.rest();
+        self.unreported = None;
     }
 
     /// What was sent where.
@@ -222,9 +223,9 @@ impl Adaptive {
 
     /// Whether more waits than these paths carry within [`tiers::PATIENCE`].
     fn is_beyond(&self, open: PathSet, waiting: usize, bound: &[usize; MAX_PATHS]) -> bool {
-        let rates = open.iter().map(|path| self.paces[path.index()].carries());
         let patience = Span::from(tiers::PATIENCE);
-        let carried: f64 = rates.map(|rate| rate.bytes_within(patience)).sum();
+        let paces = open.iter().map(|path| &self.paces[path.index()]);
+        let carried: f64 = paces.map(|pace| pace.carries_within(patience)).sum();
         let bound: usize = open.iter().map(|path| bound[path.index()]).sum();
         (waiting + bound) as f64 > carried.min(self.law.patient_bytes as f64)
     }
@@ -343,26 +344,43 @@ impl Adaptive {
         }
     }
 
+    /// No more bytes than these wait for a faster path.
+    pub(crate) fn patient_bytes(&self) -> usize {
+        self.law.patient_bytes
+    }
+
     /// How many bytes the path takes now, if it does.
     pub(crate) fn room(&mut self, now: Time, path: PathId) -> Option<usize> {
         self.paces[path.index()].room(now)
     }
 
-    /// The fastest of the cheapest of these paths that takes something now; if none does, when one will.
+    /// The fastest of the cheapest of these paths that takes something now, of dearer ones where more than the cheaper
+    /// carry soon waits, which is so many packets; if none does, when one will.
     pub(crate) fn fastest_ready(
         &mut self,
         now: Time,
         paths: PathSet,
+        waiting: usize,
     ) -> Result<PathId, Option<Time>> {
-        let (mut left, mut ready) = (self.tiers.cheapest(paths), None);
-        while let Some((path, _)) = self.fastest(now, left) {
-            if self.room(now, path).is_some() {
-                return Ok(path);
+        let waiting = waiting * self.law.mean_bytes as usize;
+        let (mut open, mut ready) = (self.tiers.cheapest(paths), None);
+        let mut left = open;
+        loop {
+            while let Some((path, _)) = self.fastest(now, left) {
+                if self.room(now, path).is_some() {
+                    return Ok(path);
+                }
+                ready = earliest(ready, Some(self.ready_at(now, path)));
+                left.remove(path);
             }
-            ready = earliest(ready, Some(self.ready_at(now, path)));
-            left.remove(path);
+            match self.tiers.next(open, paths) {
+                Some(more) if self.is_beyond(open, waiting, &[0; MAX_PATHS]) => {
+                    left = PathSet::from_bits(more.bits() & !open.bits());
+                    open = more;
+                }
+                Some(_) | None => return Err(ready),
+            }
         }
-        Err(ready)
     }
 
     /// When it does.
@@ -380,7 +398,12 @@ impl Adaptive {
     pub(crate) fn took(&mut self, now: Time, path: PathId, first: Seq, packets: u32, bytes: u32) {
         self.log.note(now, path, first, packets, bytes);
         self.paces[path.index()].took(bytes as usize);
-        let (since, sent) = self.unreported.get_or_insert((now, 0));
+        // What was sent before a pause is not reported on any more.
+        self.unreported = self
+            .unreported
+            .filter(|(_, last, _)| now.since(*last) <= self.law.unreported_for);
+        let (since, last, sent) = self.unreported.get_or_insert((now, now, 0));
+        *last = now;
         *sent += u64::from(bytes);
         if *sent as f64 >= self.law.first_window && now.since(*since) > self.law.unreported_for {
             self.silent = true;

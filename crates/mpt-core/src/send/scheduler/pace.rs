@@ -181,7 +181,11 @@ impl Pace {
         let one_way = Span::nanos(probed.idle_ns.unwrap_or(probed.forward_ns) as f64);
         let is_new = self.probed.replace(one_way).is_none();
         if let Some(median) = probed.idle_ns {
-            self.base.note(now, Span::nanos(median as f64));
+            let median = Span::nanos(median as f64);
+            match self.base.get() {
+                Some(least) if (median - least).abs() > JUMP => self.begin_base(now, median),
+                Some(_) | None => self.base.note(now, median),
+            }
         }
         self.glimpse(now, probed.forward_ns);
         self.consider_faster(now, Span::nanos(probed.forward_ns as f64));

@@ -55,7 +55,9 @@ impl Credit {
         // A report is handled as of when it came, which may be before the last packet: what was
         // credited once is not credited again.
         self.refilled = self.refilled.max(now);
-        self.tokens = (self.tokens + rate.bytes_in(since)).min(self.burst(rate));
+        // Copies and what is sent again do not wait for credit. No debt lasts longer than that.
+        let debt = rate.bytes_in(LONGEST_WAIT);
+        self.tokens = (self.tokens + rate.bytes_in(since)).clamp(-debt, self.burst(rate));
         if self.tokens <= 0.0 {
             self.refused = true;
             return None;
@@ -195,6 +197,22 @@ mod tests {
         assert_eq!(credit.competing(now, rate, rtt), None);
         credit.answered(now, 200_000, 200_000, rtt);
         assert_eq!(credit.competing(now, rate, rtt), Some(200_001));
+    }
+
+    #[test]
+    fn what_does_not_wait_for_credit_leaves_no_debt_of_more_than_a_second() {
+        let mut credit = Credit::new(&Law::LAW);
+        let (rate, rtt) = (Rate::new(125e3), Duration::from_millis(40));
+        let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
+        credit.begin(at(0));
+        // Three times what the path carries, for an hour.
+        for second in 0..3600 {
+            credit.spent(375_000);
+            credit.paced(at(1000 * second), rate, rtt);
+        }
+        let began = 1000 * 3599;
+        let waited = (0..3000).find(|ms| credit.paced(at(began + ms), rate, rtt).is_some());
+        assert_eq!(waited, Some(1001));
     }
 
     #[test]

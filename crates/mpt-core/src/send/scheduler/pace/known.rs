@@ -41,6 +41,15 @@ impl Pace {
         self.rate.unwrap_or(self.delivered)
     }
 
+    /// Bytes that it carries within this time; of one whose limit is not known, no less than it takes at once.
+    pub(crate) fn carries_within(&self, span: Span) -> f64 {
+        let carried = self.carries().bytes_within(span);
+        match self.rate {
+            Some(_) => carried,
+            None => carried.max(self.law.first_window),
+        }
+    }
+
     /// For how long what comes over it makes others wait.
     pub(crate) fn holds_up(&self) -> Span {
         self.holds_up

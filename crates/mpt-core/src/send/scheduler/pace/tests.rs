@@ -451,6 +451,21 @@ fn a_probe_tells_of_the_queue_of_others_until_it_is_old() {
 }
 
 #[test]
+fn an_idle_path_has_the_delay_that_another_clock_tells() {
+    let model = Model::new(50.0);
+    let mut pace = probed(&model);
+    let begin = Time::from_nanos(model.now);
+    let mut later = answered(&model);
+    later.forward_ns += 3_600_000 * MS as i64;
+    later.idle_ns = Some(later.forward_ns);
+    pace.probed(begin + Duration::from_secs(1), &later);
+    assert_eq!(
+        pace.least_delay(),
+        Some(Span::nanos(later.forward_ns as f64))
+    );
+}
+
+#[test]
 fn a_gap_is_no_queue_once_a_probe_passes_but_what_is_under_way_may_be_one() {
     let mut model = Model::new(50.0);
     let mut pace = probed(&model);
