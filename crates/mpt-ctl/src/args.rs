@@ -35,7 +35,7 @@ const LONGEST_WATCH: Duration = Duration::from_secs(86_400);
 const AFTER_HELP: &str = "\
 Exit codes:
    0  done
-   1  the daemon refused; the text says why
+   1  the daemon refused, or `new` or a key command failed; the text says why
    3  the daemon cannot be reached: not running, no permission, no answer
    4  the daemon's answer cannot be understood
   64  the command line is wrong, or several tunnels run and none was chosen
@@ -99,8 +99,8 @@ pub(crate) struct Cli {
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    /// Refresh status, paths or reorder every SECONDS [default: 2] until Ctrl-C; with --json
-    /// one line each time
+    /// Refresh status, paths, peers, peer show, reorder or top every SECONDS [default: 2] until
+    /// Ctrl-C; with --json one line each time
     #[arg(
         long,
         short,
@@ -231,7 +231,7 @@ enum ReorderCommand {
     /// Change the window while it runs: window=N, max_buffer_delay=D, late=deliver|drop
     Set {
         /// window=N: packets that may be held, 0 turns reordering off;
-        /// max_buffer_delay=D: longest hold, such as 300ms or 1.5s written "1s 500ms";
+        /// max_buffer_delay=D: longest hold, such as 300ms or 1.5s;
         /// either may be auto: the tunnel finds it by what it measures;
         /// late=deliver or late=drop: what happens to packets that come after their gap has ended
         #[arg(required = true, value_name = "KEY=VALUE")]
@@ -257,7 +257,8 @@ impl Cli {
         let alone = match &task {
             Task::Measure(_) => Some("measure"),
             Task::New(_) => Some("new"),
-            Task::Ask(_) | Task::Trace(_) | Task::History(_) | Task::Key(_) => None,
+            Task::Key(_) => Some("a key command"),
+            Task::Ask(_) | Task::Trace(_) | Task::History(_) => None,
             #[cfg(feature = "top")]
             Task::Top => None,
         };

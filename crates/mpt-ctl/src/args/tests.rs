@@ -73,6 +73,7 @@ fn keys_ask_no_daemon() {
         let task = parse(word).unwrap().1;
         assert!(matches!(task, Task::Key(asked) if asked == command));
         assert!(error(&format!("--json {word}")).contains("leave --json out"));
+        assert!(error(&format!("--tunnel mpt1 {word}")).contains("no --tunnel"));
     }
     assert!(error("genkey --watch").contains("--watch goes with"));
 }
