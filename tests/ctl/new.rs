@@ -227,6 +227,7 @@ fn new_says_what_it_has_to_be_told() {
         "--server 2001:db8::7 --client-interfaces eth0 --server-local 10.0.0.5",
         "--server 203.0.113.7 --client-interfaces eth0,wwan0 --port 65535",
         "--server 127.0.0.1",
+        "--server 203.0.113.7 --here server",
         "--server server.invalid --client-interfaces eth0",
     ]
     .map(|words| {
@@ -247,7 +248,7 @@ fn new_says_what_it_has_to_be_told() {
     --server 203.0.113.7 --client-interfaces eth0,wwan0 --name all
         64 error: --name all: the kernel gives no interface that name; use another, such as mpt0
     --server 203.0.113.7 --client-interfaces eth0,wwan0 --names fibre
-        1 mpt-ctl: 1 --names for 2 uplinks (eth0, wwan0): give one for each
+        64 mpt-ctl: 1 --names for 2 uplinks (eth0, wwan0): give one for each
     --server 203.0.113.7 --client-interfaces eth0 --inner 10.0.0.0
         64 error: --inner 10.0.0.0: give a network with room for two hosts, such as 10.99.0.0/30 or fd00:99::/64
     --server 203.0.113.7 --client-interfaces eth0 --inner 10.0.0.0/30,10.0.0.0/24
@@ -255,9 +256,11 @@ fn new_says_what_it_has_to_be_told() {
     --server 2001:db8::7 --client-interfaces eth0 --server-local 10.0.0.5
         64 error: --server 2001:db8::7 --server-local 10.0.0.5: one is IPv4, the other IPv6, and they never meet; give both of one kind, or the server's device as --server-local
     --server 203.0.113.7 --client-interfaces eth0,wwan0 --port 65535
-        1 mpt-ctl: --port 65535: 2 paths need as many ports, and the last is 65535
+        64 mpt-ctl: --port 65535: 2 paths need as many ports, and the last is 65535
     --server 127.0.0.1
         1 mpt-ctl: this host is the server (it has the address 127.0.0.1): say which devices the client's uplinks are, like --client-interfaces eth0,wwan0
+    --server 203.0.113.7 --here server
+        1 mpt-ctl: this host is the server (--here server): say which devices the client's uplinks are, like --client-interfaces eth0,wwan0
     --server server.invalid --client-interfaces eth0
         1 mpt-ctl: cannot find the address of
     "#);
@@ -294,6 +297,30 @@ fn new_knows_the_server_by_its_address_where_its_sockets_are_bound_to_a_device()
         let path = "interface = \"eth7\"\nlocal = \"0.0.0.0:4754\"\n";
         assert!(own.contains(path), "{own}");
     }
+}
+
+#[test]
+fn new_says_what_it_took_this_host_and_the_server_s_name_for() {
+    let told = |words: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        let output = new(dir.path(), words);
+        assert!(output.status.success(), "{words}: {output:?}");
+        text(&output.stdout)
+    };
+    // As in a cloud: the device is here, the address is not.
+    let cloud = "--server 203.0.113.7 --server-local lo --client-interfaces eth0";
+    for kind in ["", " --clients 2"] {
+        assert!(told(&format!("{cloud}{kind}")).contains("add --here server"));
+        let decided = told(&format!("{cloud}{kind} --here server"));
+        assert!(!decided.contains("--here"), "{decided}");
+    }
+    let elsewhere = cloud.replace(" lo ", " no-such-device ");
+    assert!(!told(&elsewhere).contains("--here"));
+    let named = told("--server localhost --client-interfaces eth0");
+    assert!(
+        named.contains("localhost is 127.0.0.1 now") && named.contains("--server-local"),
+        "{named}"
+    );
 }
 
 /// The files of a folder and of all within it, with their modes.
@@ -438,6 +465,11 @@ fn new_elsewhere_than_at_the_hub_has_the_hub_s_files_copied_too() {
     assert_eq!(made["here"].as_array().unwrap().len(), 0);
     assert_eq!(made["there"].as_array().unwrap().len(), 4);
     assert_eq!(made["copy"].as_array().unwrap().len(), 2);
+    let dir = tempfile::tempdir().unwrap();
+    let output = new(dir.path(), "--server 203.0.113.7 --clients 1");
+    let told = text(&output.stdout).replace(&dir.path().display().to_string(), "MADE");
+    let to_remove = "Remove the folders\nMADE/server and MADE/clients when they are copied";
+    assert!(told.contains(to_remove), "{told}");
 }
 
 #[test]
@@ -462,17 +494,17 @@ fn new_says_why_there_is_no_hub() {
     --clients 0
         64 error: invalid value '0' for '--clients <NUMBER>': 0 is not in 1..=65536
     --clients 20 --inner 10.99.0.0/28
-        1 mpt-ctl: --inner 10.99.0.0/28: it has room for the hub and 13 clients, not for 20: give a network of /27 or larger, such as 10.99.0.0/27
+        64 mpt-ctl: --inner 10.99.0.0/28: it has room for the hub and 13 clients, not for 20: give a network of /27 or larger, such as 10.99.0.0/27
     --clients 20 --inner 10.99.0.0/24,fd99::/124
-        1 mpt-ctl: --inner fd99::/124: it has room for the hub and 14 clients, not for 20: give a network of /123 or larger, such as fd99::/123
+        64 mpt-ctl: --inner fd99::/124: it has room for the hub and 14 clients, not for 20: give a network of /123 or larger, such as fd99::/123
     --clients 2 --inner 10.99.0.0
-        1 mpt-ctl: --inner 10.99.0.0: give a network, such as 10.99.0.0/16 or fd00:99::/64
+        64 mpt-ctl: --inner 10.99.0.0: give a network, such as 10.99.0.0/16 or fd00:99::/64
     --clients 2 --inner 10.99.0.0/24,10.99.0.0/16
-        1 mpt-ctl: --inner 10.99.0.0/16: it overlaps 10.99.0.0/24; give networks that have nothing in common
+        64 mpt-ctl: --inner 10.99.0.0/16: it overlaps 10.99.0.0/24; give networks that have nothing in common
     --clients 2 --here client
-        1 mpt-ctl: --here client: with --clients this host is the hub (--here server), or neither
+        64 mpt-ctl: --here client: with --clients this host is the hub (--here server), or neither
     --clients 2 --client-interfaces eth0 --names a,b
-        1 mpt-ctl: 2 --names for 1 uplinks (eth0): give one for each
+        64 mpt-ctl: 2 --names for 1 uplinks (eth0): give one for each
     ");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }

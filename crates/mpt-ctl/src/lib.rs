@@ -106,7 +106,7 @@ pub fn run() -> ExitCode {
         }
         Err(Failure::New(error)) => {
             eprintln!("mpt-ctl: {error}");
-            ExitCode::FAILURE
+            ExitCode::from(error.exit_code())
         }
     }
 }

@@ -13,10 +13,11 @@ mod ends;
 mod host;
 mod hub;
 mod network;
+mod server;
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -27,6 +28,7 @@ use serde::Serialize;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
+use crate::client::USAGE;
 use crate::keys::{KeyFailure, random};
 use ends::Ends;
 use network::Network;
@@ -132,10 +134,10 @@ pub(crate) enum NewError {
     )]
     Lookup { name: String, source: io::Error },
     #[error(
-        "this host is the server (it has the address {address}): say which devices the client's uplinks \
-         are, like --client-interfaces eth0,wwan0"
+        "this host is the server ({why}): say which devices the client's uplinks are, like \
+         --client-interfaces eth0,wwan0"
     )]
-    NoInterfaces { address: IpAddr },
+    NoInterfaces { why: String },
     #[error(
         "this host has no default route, so its uplinks are not known: name the client's devices, like \
          --client-interfaces eth0,wwan0"
@@ -152,6 +154,21 @@ pub(crate) enum NewError {
     Write { file: PathBuf, source: io::Error },
     #[error(transparent)]
     Key(#[from] KeyFailure),
+}
+
+impl NewError {
+    /// What the program ends with.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            NewError::Wrong(_) => USAGE,
+            NewError::Lookup { .. }
+            | NewError::NoInterfaces { .. }
+            | NewError::NoUplinks
+            | NewError::Exists(_)
+            | NewError::Write { .. }
+            | NewError::Key(_) => 1,
+        }
+    }
 }
 
 /// What was made and what to do now.
@@ -181,25 +198,6 @@ struct File {
     path: PathBuf,
     text: Zeroizing<String>,
     mode: u32,
-}
-
-/// Where the server is.
-struct ServerAt {
-    /// As clients call it, an IPv6 address in brackets.
-    called: String,
-    /// What it is reached at.
-    address: IpAddr,
-    /// What its sockets are bound to.
-    local: IpAddr,
-    /// And the device.
-    interface: Option<String>,
-}
-
-impl ServerAt {
-    /// Whether this host is the server, as far as its addresses tell.
-    fn is_here(&self) -> bool {
-        host::has(self.local) || host::has(self.address)
-    }
 }
 
 /// Makes the files.
@@ -350,31 +348,6 @@ impl NewCommand {
         Ok(networks)
     }
 
-    /// Where the server is, as far as it is given or can be found.
-    fn server_at(&self) -> Result<ServerAt, NewError> {
-        let local = self.server_local_address();
-        let address = match self.server_address().or(local) {
-            Some(address) => address,
-            None => self.look_up()?,
-        };
-        let (local, interface) = match (&self.server_local, local) {
-            (_, Some(local)) => (local, None),
-            (Some(device), None) => (unspecified(address), Some(device.clone())),
-            (None, None) => (address, None),
-        };
-        let called = match self.server_address() {
-            Some(IpAddr::V6(address)) => format!("[{address}]"),
-            Some(IpAddr::V4(address)) => address.to_string(),
-            None => self.server.clone(),
-        };
-        Ok(ServerAt {
-            called,
-            address,
-            local,
-            interface,
-        })
-    }
-
     /// The name of each device's path.
     fn paths(&self, devices: Vec<String>) -> Result<Vec<(String, String)>, NewError> {
         let names = match self.names.len() {
@@ -402,7 +375,13 @@ impl NewCommand {
         if devices.is_empty() {
             if here == End::Server {
                 return Err(NewError::NoInterfaces {
-                    address: server.address,
+                    why: match self.here {
+                        Some(_) => "--here server".to_owned(),
+                        None if host::has(server.local) => {
+                            format!("it has the address {}", server.local)
+                        }
+                        None => format!("it has the address {}", server.address),
+                    },
                 });
             }
             devices = host::uplinks(server.address.is_ipv6());
@@ -424,28 +403,11 @@ impl NewCommand {
             here,
             name: self.name.clone(),
             paths: self.paths(devices)?,
-            server: server.called,
-            server_local: server.local,
-            server_interface: server.interface,
+            server,
             uplinks_found: self.client_interfaces.is_empty(),
             port: self.port,
             inner: self.inner_networks().map_err(NewError::Wrong)?,
         })
-    }
-
-    /// The first address of the server's name.
-    fn look_up(&self) -> Result<IpAddr, NewError> {
-        let failed = |source| NewError::Lookup {
-            name: self.server.clone(),
-            source,
-        };
-        let mut found = (self.server.as_str(), self.port)
-            .to_socket_addrs()
-            .map_err(failed)?;
-        let first: Option<SocketAddr> = found.next();
-        first
-            .map(|found| found.ip())
-            .ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
     }
 
     /// The commands that bring the files, this end's two and the other's, to where they belong.
@@ -497,13 +459,6 @@ fn repeated(names: &[String]) -> Option<&String> {
     let mut names = names.iter().enumerate();
     let all: Vec<&String> = names.clone().map(|(_, name)| name).collect();
     names.find_map(|(at, name)| all[..at].contains(&name).then_some(name))
-}
-
-fn unspecified(like: IpAddr) -> IpAddr {
-    match like {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    }
 }
 
 /// Writes the files into folders, which are made with their modes where they are missing. What is there stays.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use mpt_core::crypto::PublicKey;
 
 use super::network::Network;
+use super::server::ServerAt;
 use super::{CONFIG_DIR, End, Made, NewCommand};
 
 /// A tunnel between a client and a server.
@@ -16,12 +17,7 @@ pub(super) struct Ends {
     pub(super) here: End,
     /// The tunnel's name.
     pub(super) name: String,
-    /// The server as the client calls it, an IPv6 address in brackets.
-    pub(super) server: String,
-    /// What the server's sockets are bound to.
-    pub(super) server_local: IpAddr,
-    /// And the device.
-    pub(super) server_interface: Option<String>,
+    pub(super) server: ServerAt,
     /// Each path's name, and the client's device.
     pub(super) paths: Vec<(String, String)>,
     /// The devices were not given, but found here.
@@ -42,7 +38,10 @@ impl Ends {
             .map(|network| format!("\"{}\"", network.shown(end.number())))
             .collect();
         let (this, other) = match end {
-            End::Client => ("The client", format!("the server is {}", self.server)),
+            End::Client => (
+                "The client",
+                format!("the server is {}", self.server.called),
+            ),
             End::Server => ("The server", "the client may be anywhere".to_owned()),
         };
         let mut text = format!(
@@ -73,14 +72,14 @@ impl Ends {
             text,
             "interface = \"{device}\"   # with whatever address it has"
         )?;
-        writeln!(text, "remote = \"{}:{port}\"", self.server)
+        writeln!(text, "remote = \"{}:{port}\"", self.server.called)
     }
 
     fn server_path(&self, text: &mut String, port: u16) -> std::fmt::Result {
-        if let Some(device) = &self.server_interface {
+        if let Some(device) = &self.server.interface {
             writeln!(text, "interface = \"{device}\"")?;
         }
-        let local = SocketAddr::new(self.server_local, port);
+        let local = SocketAddr::new(self.server.local, port);
         writeln!(text, "local = \"{local}\"")
     }
 
@@ -103,6 +102,10 @@ impl Ends {
             ),
             false => Ok(()),
         };
+        let guessed = command.here.is_none() && here == End::Client;
+        text += &self
+            .server
+            .decided(guessed.then_some("is taken for the client"));
         let width = |file: &PathBuf| file.display().to_string().chars().count();
         let width = made.here.iter().chain(&made.there).map(width).max();
         let width = width.unwrap_or(0);

@@ -1,6 +1,7 @@
 //! What this host tells of itself: its addresses, and its ways out.
 
 use std::net::{IpAddr, UdpSocket};
+use std::path::Path;
 
 /// Flag of a route that is in use (`RTF_UP` of linux/route.h).
 const UP: u32 = 1;
@@ -8,6 +9,11 @@ const UP: u32 = 1;
 /// Whether the address is one of this host's.
 pub(super) fn has(address: IpAddr) -> bool {
     !address.is_unspecified() && UdpSocket::bind((address, 0)).is_ok()
+}
+
+/// Whether there is a device of that name.
+pub(super) fn has_device(name: &str) -> bool {
+    Path::new("/sys/class/net").join(name).exists()
 }
 
 /// The devices with a default route, that of the least metric first.

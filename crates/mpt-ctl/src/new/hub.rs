@@ -12,9 +12,9 @@ use mpt_core::path::MAX_PATHS;
 use zeroize::Zeroizing;
 
 use super::network::Network;
+use super::server::ServerAt;
 use super::{
-    CONFIG_DIR, End, File, Made, NewCommand, NewError, ServerAt, host, listed, private_key,
-    write_all,
+    CONFIG_DIR, End, File, Made, NewCommand, NewError, host, listed, private_key, write_all,
 };
 
 /// Mode of all files: a key is in each folder, and who the peers are is nobody else's affair.
@@ -257,6 +257,10 @@ impl<'a> Plan<'a> {
                 devices.join(", ")
             );
         }
+        let guessed = self.command.here.is_none() && !self.is_here;
+        text += &self
+            .server
+            .decided(guessed.then_some("is not taken for the hub"));
         let hub = self.hub_folder().join(name);
         let client = |number| self.clients_folder().join(self.name(number)).join(name);
         let _ = writeln!(text, "  {0}.toml, {0}.key  for the hub", hub.display());
@@ -280,14 +284,24 @@ impl<'a> Plan<'a> {
             text,
             "\nStart, at all ends and in any order:\n\n  {}\n\n\
              `sudo mpt-ctl peers` at the hub shows who is there; `ping {}` at a client goes through the tunnel.\n\
-             The hub's firewall has to let in UDP {}. Remove the folder\n\
-             {} when it is copied: it holds the clients' private keys.\n",
+             The hub's firewall has to let in UDP {}. Remove the {}\n",
             made.start,
             of(0),
             self.command.port,
-            self.clients_folder().display(),
+            match self.is_here {
+                true => format!(
+                    "folder\n{} when it is copied: it holds the clients' private keys.",
+                    self.clients_folder().display()
+                ),
+                false => format!(
+                    "folders\n{} and {} when they are copied: they hold the hub's\n\
+                     and the clients' private keys.",
+                    self.hub_folder().display(),
+                    self.clients_folder().display()
+                ),
+            }
         );
-        if *out != Path::new(CONFIG_DIR) {
+        if self.is_here && *out != Path::new(CONFIG_DIR) {
             let _ = writeln!(
                 text,
                 "mpt-tund looks in {CONFIG_DIR}; `mpt-tund --config {}.toml` runs the hub from here.",
