@@ -338,7 +338,7 @@ fn two_tunnels_with_one_local_socket() {
     let second = edited(&[("mpt0", "mpt1"), ("10.1.0.1", "10.4.0.1")]);
     insta::assert_snapshot!(complaints(&[("a.toml", BASE), ("b.toml", &second)]), @r#"
     ./b.toml:16:9: the local socket 10.2.0.1:4754 is taken by ./a.toml:16
-      help: give one of them another port, like local = "10.2.0.1:4755", and its peer the same in `remote`
+      help: give one of them another port, like local = "10.2.0.1:4755", and the same in the peer's `remote`, if it has one
     "#);
 }
 
@@ -351,6 +351,6 @@ fn a_local_socket_that_covers_another_ones() {
     ]);
     insta::assert_snapshot!(complaints(&[("a.toml", BASE), ("b.toml", &second)]), @r#"
     ./b.toml:10:9: the local socket 0.0.0.0:4754 is taken by ./a.toml:10
-      help: give one of them another port, like local = "0.0.0.0:4755", and its peer the same in `remote`
+      help: give one of them another port, like local = "0.0.0.0:4755", and the same in the peer's `remote`, if it has one
     "#);
 }

@@ -185,7 +185,7 @@ fn two_paths_that_follow_one_interface() {
     let interface = "interface = \"wwan0\"";
     insta::assert_snapshot!(complaint(&edited(&[("local = \"10.1.0.1\"", interface), ("local = \"10.2.0.1\"", interface)])), @r#"
     mpt0.toml:16:13: paths "fibre" (line 10) and "lte" have one local socket, port 4754 of wwan0
-      help: give one of them another port, like local = "0.0.0.0:4755", and its peer the same in `remote`
+      help: give one of them another port, like local = "0.0.0.0:4755", and the same in the peer's `remote`, if it has one
     "#);
 }
 
@@ -193,7 +193,7 @@ fn two_paths_that_follow_one_interface() {
 fn two_paths_with_one_local_socket() {
     insta::assert_snapshot!(complaint(&edited(&[("\"10.2.0.1\"", "\"10.1.0.1\"")])), @r#"
     mpt0.toml:16:9: paths "fibre" (line 10) and "lte" have one local socket, 10.1.0.1:4754
-      help: give one of them another port, like local = "10.1.0.1:4755", and its peer the same in `remote`
+      help: give one of them another port, like local = "10.1.0.1:4755", and the same in the peer's `remote`, if it has one
     "#);
 }
 
@@ -209,7 +209,7 @@ fn two_paths_to_one_socket_of_the_peer() {
 fn two_paths_with_one_local_socket_that_is_not_the_default() {
     insta::assert_snapshot!(complaint(&edited(&[("\"10.1.0.1\"", "\"10.1.0.1:9000\""), ("\"10.2.0.1\"", "\"10.1.0.1:9000\"")])), @r#"
     mpt0.toml:16:9: paths "fibre" (line 10) and "lte" have one local socket, 10.1.0.1:9000
-      help: give one of them another port, like local = "10.1.0.1:4754", and its peer the same in `remote`
+      help: give one of them another port, like local = "10.1.0.1:4754", and the same in the peer's `remote`, if it has one
     "#);
 }
 

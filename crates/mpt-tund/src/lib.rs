@@ -69,7 +69,8 @@ struct Arguments {
     /// Check the configuration and stop
     ///
     /// Prints a line for each tunnel that is right, and FILE:LINE:COLUMN with what is wrong and
-    /// what to write instead for each file that is not. Opens nothing and needs no privileges.
+    /// what to write instead for each file that is not. Opens nothing else and needs no
+    /// privileges but to read these files and their keys.
     #[arg(
         long,
         value_name = "WHAT",
@@ -118,7 +119,8 @@ Privileges:
   Root, which `user` in a configuration gives up for another user, or
   CAP_NET_ADMIN; on kernels before 5.7 also CAP_NET_RAW for paths that name an
   interface; CAP_CHOWN for a control socket with an owner. What is not needed
-  any more is given up once all tunnels run. --check needs none.
+  any more is given up once all tunnels run. --check needs none but to read the
+  files and their keys.
 
 Exit status:
   0  Stopped by a signal; with --check: everything is right.

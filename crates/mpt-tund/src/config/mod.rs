@@ -6,7 +6,8 @@
 //! filled in; `validate` looks at what only several values together can get wrong, within a file and
 //! between the files of one daemon. What comes out is a [`Config`] that the daemon may use without
 //! a question, and every way out on the road is a [`Mistake`] that names file, line, column and
-//! remedy. All of it happens before anything is opened, so `--check` needs no privileges.
+//! remedy. All of it happens before anything is opened, so `--check` needs no privileges but
+//! to read the files.
 //!
 //! `save` goes the other way: settings that were changed while the tunnel ran are written into the
 //! file, around its comments. `difference` says what a reload has to do.

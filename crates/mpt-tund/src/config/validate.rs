@@ -383,6 +383,7 @@ fn another_port(path: &Path) -> String {
         (None, _) => SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port),
     };
     format!(
-        "give one of them another port, like local = \"{example}\", and its peer the same in `remote`"
+        "give one of them another port, like local = \"{example}\", and the same in the peer's `remote`, \
+         if it has one"
     )
 }
