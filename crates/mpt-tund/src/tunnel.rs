@@ -40,7 +40,7 @@ use mpt_core::send::scheduler::law::Law;
 use mpt_core::time::Time;
 use mpt_core::tunnel::{ReorderSettings, TunnelConfig};
 use paths::{RunningPath, Sockets};
-use routes::Ways;
+use routes::{MainRoutes, Ways};
 use tokio::sync::mpsc;
 use told::Told;
 
@@ -208,27 +208,18 @@ impl Tunnel {
     /// When one of the tunnel's threads has ended.
     pub(crate) async fn reconcile(&mut self, host: &Host) -> anyhow::Result<()> {
         let (now, links) = (clock::now(), host.links.table());
-        let routes = self.main_routes(links);
-        let opened = self
-            .interface
-            .mend((&self.config, &routes), host, &mut self.log, now)
-            .await;
-        if let Some(queues) = opened {
-            let counter = self.tx_dropped(&host.netlink).await;
-            self.dropped.get_mut().opened(counter);
-            // Where there is one queue for all, the first worker reads it.
-            let command = |worker: usize| match (queues.get(worker), queues.first()) {
-                (Some(own), _) => Some(uplink::Command::SetTun(own.clone())),
-                (None, first) => first.map(|first| uplink::Command::ShareTun(first.clone())),
-            };
-            self.uplink.tell_some(command).await?;
-            let queue = |worker: usize| queues.get(worker).or(queues.first());
-            let command = |worker| queue(worker).cloned().map(downlink::Command::SetTun);
-            self.downlink.tell_some(command).await?;
-        }
+        self.claim_routing(host, now).await?;
+        let MainRoutes { staying, moving } = self.main_routes(links);
+        let with_moving = [&staying[..], &moving].concat();
+        self.mend_interface(&with_moving, host, now).await?;
         self.mend_paths(links, now).await?;
         self.follow_budgets().await?;
-        self.mend_routing(host).await;
+        self.mend_routing(host, now).await;
+        if !moving.is_empty() && self.interface.index().is_some() {
+            // They stand in the tunnel's own table now, so that no packet has gone another way.
+            self.interface.doubt();
+            self.mend_interface(&staying, host, now).await?;
+        }
         self.follow_folder(host).await
     }
 
@@ -240,6 +231,7 @@ impl Tunnel {
         let metrics = self.lacks_metrics.iter().cloned();
         let budgets = self.budgets.missing();
         interface
+            .chain(self.routing.missing())
             .chain(paths)
             .chain(socket)
             .chain(metrics)

@@ -58,19 +58,25 @@ pub(crate) struct PathNeed {
 pub(super) struct Plan {
     pub(super) rules: Vec<Rule>,
     pub(super) routes: Vec<Route>,
-    /// The tunnel's routes that stand in the main table.
-    pub(super) main: Vec<Prefix>,
+}
+
+/// The tunnel's routes that stand in the main table: all but those that would catch its own packets, where rules can
+/// keep these out.
+pub(super) fn main_routes(need: &Need, host: &Host) -> Vec<Prefix> {
+    let all = need.routes.iter().copied();
+    all.filter(|&route| !is_own(need, host, route)).collect()
+}
+
+/// Whether the route stands in the tunnel's own table.
+fn is_own(need: &Need, host: &Host, route: Prefix) -> bool {
+    host.has_rules(route.0.is_ipv4()) && covers_outer(need, route)
 }
 
 /// What the tunnel needs on this host.
 pub(super) fn plan(need: &Need, host: &Host, block: Block) -> Plan {
     let mut plan = Plan::default();
-    let (own, main) = need
-        .routes
-        .iter()
-        .partition(|&&route| host.has_rules(route.0.is_ipv4()) && covers_outer(need, route));
-    plan.main = main;
-    let own: Vec<Prefix> = own;
+    let own = need.routes.iter().copied();
+    let own: Vec<Prefix> = own.filter(|&route| is_own(need, host, route)).collect();
     for is_ipv4 in [true, false] {
         let family = own.iter().filter(|route| route.0.is_ipv4() == is_ipv4);
         tunnel_routes(need.tun, family, block, &mut plan);
@@ -85,7 +91,7 @@ pub(super) fn plan(need: &Need, host: &Host, block: Block) -> Plan {
 }
 
 /// Whether the route would catch the tunnel's own packets, or may: everybody's default route does.
-fn covers_outer(need: &Need, route: Prefix) -> bool {
+pub(super) fn covers_outer(need: &Need, route: Prefix) -> bool {
     let remotes = need.paths.iter().filter_map(|path| path.remote);
     let mut outer = remotes.chain(need.name_servers.iter().copied());
     route.1 == 0 || outer.any(|address| contains(route, address))

@@ -2,8 +2,10 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::time::Duration;
 
+use mpt_core::time::Time;
 use tokio::time::Instant;
 
 use super::Routing;
@@ -11,13 +13,16 @@ use super::block::Claim;
 use super::host::{Host, Prefix};
 use super::kernel::{self, Hop, Packet};
 use super::plan::{self, Action, Need, PathNeed, Plan};
+use crate::wanted::retry::Retry;
 
 /// What is made for one tunnel. [`TunnelRouting::remove`] takes it away again.
 #[derive(Debug, Default)]
 pub(crate) struct TunnelRouting {
     tunnel: String,
-    /// `None` with `routing = "off"`, and where the kernel has no policy routing.
+    /// `None` with `routing = "off"`, where the kernel has no policy routing, and while none is to be had.
     claim: Option<Claim>,
+    /// Why none is to be had now, and when it is tried again.
+    unclaimed: Option<(String, Retry)>,
     /// What the host had when it was last looked at.
     host: Host,
     /// What was made last.
@@ -67,33 +72,62 @@ impl TunnelRouting {
         }
     }
 
-    /// Claims numbers for the tunnel. Where that cannot be, its routing is left to the host, and the log
-    /// says why.
-    pub(crate) async fn claim(tunnel: &str, routing: &Routing) -> TunnelRouting {
+    /// Claims numbers for the tunnel. Where none are to be had, the log says why, and [`TunnelRouting::claim_again`]
+    /// has to follow.
+    pub(crate) async fn claim(tunnel: &str, routing: &Routing, now: Time) -> TunnelRouting {
         let mut this = TunnelRouting::off(tunnel);
-        match routing.observe().await {
-            Ok(host) => this.host = host,
-            Err(error) => {
-                tracing::warn!("tunnel {tunnel}: the host's rules cannot be read: {error}");
-                return this;
-            }
-        }
-        if this.host.has_rules == [false; 2] {
-            tracing::info!("tunnel {tunnel}: this kernel has no policy routing: {NO_RULES}");
-            return this;
-        }
-        match Claim::first(&this.host) {
-            Ok(Some(claim)) => {
-                tracing::debug!("tunnel {tunnel}: its mark is {:#x}", claim.block.mark());
-                this.claim = Some(claim);
-            }
-            Ok(None) => tracing::warn!(
-                "tunnel {tunnel}: the numbers of {} tunnels are all in use on this host: {NO_RULES}",
-                super::block::BLOCKS
-            ),
-            Err(error) => tracing::warn!("tunnel {tunnel}: {error}: {NO_RULES}"),
+        if let Err(why) = this.try_claim(routing).await {
+            tracing::warn!("tunnel {tunnel}: {why}: {NO_CLAIM}");
+            this.unclaimed = Some((why, Retry::new(now)));
         }
         this
+    }
+
+    /// Claims them now, if they were not to be had and it is time to try again. Returns whether the tunnel has another
+    /// mark since.
+    pub(crate) async fn claim_again(&mut self, routing: &Routing, now: Time) -> bool {
+        let Some((_, retry)) = self.unclaimed.take_if(|(_, retry)| retry.is_due(now)) else {
+            return false;
+        };
+        match self.try_claim(routing).await {
+            Ok(()) => tracing::info!("tunnel {}: its routes can be kept now", self.tunnel),
+            Err(why) => self.unclaimed = Some((why, retry.again(now))),
+        }
+        self.claim.is_some()
+    }
+
+    async fn try_claim(&mut self, routing: &Routing) -> Result<(), String> {
+        let host = routing.observe().await;
+        self.host = host.map_err(|error| format!("the host's rules cannot be read: {error}"))?;
+        if self.host.has_rules == [false; 2] {
+            let tunnel = &self.tunnel;
+            tracing::info!("tunnel {tunnel}: this kernel has no policy routing: {NO_RULES}");
+            return Ok(());
+        }
+        let claim = Claim::first(&self.host).map_err(|error| error.to_string())?;
+        let all_used = || {
+            let blocks = super::block::BLOCKS;
+            format!("the numbers of {blocks} tunnels are all in use on this host")
+        };
+        let claim = claim.ok_or_else(all_used)?;
+        tracing::debug!(
+            "tunnel {}: its mark is {:#x}",
+            self.tunnel,
+            claim.block.mark()
+        );
+        self.claim = Some(claim);
+        Ok(())
+    }
+
+    /// Why the routes that would catch the tunnel's own packets are left out, if they are.
+    pub(crate) fn unclaimed(&self) -> Option<&str> {
+        self.unclaimed.as_ref().map(|(why, _)| why.as_str())
+    }
+
+    /// The numbers of its own tables.
+    pub(crate) fn tables(&self) -> Range<u32> {
+        let claim = self.claim.as_ref();
+        claim.map_or(0..0, |claim| claim.block.tables())
     }
 
     /// The mark of the tunnel's sockets; 0 for none.
@@ -103,14 +137,19 @@ impl TunnelRouting {
 
     /// The tunnel's routes that belong into the main table: all but those that would catch its own packets.
     pub(crate) fn main_routes(&self, need: &Need) -> Vec<Prefix> {
-        match &self.claim {
-            Some(claim) => plan::plan(need, &self.host, claim.block).main,
-            None => need.routes.clone(),
+        match (&self.claim, &self.unclaimed) {
+            (Some(_), _) => plan::main_routes(need, &self.host),
+            (None, None) => need.routes.clone(),
+            (None, Some(_)) => {
+                let all = need.routes.iter().copied();
+                all.filter(|&route| !plan::covers_outer(need, route))
+                    .collect()
+            }
         }
     }
 
-    /// Looks at the host and makes what is missing, takes away what is too much. Returns whether there was
-    /// anything to do.
+    /// Looks at the host and makes what is missing, takes away what is too much. Returns whether all is as it is to
+    /// be.
     pub(crate) async fn mend(&mut self, need: &Need, routing: &Routing) -> bool {
         {
             let mut outer = routing.outer.borrow_mut();
@@ -125,13 +164,14 @@ impl TunnelRouting {
         };
         let Some(claim) = &self.claim else {
             self.host = host;
-            return false;
+            return true;
         };
         let wanted = plan::plan(need, &host, claim.block);
         let actions = plan::difference(&wanted, &host, claim.block);
         self.host = host;
         if actions.is_empty() {
-            return false;
+            self.note(None);
+            return true;
         }
         let done = routing.apply(&actions).await;
         let adds = |action: &Action| matches!(action, Action::AddRule(_) | Action::AddRoute(_));
@@ -150,7 +190,7 @@ impl TunnelRouting {
         }
         self.made = Some(wanted);
         self.note(done.err().map(|error| refusal(&error)));
-        true
+        self.trouble.is_none()
     }
 
     /// Says so in the log, but not each time where it happens again and again.
@@ -254,6 +294,8 @@ const PATIENCE: u32 = 5;
 /// What happens again and again is logged this seldom.
 const SILENCE: Duration = Duration::from_secs(60);
 const NO_RULES: &str = "its packets go where the main table leads them";
+const NO_CLAIM: &str =
+    "routes that would catch the tunnel's own packets are left out, and it is tried again";
 
 impl Need {
     /// Addresses that the tunnel's own packets go to.

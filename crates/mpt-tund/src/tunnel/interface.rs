@@ -1,12 +1,14 @@
 //! The tunnel's TUN interface: opened, kept as it is wanted, and made again when somebody deletes it.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mpt_core::control::Missing;
 use mpt_core::time::Time;
 
+use super::Tunnel;
 use crate::clock;
 use crate::config::{self, Config};
 use crate::host::Host;
@@ -15,6 +17,7 @@ use crate::netlink::{Change, Links, Netlink, NetlinkError, Prefix, network};
 use crate::tun::{self, Tun};
 use crate::wanted::interface::{Observed, Step, Wanted, steps};
 use crate::wanted::retry::{Ration, Retry};
+use crate::{downlink, uplink};
 
 /// The least MTU of an interface that keeps its IPv6 addresses (RFC 8200 §5).
 const IPV6_MIN_MTU: u16 = 1280;
@@ -118,11 +121,11 @@ impl Interface {
         self.doubt = Some(Time::ZERO);
     }
 
-    /// Compares it with what is wanted, and mends it: `routes` are those of the main table. Returns a new
-    /// interface's queues, when there is one, for the lines to use.
+    /// Compares it with what is wanted, and mends it: `routes` are those of the main table, and what stands in
+    /// `own_tables` is another's affair. Returns a new interface's queues, when there is one, for the lines to use.
     pub(super) async fn mend(
         &mut self,
-        (config, routes): (&Config, &[Prefix]),
+        (config, routes, own_tables): (&Config, &[Prefix], &Range<u32>),
         host: &Host,
         log: &mut Log,
         now: Time,
@@ -151,7 +154,7 @@ impl Interface {
             opened.as_ref()?;
         }
         self.doubt = None;
-        self.compare((config, routes), netlink, links, log, now)
+        self.compare((config, routes, own_tables), netlink, links, log, now)
             .await;
         opened
     }
@@ -194,13 +197,14 @@ impl Interface {
     /// Does what is to be done, as far as it can be.
     async fn compare(
         &mut self,
-        (config, routes): (&Config, &[Prefix]),
+        (config, routes, own_tables): (&Config, &[Prefix], &Range<u32>),
         netlink: &Netlink,
         links: &Links,
         log: &mut Log,
         now: Time,
     ) {
-        let observed = match observe(&config.tunnel.name, self.index, netlink, links).await {
+        let name = &config.tunnel.name;
+        let observed = match observe(name, self.index, own_tables, netlink, links).await {
             Ok(observed) => observed,
             Err(error) => {
                 let missing = Missing {
@@ -293,6 +297,41 @@ impl Interface {
     }
 }
 
+impl Tunnel {
+    /// Mends the interface, with these routes in the main table, and gives the lines another one.
+    pub(super) async fn mend_interface(
+        &mut self,
+        routes: &[Prefix],
+        host: &Host,
+        now: Time,
+    ) -> anyhow::Result<()> {
+        let own_tables = self.routing.tables();
+        let opened = self
+            .interface
+            .mend(
+                (&self.config, routes, &own_tables),
+                host,
+                &mut self.log,
+                now,
+            )
+            .await;
+        if let Some(queues) = opened {
+            let counter = self.tx_dropped(&host.netlink).await;
+            self.dropped.get_mut().opened(counter);
+            // Where there is one queue for all, the first worker reads it.
+            let command = |worker: usize| match (queues.get(worker), queues.first()) {
+                (Some(own), _) => Some(uplink::Command::SetTun(own.clone())),
+                (None, first) => first.map(|first| uplink::Command::ShareTun(first.clone())),
+            };
+            self.uplink.tell_some(command).await?;
+            let queue = |worker: usize| queues.get(worker).or(queues.first());
+            let command = |worker| queue(worker).cloned().map(downlink::Command::SetTun);
+            self.downlink.tell_some(command).await?;
+        }
+        Ok(())
+    }
+}
+
 async fn open(config: &Config, host: &Host) -> anyhow::Result<(Vec<Tun>, u32)> {
     let name = &config.tunnel.name;
     let offload: config::Offload = config.tunnel.offload;
@@ -315,6 +354,7 @@ async fn open(config: &Config, host: &Host) -> anyhow::Result<(Vec<Tun>, u32)> {
 async fn observe(
     name: &str,
     index: u32,
+    own_tables: &Range<u32>,
     netlink: &Netlink,
     links: &Links,
 ) -> Result<Observed, NetlinkError> {
@@ -323,7 +363,9 @@ async fn observe(
         .map(|address| (address.ip, address.length))
         .collect();
     let routes = netlink.routes_of(index).await?;
-    let routes = routes.into_iter().map(|(_, route)| route).collect();
+    let routes = routes.into_iter();
+    let routes = routes.filter(|(table, _)| !own_tables.contains(table));
+    let routes = routes.map(|(_, route)| route).collect();
     Ok(match links.link(index) {
         Some(link) => Observed {
             name: link.name.clone(),

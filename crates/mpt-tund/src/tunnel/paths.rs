@@ -317,6 +317,14 @@ impl Tunnel {
         Ok(())
     }
 
+    /// Closes all of them: they are opened again by the next [`Tunnel::mend_paths`].
+    pub(super) async fn close_all(&mut self) -> anyhow::Result<()> {
+        for at in 0..self.paths.len() {
+            self.close(at).await?;
+        }
+        Ok(())
+    }
+
     /// Says what a path waits for, when that is news.
     fn wait(&mut self, at: usize, waits: Waits) {
         let path = &mut self.paths[at];

@@ -1,26 +1,42 @@
 //! What a running tunnel needs of the host's routing, and which devices its paths leave by.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 
-use mpt_core::control::{PathState, PathStatus};
+use mpt_core::control::{Missing, PathState, PathStatus};
 use mpt_core::path::{DownReason, Unreachable};
+use mpt_core::time::Time;
 
 use super::Tunnel;
 use super::paths::RunningPath;
+use crate::clock;
 use crate::config::{self, Config, Remote};
 use crate::host::Host;
 use crate::netlink::Links;
 use crate::resolver;
 use crate::routing::{Need, PathNeed, Prefix, TunnelRouting, Why};
 use crate::wanted::binding::link_of;
+use crate::wanted::retry::Retry;
 
 /// A tunnel's routing, and when it was last looked at.
 pub(super) struct Ways {
     routing: TunnelRouting,
     /// What was needed then, and how often the host had changed.
     seen: Option<(Need, u64)>,
+    /// When what could not be made is tried again.
+    retry: Option<Retry>,
     /// Its routes that stand in the main table.
     main: Vec<Prefix>,
+    /// Those that stand nowhere: no numbers are to be had for a table of its own.
+    left_out: Vec<Prefix>,
+}
+
+/// The tunnel's routes that belong into the main table now.
+pub(super) struct MainRoutes {
+    /// Those that stay.
+    pub(super) staying: Vec<Prefix>,
+    /// Those that are to stand in the tunnel's own table, and go from here once they do.
+    pub(super) moving: Vec<Prefix>,
 }
 
 impl Ways {
@@ -28,14 +44,31 @@ impl Ways {
     pub(super) async fn new(config: &Config, host: &Host) -> Ways {
         let name = &config.tunnel.name;
         let routing = match config.tunnel.routing {
-            config::Routing::Auto => TunnelRouting::claim(name, &host.routing).await,
+            config::Routing::Auto => TunnelRouting::claim(name, &host.routing, clock::now()).await,
             config::Routing::Off => TunnelRouting::off(name),
         };
         Ways {
             routing,
             seen: None,
+            retry: None,
             main: Vec::new(),
+            left_out: Vec::new(),
         }
+    }
+
+    /// The numbers of its own tables.
+    pub(super) fn tables(&self) -> Range<u32> {
+        self.routing.tables()
+    }
+
+    /// Routes that are wanted and stand nowhere.
+    pub(super) fn missing(&self) -> impl Iterator<Item = Missing> {
+        let why = self.routing.unclaimed().unwrap_or_default();
+        let left_out = self.left_out.iter();
+        left_out.map(move |(ip, length)| Missing {
+            what: format!("route {ip}/{length}"),
+            why: format!("{why}, and it would lead the tunnel's own packets into the tunnel"),
+        })
     }
 
     /// The mark of its sockets; 0 for none.
@@ -92,24 +125,52 @@ impl Tunnel {
         })
     }
 
-    /// The tunnel's routes that belong into the main table.
-    pub(super) fn main_routes(&mut self, links: &Links) -> Vec<Prefix> {
-        let main = self.routing.routing.main_routes(&self.need(links));
-        if main != self.routing.main {
-            self.interface.doubt();
-            self.routing.main.clone_from(&main);
+    /// Claims numbers where that failed before. Sockets that were opened without a mark are opened again.
+    pub(super) async fn claim_routing(&mut self, host: &Host, now: Time) -> anyhow::Result<()> {
+        if self.routing.routing.claim_again(&host.routing, now).await {
+            self.routing.seen = None;
+            self.close_all().await?;
         }
-        main
+        Ok(())
     }
 
-    /// Makes rules and routes what they are to be, where something has changed.
-    pub(super) async fn mend_routing(&mut self, host: &Host) {
+    /// The tunnel's routes that belong into the main table.
+    pub(super) fn main_routes(&mut self, links: &Links) -> MainRoutes {
+        let need = self.need(links);
+        let staying = self.routing.routing.main_routes(&need);
+        let elsewhere = |routes: &mut Vec<Prefix>| {
+            routes.retain(|route| need.routes.contains(route) && !staying.contains(route));
+        };
+        let mut moving = Vec::new();
+        if staying != self.routing.main {
+            self.interface.doubt();
+            moving = std::mem::replace(&mut self.routing.main, staying.clone());
+            elsewhere(&mut moving);
+        }
+        self.routing.left_out.clear();
+        if self.routing.routing.unclaimed().is_some() {
+            self.routing.left_out.clone_from(&need.routes);
+            elsewhere(&mut self.routing.left_out);
+            moving.clear();
+        }
+        MainRoutes { staying, moving }
+    }
+
+    /// Makes rules and routes what they are to be, where something has changed, and where that failed when it is time
+    /// to try again.
+    pub(super) async fn mend_routing(&mut self, host: &Host, now: Time) {
         if self.interface.index().is_none() {
             return;
         }
         let seen = (self.need(host.links.table()), host.routing.changes());
-        if self.routing.seen.as_ref() != Some(&seen) {
-            self.routing.routing.mend(&seen.0, &host.routing).await;
+        let is_due = self.routing.retry.is_some_and(|retry| retry.is_due(now));
+        if is_due || self.routing.seen.as_ref() != Some(&seen) {
+            let is_whole = self.routing.routing.mend(&seen.0, &host.routing).await;
+            self.routing.retry = match self.routing.retry {
+                _ if is_whole => None,
+                None => Some(Retry::new(now)),
+                Some(retry) => Some(retry.again(now)),
+            };
             self.routing.seen = Some(seen);
         }
     }

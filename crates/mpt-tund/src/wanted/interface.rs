@@ -32,7 +32,7 @@ pub(crate) struct Observed {
     pub(crate) is_up: bool,
     /// Its usable addresses.
     pub(crate) addresses: BTreeSet<Prefix>,
-    /// Destinations of the routes through it, of whatever table.
+    /// Destinations of the routes through it, of whatever table but the tunnel's own.
     pub(crate) routes: BTreeSet<Prefix>,
 }
 

@@ -87,7 +87,7 @@ fn carried_out(need: &Need, host: &Host) -> Host {
     for action in difference(&plan, host, block()) {
         act(&mut after, &action);
     }
-    for &route in &plan.main {
+    for route in main_routes(need, host) {
         after.routes.push(over(TUN, MAIN, route));
     }
     after
@@ -168,7 +168,7 @@ fn a_host_with_one_uplink_and_no_covering_route_needs_nothing() {
     need.paths.truncate(1);
     let plan = plan(&need, &host(), block());
     assert_eq!((plan.rules.len(), plan.routes.len()), (0, 0), "{plan:?}");
-    assert_eq!(plan.main, [prefix("10.8.0.0/16")]);
+    assert_eq!(main_routes(&need, &host()), [prefix("10.8.0.0/16")]);
 }
 
 #[test]
@@ -225,8 +225,7 @@ fn only_routes_that_cover_an_outer_address_leave_the_main_table() {
         "10.8.0.0/16",
     ]);
     need.name_servers = vec![ip("9.9.9.9")];
-    let plan = plan(&need, &host(), block());
-    assert_eq!(plan.main, [prefix("10.8.0.0/16")]);
+    assert_eq!(main_routes(&need, &host()), [prefix("10.8.0.0/16")]);
     let after = carried_out(&need, &host());
     let mark = block().mark();
     for (target, mark, device) in [
@@ -337,8 +336,9 @@ fn a_strict_device_finds_that_the_answer_leaves_by_it() {
 fn without_policy_routing_all_routes_stand_in_the_main_table() {
     let mut host = host();
     host.has_rules = [false, true];
-    let plan = plan(&need(&["0.0.0.0/0", "::/0"]), &host, block());
-    assert_eq!(plan.main, [prefix("0.0.0.0/0")]);
+    let need = need(&["0.0.0.0/0", "::/0"]);
+    assert_eq!(main_routes(&need, &host), [prefix("0.0.0.0/0")]);
+    let plan = plan(&need, &host, block());
     assert!(plan.rules.iter().all(|rule| !rule.is_ipv4));
 }
 
