@@ -547,10 +547,10 @@ impl Tunnel {
         for name in &changes.paths_removed {
             self.remove_path(name).await?;
         }
-        for change in &changes.paths_changed {
-            let name = &change.path.name;
-            if let Some(at) = self.paths.iter().position(|path| path.name == *name) {
-                self.budget_path(at, change.path.budget);
+        for changed in &changes.paths_changed {
+            let mut paths = self.paths.iter();
+            if let Some(at) = paths.position(|path| path.name == changed.name) {
+                self.budget_path(at, changed.budget);
                 self.set_path(at, &Sockets::default()).await?;
             }
         }

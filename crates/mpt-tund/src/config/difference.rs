@@ -5,7 +5,6 @@
 //! paths that did not change. A few things cannot change under a running tunnel; they are named so
 //! that the reload can be refused as a whole.
 
-use std::fmt;
 use std::net::IpAddr;
 
 use mpt_core::send::scheduler::Policy;
@@ -44,8 +43,8 @@ pub(crate) struct Changes {
     pub(crate) paths_added: Vec<Path>,
     /// Names of paths that are gone.
     pub(crate) paths_removed: Vec<String>,
-    /// Paths that stay with other values.
-    pub(crate) paths_changed: Vec<PathChange>,
+    /// Paths that stay with other values, as they are to be.
+    pub(crate) paths_changed: Vec<Path>,
 }
 
 /// Prefixes that come and go.
@@ -55,21 +54,6 @@ pub(crate) struct PrefixChanges {
     pub(crate) added: Vec<(IpAddr, u8)>,
     /// To remove.
     pub(crate) removed: Vec<(IpAddr, u8)>,
-}
-
-/// A path that stays with other values.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct PathChange {
-    /// The path as it is to be.
-    pub(crate) path: Path,
-    /// Its local address, port or device changed: it may need a new socket.
-    pub(crate) socket: bool,
-    /// The peer's address or port changed.
-    pub(crate) remote: bool,
-    /// Its weight changed.
-    pub(crate) weight: bool,
-    /// Its probe interval or the silence allowed changed.
-    pub(crate) probing: bool,
 }
 
 /// Compares two configurations of one tunnel.
@@ -104,7 +88,8 @@ pub(crate) fn difference(old: &Config, new: &Config) -> Changes {
         paths_changed: new
             .paths
             .iter()
-            .filter_map(|path| path_change(&named(&old.paths, &path.name)?, path))
+            .filter(|path| named(&old.paths, &path.name).is_some_and(|old| old != **path))
+            .cloned()
             .collect(),
     }
 }
@@ -178,82 +163,10 @@ fn prefixes(old: &[(IpAddr, u8)], new: &[(IpAddr, u8)]) -> PrefixChanges {
     }
 }
 
-fn path_change(old: &Path, new: &Path) -> Option<PathChange> {
-    // Only what the port is counts, not who says so.
-    let mut old = old.clone();
-    old.local.port_is_given = new.local.port_is_given;
-    (old != *new).then(|| PathChange {
-        path: new.clone(),
-        socket: old.local != new.local || old.interface != new.interface,
-        remote: old.remote != new.remote,
-        weight: old.weight != new.weight,
-        probing: old.keepalive != new.keepalive
-            || old.dead_after != new.dead_after
-            || old.metered != new.metered,
-    })
-}
-
 impl Changes {
     /// Whether nothing changes.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Changes::default()
-    }
-}
-
-/// One sentence for the log and for `mpt-ctl reload`.
-impl fmt::Display for Changes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut parts = Vec::new();
-        if !self.needs_restart.is_empty() {
-            parts.push(format!(
-                "needs a restart: {}",
-                self.needs_restart.join(", ")
-            ));
-        }
-        for (what, prefixes) in [("address", &self.addresses), ("route", &self.routes)] {
-            let each = |verb: &str, (address, length): &(IpAddr, u8)| {
-                format!("{what} {address}/{length} {verb}")
-            };
-            parts.extend(
-                prefixes
-                    .removed
-                    .iter()
-                    .map(|prefix| each("removed", prefix)),
-            );
-            parts.extend(prefixes.added.iter().map(|prefix| each("added", prefix)));
-        }
-        parts.extend(self.mtu.map(|mtu| format!("mtu {mtu}")));
-        parts.extend(self.key.then(|| "GRE key changed".to_owned()));
-        parts.extend((!self.peers.is_empty()).then(|| "peers changed".to_owned()));
-        parts.extend(self.hooks.then(|| "hooks changed".to_owned()));
-        parts.extend(self.metrics.then(|| "metrics changed".to_owned()));
-        parts.extend(self.classes.then(|| "classes changed".to_owned()));
-        parts.extend(
-            self.scheduler
-                .map(|scheduler| format!("scheduler {}", scheduler.name())),
-        );
-        parts.extend(
-            self.recovery
-                .map(|recovery| format!("recovery {}", recovery.name())),
-        );
-        parts.extend(self.reorder.map(|_| "reorder window changed".to_owned()));
-        let removed = self
-            .paths_removed
-            .iter()
-            .map(|name| format!("path {name} removed"));
-        let changed = self
-            .paths_changed
-            .iter()
-            .map(|change| format!("path {} changed", change.path.name));
-        let added = self
-            .paths_added
-            .iter()
-            .map(|path| format!("path {} added", path.name));
-        parts.extend(removed.chain(changed).chain(added));
-        if parts.is_empty() {
-            parts.push("nothing changed".to_owned());
-        }
-        f.write_str(&parts.join("; "))
     }
 }
 
@@ -302,27 +215,29 @@ mod tests {
     #[test]
     fn the_same_configuration_changes_nothing() {
         assert!(changes(&[]).is_empty());
-        assert_eq!(changes(&[]).to_string(), "nothing changed");
-        assert!(changes(&[("10.1.0.1", "10.1.0.1:4754")]).is_empty());
     }
 
     #[test]
-    fn a_new_weight_leaves_the_socket_alone() {
-        let changes = changes(&[("\"10.2.0.2\"", "\"10.2.0.2\"\nweight = 50")]);
-        let [change] = changes.paths_changed.as_slice() else {
-            panic!("one path changed: {changes}");
+    fn a_port_that_the_file_comes_to_name_changes_its_paths() {
+        let one = changes(&[("10.1.0.1", "10.1.0.1:4754")]);
+        let names = |changes: &Changes| {
+            let changed = changes.paths_changed.iter();
+            changed.map(|path| path.name.clone()).collect::<Vec<_>>()
         };
-        assert_eq!(change.path.name, "lte");
-        assert!(change.weight && !change.socket && !change.remote && !change.probing);
-        assert_eq!(changes.scheduler, Some(Policy::Weighted));
+        assert_eq!(names(&one), ["fibre"]);
+        assert!(one.paths_changed[0].local.port_is_given);
+        let all = changes(&[("[tunnel]", "[tunnel]\nport = 4754")]);
+        assert_eq!(names(&all), ["fibre", "lte"]);
     }
 
     #[test]
-    fn another_local_port_or_device_needs_a_new_socket() {
-        for to in ["10.2.0.1:4755\"", "10.2.0.1\"\ninterface = \"wwan0\""] {
-            let changes = changes(&[("10.2.0.1\"", to)]);
-            assert!(changes.paths_changed[0].socket, "{to}");
-        }
+    fn a_new_weight_changes_its_path_and_the_scheduler() {
+        let changes = changes(&[("\"10.2.0.2\"", "\"10.2.0.2\"\nweight = 50")]);
+        let [path] = changes.paths_changed.as_slice() else {
+            panic!("one path changed: {changes:?}");
+        };
+        assert_eq!((path.name.as_str(), path.weight), ("lte", 50));
+        assert_eq!(changes.scheduler, Some(Policy::Weighted));
     }
 
     #[test]
@@ -330,13 +245,13 @@ mod tests {
         let changes = changes(&[("\"lte\"", "\"starlink\"")]);
         assert_eq!(changes.paths_removed, ["lte"]);
         assert_eq!(changes.paths_added[0].name, "starlink");
-        assert_eq!(changes.to_string(), "path lte removed; path starlink added");
     }
 
     #[test]
     fn prefixes_come_and_go_one_by_one() {
         let changes = changes(&[("[\"10.99.0.1/30\"]", "[\"10.99.0.1/30\", \"fd00::1/64\"]")]);
-        assert_eq!(changes.to_string(), "address fd00::1/64 added");
+        assert_eq!(changes.addresses.added, [("fd00::1".parse().unwrap(), 64)]);
+        assert!(changes.addresses.removed.is_empty());
     }
 
     #[test]
@@ -352,7 +267,7 @@ mod tests {
     #[test]
     fn a_new_name_or_control_socket_needs_a_restart() {
         let renamed = changes(&[("mpt0", "mpt1")]);
-        assert_eq!(renamed.needs_restart.len(), 2, "{renamed}");
+        assert_eq!(renamed.needs_restart.len(), 2, "{renamed:?}");
     }
 
     #[test]
@@ -390,7 +305,6 @@ mod tests {
     fn other_metrics_need_no_restart() {
         let changes = changes(&[("[tunnel]", "[metrics]\nlisten = \"[::1]:9754\"\n[tunnel]")]);
         assert!(changes.metrics && changes.needs_restart.is_empty());
-        assert_eq!(changes.to_string(), "metrics changed");
     }
 
     #[test]
