@@ -4,14 +4,14 @@ use std::io::IsTerminal as _;
 
 use anyhow::Context as _;
 use mpt_core::control::{LogLevel, LogStatus};
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Registry, fmt, reload};
 
 /// What is logged, of all tunnels.
 pub(crate) struct Logging {
-    filter: reload::Handle<LevelFilter, Registry>,
+    filter: reload::Handle<Targets, Registry>,
     level: LogLevel,
 }
 
@@ -33,7 +33,7 @@ impl Logging {
     }
 
     /// What lets lines of this level pass, and what changes it.
-    fn new(level: LogLevel) -> (reload::Layer<LevelFilter, Registry>, Logging) {
+    fn new(level: LogLevel) -> (reload::Layer<Targets, Registry>, Logging) {
         let (filter, handle) = reload::Layer::new(filter_of(level));
         let logging = Logging {
             filter: handle,
@@ -78,14 +78,19 @@ impl Logging {
     }
 }
 
-fn filter_of(level: LogLevel) -> LevelFilter {
-    match level {
+/// Where the resolver warns of each word of `/etc/resolv.conf` that it does not know, at each look-up.
+const RESOLV_CONF: &str = "hickory_resolver::system_conf";
+
+fn filter_of(level: LogLevel) -> Targets {
+    let level = match level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
         LogLevel::Info => LevelFilter::INFO,
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
-    }
+    };
+    let all = Targets::new().with_default(level);
+    all.with_target(RESOLV_CONF, LevelFilter::ERROR)
 }
 
 #[cfg(test)]
@@ -105,6 +110,7 @@ mod tests {
             let says = || {
                 tracing::debug!("a decision");
                 tracing::warn!("a trouble");
+                tracing::warn!(target: "hickory_resolver::system_conf::unix", "a word");
             };
             let level = |level, was| LogStatus { level, was };
             let (info, debug, error) = (LogLevel::Info, LogLevel::Debug, LogLevel::Error);
@@ -125,8 +131,9 @@ mod tests {
             "a trouble",
             "was info, it is debug",
             "was debug, it is error",
+            "a word",
         ];
         let counts = words.map(|words| text.matches(words).count());
-        assert_eq!(counts, [1, 2, 1, 1], "{text}");
+        assert_eq!(counts, [1, 2, 1, 1, 0], "{text}");
     }
 }

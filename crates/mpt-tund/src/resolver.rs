@@ -5,12 +5,14 @@
 //! are asked here, from sockets that carry the tunnel's mark (see `routing`).
 //!
 //! `/etc/resolv.conf` and `/etc/hosts` are read for each question: names are looked up seldom, and what
-//! DHCP wrote meanwhile holds. What other sources the C library has (`nsswitch.conf`: mDNS, LDAP) is not
+//! DHCP wrote meanwhile holds. Which servers there are is asked often, and read where the files have changed. What other sources the C library has (`nsswitch.conf`: mDNS, LDAP) is not
 //! asked, unless a name server on this host does so: systemd-resolved, on 127.0.0.53.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt as _;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -106,9 +108,50 @@ pub(crate) async fn look_up(
 
 /// Addresses of the name servers that are asked now, those on this host left out.
 pub(crate) fn servers() -> Vec<IpAddr> {
-    let servers = configuration().0.name_servers.into_iter();
-    let servers = servers.map(|server| server.ip);
-    servers.filter(|server| !server.is_loopback()).collect()
+    thread_local! { static KNOWN: RefCell<Known> = RefCell::default() }
+    KNOWN.with_borrow_mut(|known| {
+        known.servers([RESOLV_CONF, RESOLVED_UPLINKS], || {
+            let servers = configuration().0.name_servers.into_iter();
+            let servers = servers.map(|server| server.ip);
+            servers.filter(|server| !server.is_loopback()).collect()
+        })
+    })
+}
+
+/// The servers that the files had when they were last read.
+#[derive(Default)]
+struct Known(Option<([Option<Version>; 2], Vec<IpAddr>)>);
+
+/// What tells a file from the same one after a change.
+#[derive(PartialEq, Eq)]
+struct Version {
+    file: (u64, u64),
+    bytes: u64,
+    modified: (i64, i64),
+}
+
+impl Version {
+    /// Of a file as it is now; `None` where there is none.
+    fn of(file: &str) -> Option<Version> {
+        let about = std::fs::metadata(file).ok()?;
+        Some(Version {
+            file: (about.dev(), about.ino()),
+            bytes: about.len(),
+            modified: (about.mtime(), about.mtime_nsec()),
+        })
+    }
+}
+
+impl Known {
+    /// The servers, which `read` says where one of the files has changed.
+    fn servers(&mut self, files: [&str; 2], read: impl FnOnce() -> Vec<IpAddr>) -> Vec<IpAddr> {
+        let now = files.map(Version::of);
+        let (_, servers) = match self.0.take() {
+            Some(known) if known.0 == now => self.0.insert(known),
+            Some(_) | None => self.0.insert((now, read())),
+        };
+        servers.clone()
+    }
 }
 
 /// Which servers are asked, and how, by the files as they are now.
@@ -265,6 +308,27 @@ mod tests {
             ["127.0.0.53", "192.0.2.2", "192.0.2.3"]
         );
         assert_eq!(addresses("nameserver 192.0.2.9\n", uplinks), ["192.0.2.9"]);
+    }
+
+    #[test]
+    fn files_are_read_again_where_they_have_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("resolv.conf");
+        let (mut known, mut reads) = (Known::default(), 0);
+        let mut ask = || {
+            known.servers([file.to_str().unwrap(), "/nonexistent"], || {
+                reads += 1;
+                vec![IpAddr::V4(Ipv4Addr::new(192, 0, 2, reads))]
+            })[0]
+        };
+        let first = ask();
+        assert_eq!(ask(), first);
+        std::fs::write(&file, "nameserver 192.0.2.2").unwrap();
+        let second = ask();
+        assert_ne!(second, first);
+        assert_eq!(ask(), second);
+        std::fs::write(&file, "nameserver 192.0.2.20").unwrap();
+        assert_ne!(ask(), second);
     }
 
     #[tokio::test]

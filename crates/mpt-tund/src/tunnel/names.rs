@@ -40,8 +40,17 @@ pub(crate) struct Found {
     /// The tunnel.
     pub(crate) tunnel: String,
     path: String,
-    host: String,
+    asked: Asked,
     addresses: Result<Vec<SocketAddr>, String>,
+}
+
+/// What is looked up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Asked {
+    host: String,
+    port: u16,
+    /// The one that the configuration decides on.
+    family: Option<Family>,
 }
 
 /// Where answers go.
@@ -50,10 +59,7 @@ pub(crate) type Finds = mpsc::Sender<Found>;
 /// The name of a path's peer.
 #[derive(Debug)]
 pub(super) struct Lookup {
-    host: String,
-    port: u16,
-    /// The one that the configuration decides on.
-    family: Option<Family>,
+    asked: Asked,
     /// What is being used.
     address: Option<SocketAddr>,
     /// Why it was not found, when it was looked up last.
@@ -70,9 +76,11 @@ impl Lookup {
             return None;
         };
         Some(Lookup {
-            host: host.clone(),
-            port: *port,
-            family: path.local.address.map(Family::of),
+            asked: Asked {
+                host: host.clone(),
+                port: *port,
+                family: path.local.address.map(Family::of),
+            },
             address: None,
             failure: None,
             is_under_way: false,
@@ -83,7 +91,7 @@ impl Lookup {
 
     /// Whether both look up the same.
     pub(super) fn is_for(&self, other: &Lookup) -> bool {
-        (&self.host, self.port, self.family) == (&other.host, other.port, other.family)
+        self.asked == other.asked
     }
 
     pub(super) fn address(&self) -> Option<SocketAddr> {
@@ -92,7 +100,7 @@ impl Lookup {
 
     /// That no address is known, and why.
     pub(super) fn unknown(&self) -> Option<String> {
-        let host = &self.host;
+        let host = &self.asked.host;
         match (self.address, &self.failure) {
             (Some(_), _) => None,
             (None, Some(why)) => Some(format!("{host} is not found: {why}")),
@@ -117,23 +125,24 @@ impl Lookup {
     /// customers alone.
     fn begin(&mut self, tunnel: String, path: String, ways: [Way; 2], finds: Finds) {
         self.is_under_way = true;
-        let (host, port, family) = (self.host.clone(), self.port, self.family);
+        let asked = self.asked.clone();
         tokio::task::spawn_local(async move {
             let [usual, own] = ways;
-            let mut found = resolver::look_up(&host, family, &usual).await;
+            let Asked { host, port, family } = &asked;
+            let mut found = resolver::look_up(host, *family, &usual).await;
             if found.is_err() && own != usual {
-                found = resolver::look_up(&host, family, &own).await.or(found);
+                found = resolver::look_up(host, *family, &own).await.or(found);
             }
             let addresses = found.map(|all| {
                 let all = all.into_iter().take(MAX_ADDRESSES);
-                all.map(|ip| SocketAddr::new(ip, port)).collect()
+                all.map(|ip| SocketAddr::new(ip, *port)).collect()
             });
             // At the end of the daemon nobody listens any more.
             let _ = finds
                 .send(Found {
                     tunnel,
                     path,
-                    host,
+                    asked,
                     addresses,
                 })
                 .await;
@@ -149,11 +158,11 @@ impl Lookup {
         families: &[Family],
     ) -> Result<Option<SocketAddr>, String> {
         self.is_under_way = false;
-        let fits = |address: &SocketAddr| match self.family {
+        let fits = |address: &SocketAddr| match self.asked.family {
             Some(family) => Family::of(address.ip()) == family,
             None => families.is_empty() || families.contains(&Family::of(address.ip())),
         };
-        let family = match (self.family, families) {
+        let family = match (self.asked.family, families) {
             (Some(family), _) | (None, &[family]) => format!("{family} "),
             (None, _) => String::new(),
         };
@@ -240,7 +249,7 @@ impl Tunnel {
         let known = self.paths[at]
             .lookup
             .as_mut()
-            .filter(|lookup| lookup.host == found.host);
+            .filter(|lookup| lookup.asked == found.asked);
         let Some(lookup) = known else {
             return Ok(());
         };
@@ -250,7 +259,7 @@ impl Tunnel {
             return Ok(());
         }
         let is_first_failure = lookup.pause == SHORTEST_PAUSE;
-        let (path, host) = (&found.path, &found.host);
+        let (path, host) = (&found.path, &found.asked.host);
         match lookup.take(clock::now(), found.addresses, &families) {
             Ok(None) => {}
             Ok(Some(address)) => {
@@ -300,9 +309,11 @@ mod tests {
 
     fn lookup() -> Lookup {
         Lookup {
-            host: "office.example.net".to_owned(),
-            port: 4754,
-            family: Some(Family::V4),
+            asked: Asked {
+                host: "office.example.net".to_owned(),
+                port: 4754,
+                family: Some(Family::V4),
+            },
             address: None,
             failure: None,
             is_under_way: true,
@@ -337,7 +348,7 @@ mod tests {
         let all = ["[fd00::1]:4754", "192.0.2.1:4754"];
         let take = |families: &[Family]| {
             let mut lookup = lookup();
-            lookup.family = None;
+            lookup.asked.family = None;
             let taken = lookup.take(Time::ZERO, addresses(&all), families);
             taken.unwrap().unwrap().to_string()
         };

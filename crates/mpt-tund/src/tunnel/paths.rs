@@ -39,6 +39,8 @@ pub(super) struct RunningPath {
     takes_any_port: bool,
     /// When that was said.
     said_any_port: Option<Time>,
+    /// Where the lines were told that its peer is.
+    told_remote: Option<SocketAddr>,
     was_open: bool,
     /// Whether its link can carry packets, as the line in was told.
     link_up: bool,
@@ -375,6 +377,7 @@ impl Tunnel {
             refused: None,
             takes_any_port: false,
             said_any_port: None,
+            told_remote: None,
             was_open: false,
             link_up: true,
             leads_on: false,
@@ -412,9 +415,14 @@ impl Tunnel {
         if !path.lookup.as_ref().is_some_and(is_same) {
             path.lookup = lookup;
         }
+        let remote = path.remote(configured);
+        // Of another peer nothing was tried: the line in counts from its own port on, too.
+        if std::mem::replace(&mut path.told_remote, remote) != remote {
+            path.takes_any_port = false;
+        }
         let (id, name) = (path.id, path.name.clone());
         let config = PathConfig {
-            remote: path.remote(configured),
+            remote,
             weight: configured.weight,
             keepalive: configured.keepalive,
             dead_after: configured.dead_after,
