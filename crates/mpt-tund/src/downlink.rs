@@ -290,10 +290,10 @@ impl Downlink {
     }
 
     /// Asks the control thread for another socket. While that has no time it is asked again later, or the
-    /// path stays as it is.
-    fn ask_for(&self, id: PathId, what: Another) {
+    /// path stays as it is. Returns whether it was asked.
+    fn ask_for(&self, id: PathId, what: Another) -> bool {
         let asked = (self.outlets.tunnel.clone(), id, what);
-        let _ = self.outlets.sockets.try_send(asked);
+        self.outlets.sockets.try_send(asked).is_ok()
     }
 
     /// Takes everything that the core has ready; returns when it wants to be called again.
@@ -395,7 +395,8 @@ impl Downlink {
                 } else {
                     Another::Port
                 };
-                return self.ask_for(path, what);
+                self.ask_for(path, what);
+                return;
             }
             Event::PathRests { path } => {
                 let name = name(path);
@@ -504,8 +505,8 @@ impl Line for Downlink {
         })
     }
 
-    fn replace(&self, id: PathId) {
-        self.ask_for(id, Another::Socket);
+    fn replace(&self, id: PathId) -> bool {
+        self.ask_for(id, Another::Socket)
     }
 }
 

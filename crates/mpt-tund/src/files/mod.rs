@@ -63,6 +63,7 @@ impl Store {
     /// # Errors
     /// When the user is not known, or cannot be become.
     pub(crate) fn open(arguments: Vec<PathBuf>, configs: &[Config]) -> anyhow::Result<Store> {
+        allow_many_files();
         let Some(user) = configs.iter().find_map(|config| config.user.as_ref()) else {
             if rustix::process::geteuid().is_root() {
                 tracing::info!(
@@ -240,7 +241,7 @@ impl Store {
 fn begin_keeper(arguments: Vec<PathBuf>, configs: &[Config]) -> io::Result<UnixStream> {
     let (here, there) = UnixStream::pair()?;
     here.set_read_timeout(Some(PATIENCE))?;
-    allow_many_files();
+    here.set_write_timeout(Some(PATIENCE))?;
     // SAFETY: there is one thread, so the child finds no lock taken and nothing half done.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
@@ -254,8 +255,9 @@ fn begin_keeper(arguments: Vec<PathBuf>, configs: &[Config]) -> io::Result<UnixS
     }
 }
 
-/// A hub's peers may have a file each, and another with a secret, which are handed over together. Without a limit
-/// so high it is said which file cannot be opened.
+/// A tunnel with 16 paths takes more than 100, and 64 tunnels more than the 1024 that are usual. A hub's peers may have
+/// a file each, and another with a secret, which are handed over together. Without a limit so high it is said what
+/// cannot be opened.
 fn allow_many_files() {
     let limit = getrlimit(Resource::Nofile);
     let all = Rlimit {
@@ -286,14 +288,14 @@ impl Link {
     /// Everything that the configuration consists of, opened.
     #[allow(clippy::type_complexity, reason = "it is what `load_from` takes")]
     fn open_all(&self) -> io::Result<((Vec<PathBuf>, Vec<Mistake>), Files)> {
-        wire::send(&self.0, &Question::Load, None)?;
+        self.send(&Question::Load)?;
         self.hear_opened()
     }
 
     /// A folder of peers with its files, or one of these, opened.
     fn open_peers(&self, folder: &Path, file: Option<&Path>) -> io::Result<Files> {
         let (folder, file) = (folder.to_owned(), file.map(Path::to_owned));
-        wire::send(&self.0, &Question::Peers { folder, file }, None)?;
+        self.send(&Question::Peers { folder, file })?;
         self.hear_opened().map(|(_, files)| files)
     }
 
@@ -309,9 +311,7 @@ impl Link {
                     return Ok(((names, mistakes), files));
                 }
                 (Answer::Failed(why), _) => return Err(io::Error::other(why)),
-                (Answer::Opened(_) | Answer::Done, _) => {
-                    return Err(io::ErrorKind::InvalidData.into());
-                }
+                (Answer::Opened(_) | Answer::Done, _) => return Err(self.lost_step()),
             }
         }
     }
@@ -319,21 +319,32 @@ impl Link {
     /// The next part of an answer. An answer that comes too late would be taken for that to the next question:
     /// nothing more is asked then.
     fn hear(&self) -> io::Result<(Answer, Option<File>)> {
-        let heard = wire::receive(&self.0);
-        if heard.is_err() {
-            let _ = self.0.shutdown(std::net::Shutdown::Both);
-        }
-        heard
+        wire::receive(&self.0).inspect_err(|_| self.end())
+    }
+
+    /// An answer is that to another question: nothing more is asked.
+    fn lost_step(&self) -> io::Error {
+        self.end();
+        io::ErrorKind::InvalidData.into()
+    }
+
+    fn end(&self) {
+        let _ = self.0.shutdown(std::net::Shutdown::Both);
+    }
+
+    /// A question that was sent in part ends it, too.
+    fn send(&self, question: &Question) -> io::Result<()> {
+        wire::send(&self.0, question, None).inspect_err(|_| self.end())
     }
 
     /// Asks for something that is done or not.
     fn ask(&self, question: &Question) -> io::Result<Option<OwnedFd>> {
-        wire::send(&self.0, question, None)?;
+        self.send(question)?;
         match self.hear()? {
             (Answer::Done, file) => Ok(file.map(OwnedFd::from)),
             (Answer::Failed(why), _) => Err(io::Error::other(why)),
             (Answer::Refused(_, why), _) => Err(io::Error::from_raw_os_error(why)),
-            (Answer::Opened(_) | Answer::Listed(..), _) => Err(io::ErrorKind::InvalidData.into()),
+            (Answer::Opened(_) | Answer::Listed(..), _) => Err(self.lost_step()),
         }
     }
 }

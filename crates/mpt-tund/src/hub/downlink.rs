@@ -446,9 +446,9 @@ impl Line for HubDownlink {
         errqueue::drain(socket, |_| {})
     }
 
-    fn replace(&self, id: PathId) {
+    fn replace(&self, id: PathId) -> bool {
         let asked = (self.outlets.tunnel.clone(), id, Another::Socket);
-        let _ = self.outlets.sockets.try_send(asked);
+        self.outlets.sockets.try_send(asked).is_ok()
     }
 }
 
