@@ -89,6 +89,8 @@ pub(super) struct Pages {
 struct Last {
     page: Option<(Instant, String)>,
     plain: Option<String>,
+    /// When the control thread was last asked, also where nobody waited for the answer.
+    asked_at: Option<Instant>,
     orders_at: Option<Instant>,
     orders: Vec<(String, Box<OrderStatus>)>,
 }
@@ -112,6 +114,9 @@ impl Pages {
         let mut last = self.last.lock().await;
         let is_fresh = |(at, _): &(Instant, String)| at.elapsed() < FRESH;
         if !last.page.as_ref().is_some_and(is_fresh) {
+            if let Some(asked_at) = last.asked_at {
+                tokio::time::sleep_until(asked_at + FRESH).await;
+            }
             let samples = self.measure(&mut last).await?;
             let text = families::write(samples, &self.counts.all());
             last.page = Some((Instant::now(), text));
@@ -135,6 +140,11 @@ impl Pages {
         let tunnels = self.tunnels();
         let is_old = |at: Instant| at.elapsed() >= ORDER_FRESH;
         let with_order = last.orders_at.is_none_or(is_old);
+        // Before the question: who closes the connection meanwhile leaves the time, not the answer.
+        last.asked_at = Some(Instant::now());
+        if with_order {
+            last.orders_at = last.asked_at;
+        }
         let (reply, answer) = oneshot::channel();
         let asked = Asked {
             tunnels,
@@ -144,7 +154,6 @@ impl Pages {
         self.measuring.send(asked).await.map_err(|_| Stopping)?;
         let mut samples = answer.await.map_err(|_| Stopping)?;
         if with_order {
-            last.orders_at = Some(Instant::now());
             let told = samples.iter().filter_map(|sample| {
                 let order = sample.order.clone()?;
                 Some((sample.status.tunnel.name.clone(), order))
@@ -210,6 +219,25 @@ mod tests {
             asked_at(&[0, 2000, 9000, 10_000, 12_000]),
             [true, false, false, true, false]
         );
+    }
+
+    #[test]
+    fn who_does_not_wait_for_the_answer_does_not_ask_sooner() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let (measuring, mut questions) = mpsc::channel::<Asked>(64);
+            let pages = Pages::new(Arc::default(), measuring);
+            for _ in 0..35 {
+                let given_up = tokio::time::timeout(FRESH / 10, pages.page(Form::Plain));
+                assert!(given_up.await.is_err());
+            }
+            let asked = std::iter::from_fn(|| questions.try_recv().ok()).count();
+            assert!(asked <= 4, "{asked} questions in 3.5 s");
+        });
     }
 
     #[test]
