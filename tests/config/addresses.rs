@@ -115,6 +115,19 @@ fn a_path_to_itself() {
 }
 
 #[test]
+fn a_path_through_the_tunnel_itself() {
+    insta::assert_snapshot!(complaint(&edited(&[("\"10.1.0.1\"", "\"10.99.0.1\"")])), @r#"
+    mpt0.toml:10:9: path "fibre" would lead through the tunnel itself: 10.99.0.1 is its own
+      help: name the uplink that the path is to take, or an address of it
+    "#);
+    let interface = ("\"10.1.0.1\"", "\"10.1.0.1\"\ninterface = \"mpt0\"");
+    insta::assert_snapshot!(complaint(&edited(&[interface])), @r#"
+    mpt0.toml:11:13: path "fibre" would lead through the tunnel itself: mpt0 is its own
+      help: name the uplink that the path is to take, or an address of it
+    "#);
+}
+
+#[test]
 fn no_prefix() {
     insta::assert_snapshot!(complaint(&edited(&[("\"10.99.0.1/30\"", "\"ten\"")])), @r#"
     mpt0.toml:3:14: "ten" is not an IP prefix

@@ -286,6 +286,7 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
         paths,
         classes,
     };
+    validate::paths_outside(&config, &sections)?;
     validate::mtu(&config, &head)?;
     validate::one_use_of_the_key_field(&config, &head)?;
     validate::metrics(&config, listened.as_ref())?;

@@ -56,6 +56,31 @@ pub(super) fn one_use_of_the_key_field(
     }
 }
 
+/// No path leads through the tunnel itself.
+pub(super) fn paths_outside(config: &Config, sections: &[Section<'_>]) -> Result<(), Mistake> {
+    let tunnel = &config.tunnel;
+    for (path, section) in config.paths.iter().zip(sections) {
+        let local = path.local.address;
+        let is_own = |(own, _): &(IpAddr, u8)| Some(*own) == local;
+        let (key, what) = if path.interface.as_ref() == Some(&tunnel.name) {
+            ("interface", tunnel.name.clone())
+        } else if let Some((own, _)) = tunnel.addresses.iter().find(|one| is_own(one)) {
+            ("local", own.to_string())
+        } else {
+            continue;
+        };
+        return Err(section.mistake_at(
+            section.get(key),
+            format!(
+                "path \"{}\" would lead through the tunnel itself: {what} is its own",
+                path.name
+            ),
+            "name the uplink that the path is to take, or an address of it",
+        ));
+    }
+    Ok(())
+}
+
 /// The metrics do not take the place of the control socket.
 pub(super) fn metrics(config: &Config, section: Option<&Section<'_>>) -> Result<(), Mistake> {
     let socket = config.metrics.as_ref().and_then(|own| own.listen.socket());
