@@ -6,8 +6,8 @@
 //! neither locks nor threads.
 //!
 //! Whoever can write to the socket steers the tunnel, so it belongs to the daemon's user alone
-//! ([`bind`]). Even so each asker gets little: a short request, a place among a few, and a minute to
-//! say something.
+//! ([`bind`]). Even so each asker gets little: a request of bounded length, a place among a few, and a minute
+//! to say something.
 
 mod door;
 mod listener;
@@ -29,8 +29,9 @@ pub(crate) use door::Door;
 pub(crate) use listener::{Listener, bind};
 pub(crate) use owner::Owner;
 
-/// The longest request, in bytes, its newline included.
-const MAX_REQUEST_BYTES: usize = 4096;
+/// The longest request, in bytes, its newline included: a peer with [`MAX_ALLOWED`](crate::config::MAX_ALLOWED) prefixes
+/// takes half of it.
+const MAX_REQUEST_BYTES: usize = 128 << 10;
 /// Connections that are served at once; further ones are told to come again.
 const MAX_CONNECTIONS: usize = 16;
 /// How long a connection may take to make a request, or to take its reply.
@@ -170,7 +171,7 @@ where
             },
             Ok(Ok(Line::TooLong)) => (
                 Reply::Error(format!("a request has at most {MAX_REQUEST_BYTES} bytes")),
-                false,
+                true,
             ),
             Ok(Ok(Line::End)) => return,
             Ok(Err(error)) => return debug!("control connection: {error}"),
@@ -194,17 +195,33 @@ enum Line {
     End,
 }
 
-/// Reads a request into `request`; the last one needs no newline.
+/// Reads a request into `request`; the last one needs no newline. Of one that is too long nothing is left to read.
 async fn read_line(stream: &mut BufReader<UnixStream>, request: &mut Vec<u8>) -> io::Result<Line> {
     request.clear();
-    let mut bounded = stream.take(MAX_REQUEST_BYTES as u64);
+    let mut bounded = (&mut *stream).take(MAX_REQUEST_BYTES as u64);
     bounded.read_until(b'\n', request).await?;
     Ok(match request.last() {
         None => Line::End,
         Some(b'\n') => Line::Whole,
-        Some(_) if request.len() == MAX_REQUEST_BYTES => Line::TooLong,
+        Some(_) if request.len() == MAX_REQUEST_BYTES => {
+            skip_line(stream).await?;
+            Line::TooLong
+        }
         Some(_) => Line::Whole,
     })
+}
+
+/// Passes over the rest of a line.
+async fn skip_line(stream: &mut BufReader<UnixStream>) -> io::Result<()> {
+    loop {
+        let come = stream.fill_buf().await?;
+        let newline = come.iter().position(|byte| *byte == b'\n');
+        let bytes = newline.map_or(come.len(), |at| at + 1);
+        stream.consume(bytes);
+        if newline.is_some() || bytes == 0 {
+            return Ok(());
+        }
+    }
 }
 
 /// A reply as it is sent, in one line that every client accepts.
@@ -336,19 +353,30 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_end_is_refused_and_the_connection_closed() {
+    fn a_request_that_is_too_long_is_refused_and_the_next_one_answered() {
         with_echo(async |path| {
             let mut stream = connect(path).await;
-            stream
-                .write_all(&vec![b' '; MAX_REQUEST_BYTES])
-                .await
-                .unwrap();
-            assert_eq!(
-                error(hear(&mut stream).await),
-                "a request has at most 4096 bytes"
-            );
-            assert!(is_closed(&mut stream).await);
+            let refused = "a request has at most 131072 bytes";
+            for bytes in [MAX_REQUEST_BYTES, 3 * MAX_REQUEST_BYTES] {
+                let long = " ".repeat(bytes);
+                assert_eq!(error(ask(&mut stream, &long).await), refused);
+                assert!(matches!(ask(&mut stream, EXAMPLE).await, Reply::Ok(_)));
+            }
         });
+    }
+
+    #[test]
+    fn a_peer_with_as_many_prefixes_as_there_may_be_fits() {
+        let prefix = "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff/128".to_owned();
+        let request = Request::PeerAdd {
+            name: "n".repeat(32),
+            public_key: "k".repeat(44),
+            allowed_ips: vec![prefix; crate::config::MAX_ALLOWED],
+            psk: None,
+            rate_limit: None,
+        };
+        let bytes = serde_json::to_vec(&request).unwrap().len();
+        assert!(bytes < MAX_REQUEST_BYTES / 2, "{bytes} bytes");
     }
 
     #[test]

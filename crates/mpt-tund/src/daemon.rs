@@ -300,6 +300,9 @@ impl Daemon {
             return Ok(());
         }
         self.catch_up()?;
+        if let Request::Reload = asked.request {
+            self.reload_others(&asked.tunnel).await;
+        }
         let mut tunnels = self.tunnels.iter_mut();
         if let Some(served) = tunnels.find(|served| served.name() == asked.tunnel) {
             served.answer(&self.host, asked).await;
@@ -320,11 +323,28 @@ impl Daemon {
             }
             return;
         }
+        self.follow(loaded.configs, None).await;
+    }
+
+    /// The same for all tunnels but the one that was asked to reload, which answers for itself, with a mistake, too.
+    async fn reload_others(&mut self, asked: &str) {
+        let loaded = self.host.files.load();
+        let own = self.tunnels.iter().find(|served| served.name() == asked);
+        let own = own.map(|served| served.file().to_owned());
+        if loaded.mistakes.is_empty()
+            && let Some(file) = own
+        {
+            let mut others = loaded.configs;
+            others.retain(|config| config.file != file);
+            self.follow(others, Some(asked)).await;
+        }
+    }
+
+    /// Goes over to these configurations. What `except` names stays.
+    async fn follow(&mut self, configs: Vec<Config>, except: Option<&str>) {
         let wanted = |name: &str| {
-            loaded
-                .configs
-                .iter()
-                .any(|config| config.tunnel.name == name)
+            let mut configs = configs.iter();
+            except == Some(name) || configs.any(|config| config.tunnel.name == name)
         };
         let (kept, gone) = self
             .tunnels
@@ -338,7 +358,7 @@ impl Daemon {
             );
             served.stop(&self.host).await;
         }
-        for config in loaded.configs {
+        for config in configs {
             let name = config.tunnel.name.clone();
             let mut tunnels = self.tunnels.iter_mut();
             let Some(served) = tunnels.find(|served| served.name() == name) else {

@@ -1,6 +1,8 @@
 //! A configured tunnel: it runs, with a control socket, as far as the host allows; and what does not is
 //! tried again.
 
+use std::path::Path;
+
 use mpt_core::control::history::Past;
 use mpt_core::control::{Answer, Missing, Reply, Request, Status};
 use mpt_core::path::PathId;
@@ -151,6 +153,11 @@ impl Served {
     /// The tunnel's name.
     pub(crate) fn name(&self) -> &str {
         &self.config.tunnel.name
+    }
+
+    /// The file that configures it.
+    pub(crate) fn file(&self) -> &Path {
+        &self.config.file
     }
 
     /// The host has changed.
