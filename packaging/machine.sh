@@ -133,16 +133,18 @@ is_unmanaged() { inside networkctl --no-pager --no-legend list mpt0 | grep -w un
 
 # Packets every 20 ms meanwhile: the longest time without an answer. What goes over a link is captured.
 upgrades_with_the_tunnel_up() {
-    local before gap capturing
+    local before gap status
     ip netns exec "$near" tcpdump -q -n -U -i p1 -w "$work/upgrade.pcap" udp 2>/dev/null &
-    capturing=$!
+    beside=$!
     before=$(inside systemctl show --property=MainPID --value mpt)
     inside ping -D -n -i 0.02 -w 12 10.99.0.2 >"$work/pings" &
     local pinging=$!
     sleep 3
-    inside dpkg --install "/root/$(basename "$work"/out/mpt_*-2_amd64.deb)" || return 1
+    inside dpkg --install "/root/$(basename "$work"/out/mpt_*-2_amd64.deb)"
+    status=$?
     wait "$pinging"
-    kill "$capturing"
+    end_beside
+    [ $status -eq 0 ] || return 1
     [ "$(inside systemctl show --property=MainPID --value mpt)" != "$before" ] || { echo "it was not started again"; return 1; }
     gap=$(awk -F '[][]' '/bytes from/ { if (last && $2 - last > most) most = $2 - last; last = $2 } END { printf "%.3f", most }' "$work/pings")
     echo "note: nothing for $gap s"
@@ -190,8 +192,7 @@ another_runs() {
 each_has_a_unit() {
     inside systemctl start mpt@mpt0 mpt@mpt1 && ! inside systemctl is-active mpt || return 1
     within 10 passes 0 && within 10 passes 1 && within 10 shows 'Status: "mpt1: ok, 2 of 2 paths are up"' mpt@mpt1 || return 1
-    inside systemctl stop mpt@mpt1 && passes 0 && [ -S "$root/run/mpt/mpt0.sock" ] || inside mpt-ctl -t mpt0 paths || return 1
-    inside mpt-ctl -t mpt0 paths && ! passes 1 || return 1
+    inside systemctl stop mpt@mpt1 && passes 0 && inside mpt-ctl -t mpt0 paths && ! passes 1 || return 1
     inside systemctl start mpt && ! inside systemctl is-active mpt@mpt0 && within 10 passes 0 && within 10 passes 1
 }
 

@@ -57,17 +57,15 @@ two_ends() {
 answers() { "$@" ping -q -c 5 -i 0.2 -W 1 10.99.0.2 && "$@" ping -q -c 5 -i 0.2 -W 1 -s 20000 10.99.0.2; }
 
 tunnel_of_its_programs() {
-    local daemon=$work/unpacked/sbin/mpt-tund near_one status
+    local daemon=$work/unpacked/sbin/mpt-tund status
     two_hosts && two_ends "$work/ends" "$work/ends" || return 1
     ip netns exec "$far" "$daemon" --config "$work/ends/b" >"$work/ends/b.log" 2>&1 &
     peer=$!
     ip netns exec "$near" "$daemon" --config "$work/ends/a" >"$work/ends/a.log" 2>&1 &
-    near_one=$!
+    beside=$!
     within 10 answers ip netns exec "$near" && within 10 all_is_well "$work/unpacked/sbin/mpt-ctl" --socket "$work/ends/a.sock"
     status=$?
     [ $status -eq 0 ] || cat "$work"/ends/*.log
-    kill "$near_one"
-    wait "$near_one"
     put_away
     return $status
 }
