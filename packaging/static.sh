@@ -21,6 +21,7 @@ programs_need_nothing() {
         ldd "$work/unpacked/sbin/$file" 2>&1 | grep -E 'statically linked|not a dynamic executable' || return 1
         chroot "$work/unpacked" "/sbin/$file" --version || return 1
     done
+    grep -q '^musl .*: MIT' "$work/unpacked/share/doc/mpt/THIRD-PARTY" || return 1
     chroot "$work/unpacked" /sbin/mpt-tund --check --config /share/doc/mpt/examples/site-a.toml
 }
 
