@@ -12,7 +12,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
 /// What a 1500-byte path leaves, and what IP, UDP and sealing take.
 const MTU: u16 = 1442;
-const OVERHEAD: usize = 20 + 8 + 30;
+const SEALING: usize = 30;
+const OVERHEAD: usize = 20 + 8 + SEALING;
 
 fn sealed() -> PairConfig {
     PairConfig {
@@ -162,7 +163,7 @@ fn a_path_that_loses_much_is_not_taken_for_a_narrow_one() {
             5 * SECOND,
         );
         for second in 0..600 {
-            pair.run_for(SECOND);
+            mumble(&mut pair, 1);
             assert_eq!(pair.end(Side::A).status().mtu, u32::from(MTU), "{second}");
         }
     }
@@ -205,8 +206,13 @@ fn nothing_larger_than_configured_is_tried() {
     let mut pair = Pair::new(sealed());
     let b = pair.end_mut(Side::B);
     b.inbound.set_mtu(b.local(mpt_core::time::Time::ZERO), 1300);
+    pair.record();
     pair.run_for(20 * SECOND);
     assert_eq!(pair.end(Side::B).status().mtu, 1300);
+    let recorded = pair.recorded();
+    let of_b = recorded.iter().filter(|(side, _)| *side == Side::B);
+    let longest = of_b.map(|(_, wire)| wire.bytes.len()).max();
+    assert_eq!(longest, Some(1300 + SEALING), "and that is tried");
 }
 
 #[test]
@@ -214,15 +220,16 @@ fn overtaking_is_not_taken_for_a_packet_that_was_too_big() {
     for seed in 1..=8 {
         let mut pair = Pair::running(
             PairConfig {
-                sealed: true,
                 seed,
-                ..PairConfig::adaptive([PathSpec::overtaking(1000, 60, 25)])
+                ..PairConfig::adaptive([PathSpec::overtaking(1000, 60, 25)]).sealed()
             },
             SECOND,
         );
         for id in 0..20_000 {
             pair.send(Side::A, Inner::of_len(1000).packet(id));
             pair.run_for(MS);
+            let mtu = pair.end(Side::A).status().mtu;
+            assert_eq!(mtu, u32::from(MTU), "seed {seed}");
         }
         assert_eq!(
             pair.end(Side::A).dropped(DropReason::TooBig),

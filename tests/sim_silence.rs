@@ -129,9 +129,10 @@ impl Pings {
         }
     }
 
-    /// The longest time without an answer after `from`.
-    fn longest_pause(&self, from: Time) -> Duration {
-        let mut times: Vec<Time> = self.answered.iter().flatten().copied().collect();
+    /// The longest time without an answer after `from`, of pings that were sent until `until`.
+    fn longest_pause(&self, from: Time, until: Time) -> Duration {
+        let answered = self.answered.iter().flatten();
+        let mut times: Vec<Time> = answered.copied().chain([self.sent[0], until]).collect();
         times.sort();
         let pauses = times.windows(2).filter(|pair| pair[1] > from);
         pauses.map(|pair| pair[1].since(pair[0])).max().unwrap()
@@ -152,9 +153,11 @@ fn stall(case: &Case) -> (Duration, usize) {
             let died = pair.now();
             kill(&mut pair, case);
             pings.run_for(&mut pair, 2500 * MS);
+            let ended = pair.now();
             // The last have not been answered yet.
             pings.run_quietly(&mut pair, SECOND);
-            (pings.longest_pause(died).saturating_sub(gap), pings.lost())
+            let pause = pings.longest_pause(died, ended);
+            (pause.saturating_sub(gap), pings.lost())
         }
         Traffic::Bulk => {
             let mut flow = Flow::new(Side::A, 1400);
@@ -374,8 +377,9 @@ fn a_path_that_dies_soon_after_the_start_is_noticed_as_soon_as_later() {
                 let died = pair.now();
                 kill(&mut pair, &case);
                 pings.run_for(&mut pair, 2500 * MS);
+                let ended = pair.now();
                 pings.run_quietly(&mut pair, SECOND);
-                let stall = pings.longest_pause(died).saturating_sub(pings.gap);
+                let stall = pings.longest_pause(died, ended).saturating_sub(pings.gap);
                 let limit = (2 * (rtt + 16)) as u32 * MS + 150 * MS;
                 let share = stall.as_secs_f64() / limit.as_secs_f64();
                 if share > worst.0 {
