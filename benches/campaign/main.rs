@@ -8,12 +8,11 @@
 //! to `target/campaign/`. `--weather LINK+LINK` stays with one pair of the links that people have, `--replay DOWN,UP` with
 //! links that somebody recorded, in Mahimahi's form, and `--steps` says what one of them carries in each 10 ms.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
@@ -22,7 +21,7 @@ use mpt_chart::{Chart, Mark, Series, rates};
 use mpt_core::control::trace::COLUMNS;
 use mpt_core::send::scheduler::Policy;
 use mpt_core::send::scheduler::law::{Law, Parameter};
-use mpt_sim::campaign::{Case, Family, Outcome, Recorded, Run, Tally, Weather};
+use mpt_sim::campaign::{Case, Family, Outcome, Recorded, Tally, Weather};
 use mpt_sim::delay::Delay;
 use mpt_sim::link::{LinkConfig, Order, QueueLimit};
 use mpt_sim::recording::Recording;
@@ -272,21 +271,8 @@ fn parameters(names: &[String], law: &Law) -> Result<Vec<Parameter>, String> {
 /// What becomes of the family when parameters are halved and doubled, each by itself.
 fn vary(options: &Options, law: &'static Law, parameters: &[Parameter]) {
     let sender = options.sender.sender();
-    let alone: Mutex<HashMap<u64, Arc<Vec<Run>>>> = Mutex::default();
-    let runs_alone = |case: &Case| {
-        let known = alone.lock().ok()?.get(&case.seed).cloned();
-        known.or_else(|| {
-            let runs = Arc::new(case.runs_alone(sender));
-            alone.lock().ok()?.insert(case.seed, Arc::clone(&runs));
-            Some(runs)
-        })
-    };
-    let run = |law: &'static Law| {
-        run_all(options, law, |case| {
-            let alone = runs_alone(&case);
-            case.run_beside(sender, alone.as_deref().map_or(&[], Vec::as_slice))
-        })
-    };
+    // The gain is of the tunnel alone: no link is run by itself.
+    let run = |law: &'static Law| run_all(options, law, |case| case.run_beside(sender, &[]));
     let phases = options.family().phases();
     let base = run(law);
     let names: Vec<&str> = phases.iter().map(|phase| phase.name).collect();

@@ -24,6 +24,8 @@ const MOST_LINES: usize = 20_000_000;
 pub struct Recording {
     /// Milliseconds, in order of time; the last is more than 0.
     at_ms: Arc<[u64]>,
+    /// When it begins anew: with its last line, or later where that is a part of a longer one.
+    length_ms: u64,
 }
 
 /// Why a text is no recording.
@@ -74,41 +76,43 @@ impl Recording {
             }
             at_ms.push(at);
         }
+        let length_ms = at_ms.last().copied().unwrap_or(0);
+        Self::of(at_ms, length_ms)
+    }
+
+    fn of(at_ms: Vec<u64>, length_ms: u64) -> Result<Self, Unreadable> {
         if at_ms.last().is_none_or(|last| *last == 0) {
             return Err(Unreadable::Empty);
         }
         Ok(Self {
             at_ms: at_ms.into(),
+            length_ms,
         })
     }
 
-    /// The part from `from` on that is so long: a minute of a recording of ten.
+    /// The part from `from` on that is so long: a minute of a recording of ten. What is silent at its end is a part of it;
+    /// the whole recording's end is the latest.
     ///
     /// # Errors
     /// When nothing is delivered in that part.
     pub fn cut(&self, from: Duration, length: Duration) -> Result<Self, Unreadable> {
         let (from, length) = (from.as_millis() as u64, length.as_millis() as u64);
         let within = |at: u64| at.checked_sub(from).filter(|at| *at <= length);
-        let at_ms: Vec<u64> = self.at_ms.iter().filter_map(|at| within(*at)).collect();
-        if at_ms.last().is_none_or(|last| *last == 0) {
-            return Err(Unreadable::Empty);
-        }
-        Ok(Self {
-            at_ms: at_ms.into(),
-        })
+        let at_ms = self.at_ms.iter().filter_map(|at| within(*at)).collect();
+        Self::of(at_ms, length.min(self.length_ms.saturating_sub(from)))
     }
 
     /// How long it lasts until it begins anew.
     #[must_use]
     pub fn length(&self) -> Duration {
-        Duration::from_millis(self.length_ms())
+        Duration::from_millis(self.length_ms)
     }
 
     /// Bits a second, its mean.
     #[must_use]
     pub fn mean_bps(&self) -> u64 {
         let bits = self.at_ms.len() as u64 * OPPORTUNITY_BYTES as u64 * 8;
-        bits * 1000 / self.length_ms()
+        bits * 1000 / self.length_ms
     }
 
     /// Bits a second in each step of this length, until it begins anew; the last step may be shorter and counts as a whole
@@ -118,31 +122,27 @@ impl Recording {
         let step_ms = (step.as_millis() as u64).max(1);
         // A line that says 10 is of the milliseconds until then.
         let of = |at: u64| (at.saturating_sub(1) / step_ms) as usize;
-        let mut bits = vec![0; of(self.length_ms()) + 1];
+        let mut bits = vec![0; of(self.length_ms) + 1];
         for at in self.at_ms.iter() {
             bits[of(*at)] += OPPORTUNITY_BYTES as u64 * 8;
         }
         bits.iter().map(|bits| bits * 1000 / step_ms).collect()
     }
 
-    fn length_ms(&self) -> u64 {
-        *self.at_ms.last().expect("it has lines")
-    }
-
     /// When the opportunity of this number comes, in nanoseconds.
     fn at_ns(&self, number: u64) -> u64 {
         let count = self.at_ms.len() as u64;
         let (round, place) = (number / count, (number % count) as usize);
-        (round.saturating_mul(self.length_ms()) + self.at_ms[place]).saturating_mul(MS)
+        (round.saturating_mul(self.length_ms) + self.at_ms[place]).saturating_mul(MS)
     }
 
     /// The number of the first opportunity after `now_ns`.
     fn first_after(&self, now_ns: u64) -> u64 {
         let now_ms = now_ns / MS;
-        let round = now_ms / self.length_ms();
+        let round = now_ms / self.length_ms;
         let place = self
             .at_ms
-            .partition_point(|at| *at <= now_ms % self.length_ms());
+            .partition_point(|at| *at <= now_ms % self.length_ms);
         // At the very end of a round this is the first of the next one but those at its millisecond 0.
         round * self.at_ms.len() as u64 + place as u64
     }
@@ -220,7 +220,14 @@ mod tests {
         let steps = lines.steps(Duration::from_millis(10));
         assert_eq!(steps, [3_600_000, 1_200_000, 1_200_000]);
         let cut = lines.cut(Duration::from_millis(2), Duration::from_millis(10));
-        assert_eq!(cut, Ok(recording("0\n8\n9\n")));
+        let cut = cut.unwrap();
+        assert_eq!(*cut.at_ms, [0, 8, 9]);
+        assert_eq!(cut.length(), Duration::from_millis(10));
+        // Silence at its end lasts until it begins anew.
+        assert_eq!(cut.steps(Duration::from_millis(5)), [2_400_000, 4_800_000]);
+        assert_eq!(cut.at_ns(3), 10 * MS);
+        let last = lines.cut(Duration::from_millis(5), Duration::from_secs(60));
+        assert_eq!(last.unwrap().length(), Duration::from_millis(25));
     }
 
     /// Sends packets of these sizes at these times, in milliseconds; when each arrived.

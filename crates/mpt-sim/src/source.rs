@@ -8,7 +8,8 @@
 //! Disorder that the reorder window lets through costs rate here as it does there, and what a test measures is
 //! [`Flow::received_bytes`], in order and without duplicates.
 //!
-//! Not modelled: delayed acknowledgements, the undoing of false halvings. The receiver's window is fixed;
+//! Not modelled: delayed acknowledgements, the undoing of false halvings, and the window of one segment after a
+//! timeout (RFC 5681 section 3.1): after a silence it is the initial one of ten. The receiver's window is fixed;
 //! it keeps slow start from drowning the links' queues.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

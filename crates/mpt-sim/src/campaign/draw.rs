@@ -13,8 +13,7 @@ use crate::rng::SimRng;
 /// A range, in the unit of what is drawn from it.
 pub(super) type Span = RangeInclusive<f64>;
 
-/// How links of a family are distributed. Rates, delays, queues and losses are drawn evenly on a
-/// logarithmic scale.
+/// How links of a family are distributed. Rates and delays are drawn evenly on a logarithmic scale, all else evenly.
 #[derive(Debug, Clone)]
 pub(super) struct Links {
     /// Mbit/s.
