@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use net::stream::percentile;
 use net::{Process, wait_for};
 use serde_json::Value;
 
@@ -190,7 +191,7 @@ fn ping(system: &System, time: Duration) -> Sample {
     let printed = system
         .a
         .run(&format!("ping -n -i {step} -c {count} -W 2 {target}"));
-    let mut times: Vec<f64> = printed
+    let times: Vec<f64> = printed
         .lines()
         .filter_map(|line| {
             line.split("time=")
@@ -202,14 +203,9 @@ fn ping(system: &System, time: Duration) -> Sample {
         })
         .map(|milliseconds: f64| milliseconds * 1000.0)
         .collect();
-    times.sort_by(f64::total_cmp);
-    let quantile = |share: f64| {
-        let at = ((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1));
-        times.get(at).copied().unwrap_or(f64::NAN)
-    };
     Sample {
-        value: quantile(0.5),
-        second: quantile(0.99),
+        value: percentile(&times, 0.5),
+        second: percentile(&times, 0.99),
     }
 }
 

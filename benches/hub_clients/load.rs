@@ -21,6 +21,7 @@ use mpt_io::tun::Tun;
 use net::initiation::Initiations;
 use net::process::program;
 use net::settings::{hub_workers, workers_line};
+use net::stream::percentile;
 use net::{Daemon, Namespace, ping, wait_for};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -311,8 +312,7 @@ impl Stage {
         let mut times = ping::round_trips_ms(&self.far, &target, count, PING_STEP_MS);
         // One that is not answered took longest.
         times.resize(count as usize, f64::INFINITY);
-        times.sort_by(f64::total_cmp);
-        (times[times.len() / 2], times[times.len() * 99 / 100])
+        (percentile(&times, 0.5), percentile(&times, 0.99))
     }
 }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use net::stream::percentile;
+
 /// Processor time so far, in seconds, of a process's threads whose names begin like each of these.
 pub(crate) fn thread_time<const N: usize>(pid: u32, names: [&str; N]) -> [f64; N] {
     let mut times = [0.0; N];
@@ -95,8 +97,6 @@ impl Outcome {
     }
 }
 
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let (lower, upper) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
-    (lower + upper) / 2.0
+pub(crate) fn median(values: Vec<f64>) -> f64 {
+    percentile(&values, 0.5)
 }

