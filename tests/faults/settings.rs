@@ -63,6 +63,8 @@ fn keys_do_not_fit() {
             text.replace(peer, settings::stranger())
         });
     }
+    let psk = bench.pair.client.config().with_file_name("psk");
+    std::fs::write(&psk, settings::stranger()).unwrap();
     disagree(
         &mut bench,
         &Fault::new("the client has a preshared key, the server none")
@@ -71,10 +73,8 @@ fn keys_do_not_fit() {
             .by_hand("the same preshared key at both ends"),
         Side::A,
         |text| {
-            let file = std::env::temp_dir().join(format!("mpt-psk-{}", std::process::id()));
-            std::fs::write(&file, settings::stranger()).unwrap();
             let line = format!("peer_public_key = \"{}\"", settings::public_key(Side::B));
-            text.replace(&line, &format!("{line}\npsk_file = \"{}\"", file.display()))
+            text.replace(&line, &format!("{line}\npsk_file = \"{}\"", psk.display()))
         },
     );
     bench.finish("keys");
