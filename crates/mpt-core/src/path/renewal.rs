@@ -85,6 +85,8 @@ impl Renewal {
         let worked = self.last == Time::ZERO || since.since(self.last) >= WORKED;
         self.in_vain = if worked { 0 } else { self.in_vain + 1 };
         self.tried(now);
+        // It always leads away from the configured port.
+        self.tries |= 1;
     }
 
     /// Whether one was tried since the last answer, or for the last.
@@ -177,6 +179,10 @@ mod tests {
         assert!(renewal.is_due_when_faint(at(1515), since));
         renewal.tried_when_faint(at(1515), since);
         assert!(renewal.is_due_when_faint(at(1525), at(1520)));
+        // Then nothing is answered, on what is not its own port: the way back comes as soon as from any other.
+        renewal.last = Time::ZERO;
+        renewal.answers = false;
+        assert!(renewal.is_due(at(10), at(0), false));
     }
 
     #[test]

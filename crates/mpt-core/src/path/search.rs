@@ -12,8 +12,8 @@
 //!   for such packets: the size falls, to what ICMP said, or to the base that nearly every path carries,
 //!   or to the least.
 //! * *Search*: between what is carried and what is not, by halves.
-//! * *Raise*: the size has fallen, and the full size is tried once.
-//! * *Rest*: the two meet. What made the size fall may pass soon, so the full size is tried every
+//! * *Raise*: the size has fallen, and the one that it fell from is tried once, then the full one.
+//! * *Rest*: the two meet. What made the size fall may pass soon, so that is done every
 //!   [`RETRY_INTERVAL`] at first; then all is searched again after [`RAISE_AFTER`], and every
 //!   [`RAISE_INTERVAL`].
 //!
@@ -79,9 +79,13 @@ pub(crate) struct MtuSearch {
     /// Probes of this size that were lost in a row.
     lost: u32,
     next: Time,
+    /// No other probe is sent before.
+    spaced_until: Time,
     raise_at: Time,
     /// When the size fell below the full one, and how often it was searched for since.
     fell: Option<(Time, usize)>,
+    /// What it fell from.
+    fell_from: u16,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,8 +132,10 @@ impl MtuSearch {
             probe: None,
             lost: 0,
             next: Time::ZERO,
+            spaced_until: Time::ZERO,
             raise_at: Time::ZERO,
             fell: None,
+            fell_from: 0,
         };
         search.begin(Time::ZERO);
         search
@@ -216,6 +222,7 @@ impl MtuSearch {
             }
         }
         Some(match self.step {
+            Step::Raise if self.size < self.fell_from => self.fell_from,
             Step::Raise => self.bounds.ceiling,
             Step::Search if self.too_big > self.bounds.ceiling => self.bounds.ceiling,
             Step::Search => self.size + (self.too_big - self.size) / 2,
@@ -262,6 +269,7 @@ impl MtuSearch {
         if self.step == Step::Rest {
             self.step = Step::Confirm;
         }
+        self.spaced_until = now + SPACING;
         self.probe = Some(Probe {
             number,
             size,
@@ -289,8 +297,10 @@ impl MtuSearch {
 
     fn carried(&mut self, now: Time, size: u16) {
         self.size = self.size.max(size);
-        if self.size >= self.bounds.ceiling {
+        if self.size >= self.too_big {
             self.too_big = self.bounds.ceiling.saturating_add(1);
+        }
+        if self.size >= self.bounds.ceiling {
             self.fell = None;
         }
         if self.hint.take() == Some(size) {
@@ -321,7 +331,10 @@ impl MtuSearch {
         if self.size <= least {
             return self.rest(now);
         }
-        self.fell.get_or_insert((now, 0));
+        if !self.is_retried(now) {
+            self.fell = Some((now, 0));
+            self.fell_from = self.size;
+        }
         let hint = self.hint.filter(|hint| *hint < self.size);
         self.size = hint.unwrap_or(if self.size > base { base } else { least });
         self.turn_to(Step::Confirm, now);
@@ -331,7 +344,7 @@ impl MtuSearch {
         self.step = step;
         self.probe = None;
         self.lost = 0;
-        self.next = now;
+        self.next = now.max(self.spaced_until);
     }
 
     fn rest(&mut self, now: Time) {
@@ -390,6 +403,7 @@ mod tests {
         now: Time,
         number: u32,
         probes: u32,
+        sent: Option<Time>,
     }
 
     impl Path {
@@ -401,6 +415,7 @@ mod tests {
                 now: Time::ZERO,
                 number: 0,
                 probes: 0,
+                sent: None,
             }
         }
 
@@ -412,6 +427,8 @@ mod tests {
                     continue;
                 };
                 assert!(size <= BOUNDS.ceiling);
+                let before = self.sent.replace(self.now);
+                assert!(before.is_none_or(|before| self.now.since(before) >= SPACING));
                 self.number += 2;
                 self.probes += 1;
                 self.search
@@ -488,6 +505,21 @@ mod tests {
         let before = path.probes;
         path.run_for(450 * SECOND);
         assert!(path.probes - before < 60, "{}", path.probes - before);
+    }
+
+    #[test]
+    fn after_each_fall_the_size_that_it_fell_from_is_tried_again_soon() {
+        let mut path = Path::new(1400);
+        for _ in 0..3 {
+            path.run_for(300 * SECOND);
+            assert_eq!(path.search.size(), 1400);
+            path.carries = 600;
+            path.run_for(15 * SECOND);
+            assert_eq!(path.search.size(), 600);
+            path.carries = 1400;
+            path.run_for(2 * SECOND);
+            assert!(path.search.size() >= 1400);
+        }
     }
 
     #[test]
