@@ -27,6 +27,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Status;
 pub use code::Code;
+pub(crate) use order::NO_TRAFFIC_BPS;
+pub(super) use paths::is_used_unprobed;
 
 /// How a tunnel does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]

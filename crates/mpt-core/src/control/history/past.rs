@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::series::{Counted, Seen, Series, Step};
 use super::{History, MAX_NAMES, MINUTE, PathHistory};
+use crate::control::verdict::is_used_unprobed;
 use crate::control::{LatePolicy, PathState, PathStatus, Status};
 use crate::time::Time;
 
@@ -45,7 +46,7 @@ impl Past {
         self.whole.note(step, &whole(status));
         for path in &status.paths {
             if let Some(series) = self.series(&path.name) {
-                series.note(step, &seen(path));
+                series.note(step, &seen(status, path));
             }
         }
         for series in &mut self.paths {
@@ -128,7 +129,15 @@ fn step(before: Look, look: Look) -> Step {
     }
 }
 
-fn seen(path: &PathStatus) -> Seen {
+/// A path that a peer uses which does not probe is up, as far as anybody knows.
+fn state(status: &Status, path: &PathStatus) -> PathState {
+    match is_used_unprobed(status, path) {
+        true => PathState::Up,
+        false => path.state,
+    }
+}
+
+fn seen(status: &Status, path: &PathStatus) -> Seen {
     Seen {
         counted: Counted {
             tx_bytes: path.tx_bytes,
@@ -138,7 +147,7 @@ fn seen(path: &PathStatus) -> Seen {
             recovered: path.tx_recovered,
             ..Counted::default()
         },
-        state: path.state,
+        state: state(status, path),
         rtt_us: path.rtt_us,
         loss: Some(path.loss),
         rx_loss: Some(path.rx_loss),
@@ -153,7 +162,8 @@ fn whole(status: &Status) -> Seen {
         reorder.gaps_timed_out,
         reorder.gaps_overflowed,
     ];
-    let up = status.paths.iter().any(|path| path.state == PathState::Up);
+    let mut paths = status.paths.iter();
+    let up = paths.any(|path| state(status, path) == PathState::Up);
     Seen {
         counted: Counted {
             tx_bytes: tunnel.tx_bytes,
@@ -555,6 +565,19 @@ mod tests {
             world.run(1, 1000);
             let told = world.whole().minutes[0].rx_loss;
             assert_eq!(told, Some(lost), "{late_policy:?}");
+        }
+    }
+
+    #[test]
+    fn a_path_of_a_peer_that_does_not_probe_is_up_while_it_is_used() {
+        let mut world = World::new(&["lte"]);
+        world.status.paths[0].state = PathState::Probing;
+        world.run(60, 1000);
+        world.status.tunnel.rx_packets = 1;
+        world.run(60, 1000);
+        for minutes in [world.whole().minutes, world.of("lte").minutes] {
+            let up_ms: Vec<u64> = minutes.iter().map(|minute| minute.up_ms).collect();
+            assert_eq!(up_ms, [0, 60_000]);
         }
     }
 

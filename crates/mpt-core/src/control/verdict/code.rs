@@ -102,8 +102,6 @@ codes! {
     ReceiveBufferSmall = "receive-buffer-small",
     /// A receive buffer overflows.
     ReceiveBufferFull = "receive-buffer-full",
-    /// A path carries less than the tunnel's MTU.
-    PathMtuSmall = "path-mtu-small",
     /// Packets are longer than the paths carry.
     TooBig = "too-big",
     /// The paths carry less than is offered.

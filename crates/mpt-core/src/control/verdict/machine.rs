@@ -11,7 +11,7 @@ const NOTABLE_DROPS: u64 = 1000;
 pub(super) fn findings(status: &Status) -> Vec<Finding> {
     let mut found = Vec::new();
     found.extend(receive_buffers(status));
-    found.extend(mtu(status));
+    found.extend(too_big(status));
     found
 }
 
@@ -71,24 +71,7 @@ fn receive_buffers(status: &Status) -> Option<Finding> {
     }
 }
 
-fn mtu(status: &Status) -> Option<Finding> {
-    let tunnel = &status.tunnel;
-    let narrow = status
-        .paths
-        .iter()
-        .filter(|path| path.mtu > 0 && path.mtu < tunnel.mtu && !path.narrow);
-    if let Some(path) = narrow.min_by_key(|path| path.mtu) {
-        let mtu = path.mtu;
-        return Some(Finding::degraded(
-            Code::PathMtuSmall,
-            format!(
-                "Path {} carries packets of {mtu} bytes at most, the tunnel's MTU is {}: larger packets \
-                 are fragmented or refused.",
-                path.name, tunnel.mtu
-            ),
-            format!("Set mtu = {mtu} in [tunnel]."),
-        ));
-    }
+fn too_big(status: &Status) -> Option<Finding> {
     let too_big = status.recent.dropped(DropReason::TooBig);
     (too_big > 0 && too_big >= status.recent.tx_packets / NOTABLE_DROPS).then(|| {
         Finding::note(

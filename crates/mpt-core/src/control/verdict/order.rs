@@ -5,6 +5,8 @@ use super::{Code, Finding, counted, lately};
 use crate::control::units::{bits_per_second, percent, time_us};
 use crate::control::{PathStatus, ReorderMode, Status};
 
+/// A path with less than this carries no data worth sizing a window for, but probes, in bits a second.
+pub(crate) const NO_TRAFFIC_BPS: u64 = 100_000;
 /// Delay difference below which packets on different paths hardly overtake each other.
 const SIGNIFICANT_DELAY_US: u64 = 1000;
 /// Share of gaps from which their end by timeout or overflow is worth a word.
@@ -34,9 +36,16 @@ pub(super) fn findings(status: &Status) -> Vec<Finding> {
     found
 }
 
-/// The greatest difference of delay between paths that are up, where it is known.
+/// The paths that data arrive on: only there is anything overtaken.
+fn carrying(paths: &[PathStatus]) -> impl Iterator<Item = &PathStatus> {
+    up(paths).filter(|path| path.rx_bps >= NO_TRAFFIC_BPS)
+}
+
+/// The greatest difference of delay between paths that carry data, where it is known.
 fn delay_difference_us(paths: &[PathStatus]) -> Option<u64> {
-    let delays: Vec<u64> = up(paths).filter_map(|path| path.rx_delay_us).collect();
+    let delays: Vec<u64> = carrying(paths)
+        .filter_map(|path| path.rx_delay_us)
+        .collect();
     let difference = delays.iter().max()? - delays.iter().min()?;
     (delays.len() > 1).then_some(difference)
 }
@@ -52,10 +61,12 @@ fn window(status: &Status) -> Option<Finding> {
 fn nothing_held(status: &Status) -> Option<Finding> {
     let difference = delay_difference_us(&status.paths).unwrap_or(0);
     let needed = status.reorder.window_needed.unwrap_or(0);
-    let several = up(&status.paths).count() > 1;
+    let several = carrying(&status.paths).count() > 1;
+    // Where a flow stays on its path, and nothing is numbered, nothing of it is overtaken.
+    let overtaken = status.recent.gaps_seen > 0 || status.tunnel.scheduler != "flow";
     // What differs by less than a block may be put in order within one.
     let harmless = status.reorder.block_size.map_or(1, u64::from);
-    let matters = several && (difference >= SIGNIFICANT_DELAY_US || needed > harmless);
+    let matters = several && overtaken && (difference >= SIGNIFICANT_DELAY_US || needed > harmless);
     let (what, remedy) = match status.reorder.mode {
         ReorderMode::Window => (
             "Reordering is off",
@@ -86,7 +97,7 @@ fn window_too_small(status: &Status) -> Option<Finding> {
     let needed = status.reorder.window_needed;
     let needed = needed.filter(|needed| *needed > have.into())?;
     let difference = time_us(delay_difference_us(&status.paths).unwrap_or(0));
-    let rates = up(&status.paths).map(|path| path.rx_bps);
+    let rates = carrying(&status.paths).map(|path| path.rx_bps);
     let rate = bits_per_second(rates.fold(0, u64::saturating_add));
     let remedy = if status.reorder.window_auto {
         "Memory allows no more, so take the slowest path out of service.".to_owned()
@@ -143,7 +154,8 @@ fn hold(status: &Status) -> Option<Finding> {
     let reorder = &status.reorder;
     let hold = reorder.max_buffer_delay_us;
     let difference = delay_difference_us(&status.paths)?;
-    let fits = reorder.max_buffer_delay_auto || reorder.window == 0 || difference < hold;
+    let nothing_waits = reorder.window == 0 || status.recent.gaps_seen == 0;
+    let fits = reorder.max_buffer_delay_auto || nothing_waits || difference < hold;
     // A quarter more leaves room for jitter; whole milliseconds read better.
     let enough_ms = difference.saturating_add(difference / 4).div_ceil(1000);
     (!fits).then(|| {
@@ -159,8 +171,12 @@ fn hold(status: &Status) -> Option<Finding> {
     })
 }
 
-/// Packets that came after they were given up: jitter, or another hold than the paths need.
+/// Packets that came after they were given up: jitter, or another hold than the paths need. Where nothing is held all that
+/// was overtaken counts as late.
 fn packets_late(status: &Status) -> Option<Finding> {
+    if status.reorder.window == 0 {
+        return None;
+    }
     let recent = &status.recent;
     let share = share(recent.late, recent.rx_packets, ENOUGH_LOST, NOTABLE_LOSS)?;
     let remedy = match status.reorder.max_buffer_delay_auto {

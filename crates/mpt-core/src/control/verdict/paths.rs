@@ -49,7 +49,7 @@ pub(super) fn is_one_missing(status: &Status) -> bool {
 }
 
 /// Whether the path carries packets of a peer that does not probe, and so never comes up.
-fn is_used_unprobed(status: &Status, path: &PathStatus) -> bool {
+pub(in crate::control) fn is_used_unprobed(status: &Status, path: &PathStatus) -> bool {
     let silent_peer = status.tunnel.peer_session.is_none() && status.tunnel.rx_packets > 0;
     silent_peer && path.state == PathState::Probing
 }

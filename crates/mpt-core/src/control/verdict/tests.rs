@@ -279,6 +279,12 @@ fn what_never_came_is_lost_for_good_and_what_came_late_is_not() {
         status.recent.late = 295;
     }), @"Degraded packets-late: 2.9 % of the packets that came in the last 4 s came after they had been given up, with max_buffer_delay = 300 ms. Raise it with `mpt-ctl reorder set max_buffer_delay=auto`.");
     assert_eq!(told(|status| status.recent.gaps_inferred_lost = 9), "");
+    let nothing_held = told(|status| {
+        (status.recent.gaps_overflowed, status.recent.late) = (300, 300);
+        (status.reorder.window, status.reorder.window_needed) = (0, None);
+        status.paths[1].rx_delay_us = Some(0);
+    });
+    assert_eq!(nothing_held, "");
 }
 
 #[test]
@@ -301,6 +307,26 @@ fn reordering_off_matters_only_where_paths_differ() {
         status.paths[1].rx_delay_us = Some(200);
     });
     assert_eq!(alike, "");
+    let flows_stay = told(|status| {
+        status.reorder.window = 0;
+        status.recent.gaps_seen = 0;
+        status.tunnel.scheduler = "flow".into();
+    });
+    assert_eq!(flows_stay, "");
+}
+
+#[test]
+fn a_path_that_carries_probes_alone_differs_from_none() {
+    let told = |window, rx_bps| {
+        told(|status| {
+            (status.reorder.window, status.reorder.max_buffer_delay_us) = (window, 30_000);
+            (status.paths[1].rx_bps, status.reorder.window_needed) = (rx_bps, None);
+        })
+    };
+    for window in [0, 1024] {
+        assert_eq!(told(window, 8_000), "");
+        assert_ne!(told(window, 8_000_000), "");
+    }
 }
 
 #[test]
@@ -311,6 +337,11 @@ fn gaps_that_overflow_ask_for_a_larger_window() {
 #[test]
 fn a_hold_below_the_delay_difference_is_too_short() {
     insta::assert_snapshot!(told(|status| status.reorder.max_buffer_delay_us = 30_000), @"Degraded hold-too-short: max_buffer_delay of 30.0 ms is too short for paths that differ by 40.0 ms. `mpt-ctl reorder set max_buffer_delay=50ms` would do.");
+    let nothing_missing = told(|status| {
+        status.reorder.max_buffer_delay_us = 30_000;
+        status.recent.gaps_seen = 0;
+    });
+    assert_eq!(nothing_missing, "");
 }
 
 #[test]
@@ -321,11 +352,6 @@ fn receive_buffers_name_the_sysctl_and_its_value() {
         of_path(status, 1).socket_drops = 77;
     }), @"Degraded receive-buffer-full: 77 datagrams overflowed the receive buffers in the last 4 s: 426 kB granted where 4.2 MB are wanted. `sysctl -w net.core.rmem_max=4194304` and a restart of mpt-tund give it.");
     insta::assert_snapshot!(told(|status| of_path(status, 0).socket_drops = 77), @"Degraded receive-buffer-full: 77 datagrams overflowed the receive buffers in the last 4 s, although all that was wanted is granted: this machine is too slow for what arrives.");
-}
-
-#[test]
-fn a_path_narrower_than_the_tunnel_names_the_mtu_to_set() {
-    insta::assert_snapshot!(told(|status| status.paths[1].mtu = 1400), @"Degraded path-mtu-small: Path lte carries packets of 1400 bytes at most, the tunnel's MTU is 1464: larger packets are fragmented or refused. Set mtu = 1400 in [tunnel].");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 use super::Inbound;
 use crate::control::order::{OrderStatus, Spread};
 use crate::control::setting::Setting;
+use crate::control::verdict::NO_TRAFFIC_BPS;
 use crate::control::{
     HoldTimes, PathStatus, PeerState, PeerStatus, Protection, ReorderMode, ReorderStatus,
     TunnelStatus,
@@ -17,8 +18,6 @@ use crate::tunnel::sealing::Opening;
 
 /// Delay differences below this are noise, in nanoseconds.
 const NOISE_NS: u64 = 500_000;
-/// Rates below this are no traffic worth sizing a window for, in bits a second.
-const NO_TRAFFIC_BPS: u64 = 100_000;
 
 impl Inbound {
     /// Fills in what this half knows of the tunnel.
@@ -133,21 +132,15 @@ impl Inbound {
         }
     }
 
-    /// Delay difference × packets a second over all paths: as many arrive on the faster paths while one is under way on
-    /// the slowest.
+    /// Delay difference × packets a second over all paths that carry data: as many arrive on the faster ones while one is
+    /// under way on the slowest.
     fn window_needed(&self) -> Option<u64> {
-        let least = self.least_one_way_ns()?;
-        let carrying = || {
-            self.paths
-                .iter()
-                .flatten()
-                .filter(|path| path.rx_rate.bps() > 0)
-        };
-        let rate: u64 = carrying().map(|path| path.rx_rate.bps()).sum();
-        let latest = carrying().filter_map(|path| path.one_way.ns()).max()?;
-        let difference = latest.abs_diff(least);
+        let paths = self.paths.iter().flatten();
+        let carrying = paths.filter(|path| path.rx_rate.bps() >= NO_TRAFFIC_BPS);
+        let delays = carrying.filter_map(|path| path.one_way.ns());
+        let difference = delays.clone().max()?.abs_diff(delays.min()?);
         let packets = self.sizing.packets_per_s();
-        if rate < NO_TRAFFIC_BPS || packets == 0 || difference < NOISE_NS {
+        if packets == 0 || difference < NOISE_NS {
             return None;
         }
         let needed = difference as f64 / 1e9 * packets as f64;
@@ -225,5 +218,8 @@ mod tests {
         }
         // 10 ms at 2000 packets a second.
         assert_eq!(inbound.window_needed(), Some(20));
+        // What carries data on one path alone overtakes nothing.
+        inbound.paths[0].as_mut().unwrap().rx_rate = Default::default();
+        assert_eq!(inbound.window_needed(), None);
     }
 }
