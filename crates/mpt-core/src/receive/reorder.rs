@@ -229,14 +229,18 @@ impl<T: Copy + Default> Reorder<T> {
         if ahead < 0 {
             return ahead > -(MAX_DISTANCE as i32);
         }
+        seq.distance_from(self.known()) < self.config.believed as i32
+    }
+
+    /// One past the highest number that is known to have been sent.
+    fn known(&self) -> Seq {
         let beyond = self.announced.distance_from(self.high);
         // What was announced further away was announced 2^31 numbers ago.
-        let known = if (0..MAX_DISTANCE as i32).contains(&beyond) {
+        if (0..MAX_DISTANCE as i32).contains(&beyond) {
             self.announced
         } else {
             self.high
-        };
-        seq.distance_from(known) < self.config.believed as i32
+        }
     }
 
     fn insert_late(&mut self, seq: Seq, item: T, out: &mut impl FnMut(T)) -> Verdict {
@@ -266,9 +270,8 @@ impl<T: Copy + Default> Reorder<T> {
             return false;
         }
         self.inference.announce(now, path, edge);
-        if edge.is_after(self.high) {
-            self.announced = edge;
-        }
+        // Another path may have said more.
+        self.announced = self.known().later(edge);
         self.infer_lost(now, out);
         true
     }

@@ -108,7 +108,8 @@ impl Displacement {
         }
     }
 
-    fn end_round(&mut self, now: Time) {
+    /// Ends the round if it is over. To be called now and then, also when nothing is overtaken.
+    pub(super) fn end_round(&mut self, now: Time) {
         if now.since(self.round_began) < self.rtt.smoothed {
             return;
         }
@@ -220,6 +221,12 @@ mod tests {
         path.gave_up(at(59_999));
         assert_eq!(path.window(), QUARTER);
         path.gave_up(at(61_000));
+        assert_eq!(path.window(), Duration::ZERO);
+        // Also where nothing is lost.
+        path.overtaken(at(70_000), Some(QUARTER * 2), false);
+        for second in 71..=130 {
+            path.end_round(at(second * 1000));
+        }
         assert_eq!(path.window(), Duration::ZERO);
     }
 }

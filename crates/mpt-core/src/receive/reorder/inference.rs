@@ -100,6 +100,7 @@ impl Inference {
     pub(super) fn set_rtt(&mut self, now: Time, path: PathId, rtt: RoundTrip) {
         let track = self.track(path);
         track.displacement.set_rtt(rtt);
+        track.displacement.end_round(now);
         track.follow_displacement(now);
     }
 

@@ -239,6 +239,8 @@ fn what_was_announced_or_proved_is_believed() {
     let mut bench = Bench::new(16, 0);
     bench.wait_for(0, &[0, 1]);
     assert!(bench.announce(0, 0, 5000));
+    // A path that is behind takes nothing back.
+    assert!(bench.announce(0, 1, 200));
     bench.insert(0, [5500]);
     assert_eq!(bench.insert_on(0, 0, 7000), Verdict::Unbelievable);
     bench.reorder.believe(Seq::new(7000));

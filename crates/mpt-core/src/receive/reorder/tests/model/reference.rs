@@ -185,9 +185,7 @@ impl Model {
             return false;
         }
         self.edges[path].reach(now, edge);
-        if edge > self.high {
-            self.announced = edge;
-        }
+        self.announced = self.announced.max(edge);
         self.infer_lost(now);
         true
     }
@@ -216,6 +214,7 @@ impl Model {
 
     pub(super) fn set_rtt(&mut self, now: Time, path: usize, rtt: RoundTrip) {
         self.displacements[path].set_rtt(rtt);
+        self.displacements[path].end_round(now);
         self.follow_displacement(now, path);
     }
 
