@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use mpt_core::metrics::{MeterConfig, OrderMeter, ReorderingMeter, RunMeter};
+use mpt_core::metrics::{Measures, MeterConfig, OrderMeter, ReorderingMeter, RunMeter};
 
 const PACKETS: u32 = 100_000;
 
@@ -102,7 +102,10 @@ fn snapshots(c: &mut Criterion) {
         meter.arrive(number, 1400, at as u64 * 10_000);
     }
     c.bench_function("interval report", |b| {
-        b.iter(|| black_box(meter.interval()))
+        b.iter(|| {
+            meter.end_interval();
+            black_box(meter.last())
+        })
     });
 }
 

@@ -131,11 +131,6 @@ impl BufferOccupancy {
         self.expected = first;
     }
 
-    /// What was counted since the last call.
-    pub fn interval(&mut self) -> OccupancyReport {
-        self.tally.interval(|counts| counts.report(self.threshold))
-    }
-
     /// Ends an interval without reporting on it: [`BufferOccupancy::last`] will.
     pub fn end_interval(&mut self) {
         self.tally.end_interval();

@@ -97,13 +97,6 @@ impl DelayVariation {
         self.jitter_ns
     }
 
-    /// What was counted since the last call, against the least delay in that time.
-    pub fn interval(&mut self) -> DelayReport {
-        let (origin_ns, jitter_ns) = (self.origin_ns, self.jitter_ns);
-        self.tally
-            .interval(|counts| counts.report(origin_ns, jitter_ns))
-    }
-
     /// Ends an interval without reporting on it: [`DelayVariation::last`] will.
     pub fn end_interval(&mut self) {
         self.tally.end_interval();

@@ -162,12 +162,6 @@ impl Density {
         self.index = first;
     }
 
-    /// What was counted since the last call.
-    pub fn interval(&mut self) -> DensityReport {
-        self.tally
-            .interval(|counts| counts.report(self.threshold as usize))
-    }
-
     /// Ends an interval without reporting on it: [`Density::last`] will.
     pub fn end_interval(&mut self) {
         self.tally.end_interval();

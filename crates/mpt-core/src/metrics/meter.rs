@@ -171,15 +171,6 @@ impl OrderMeter {
         while self.density.finish().is_some() {}
     }
 
-    /// What was counted since the last call.
-    pub fn interval(&mut self) -> OrderReport {
-        OrderReport {
-            reordering: self.basic.reordering.interval(),
-            density: self.density.interval(),
-            occupancy: self.occupancy.interval(),
-        }
-    }
-
     /// What was counted in the last interval that was ended.
     #[must_use]
     pub fn last(&self) -> OrderReport {

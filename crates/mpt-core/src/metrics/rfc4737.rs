@@ -219,11 +219,6 @@ impl Reordering {
         self.recent = Recent::new();
     }
 
-    /// What was counted since the last call.
-    pub fn interval(&mut self) -> ReorderingReport {
-        self.tally.interval(|counts| counts.report(self.run))
-    }
-
     /// Ends an interval without reporting on it: [`Reordering::last`] will.
     pub fn end_interval(&mut self) {
         self.tally.end_interval();

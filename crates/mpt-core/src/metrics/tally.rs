@@ -37,14 +37,6 @@ impl<C: Counts> Tally<C> {
         }
     }
 
-    /// Reports what was counted since the last call and begins a new interval.
-    pub(crate) fn interval<R>(&mut self, report: impl FnOnce(&C) -> R) -> R {
-        let report = report(&self.now);
-        self.earlier.add(&self.now);
-        self.now.clear();
-        report
-    }
-
     /// Begins a new interval and keeps the one that ends. Allocates nothing.
     pub(crate) fn end_interval(&mut self) {
         self.earlier.add(&self.now);

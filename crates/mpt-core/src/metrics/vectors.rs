@@ -11,7 +11,7 @@ use super::density::{Density, Form, Step};
 use super::history::History;
 use super::rfc4737::{Order, Reordered, Reordering, RunReport};
 use super::unwrap::Unwrapper;
-use super::{MeterConfig, OrderMeter, OrderReport, SequenceBits};
+use super::{Measures, MeterConfig, OrderMeter, OrderReport, SequenceBits};
 
 const MS: u64 = 1_000_000;
 
@@ -503,11 +503,13 @@ fn intervals_add_up_to_the_total() {
         for (at, &number) in vector.arrivals.iter().enumerate() {
             whole.arrive(number, 100, at as u64);
             cut.arrive(number, 100, at as u64);
-            received += cut.interval().reordering.received;
+            cut.end_interval();
+            received += cut.last().reordering.received;
         }
         assert_eq!(received, vector.rfc4737.received_unique);
         assert_eq!(cut.total(), whole.total(), "{}", vector.id);
-        let idle = cut.interval();
+        cut.end_interval();
+        let idle = cut.last();
         assert_eq!((idle.reordering.received, idle.density.counted), (0, 0));
     }
 }

@@ -70,7 +70,6 @@ pub struct Coalescer {
     open: Vec<(Key, usize)>,
     /// Indices of the others; the one used last is used next, while the cache still has it.
     free: Vec<usize>,
-    corrupt: u64,
 }
 
 impl Coalescer {
@@ -82,7 +81,6 @@ impl Coalescer {
             flows: Vec::new(),
             open: Vec::new(),
             free: Vec::new(),
-            corrupt: 0,
         }
     }
 
@@ -90,12 +88,6 @@ impl Coalescer {
     pub fn set_accepts(&mut self, accepts: Accepts) {
         debug_assert!(self.is_empty(), "a super-packet is being joined");
         self.accepts = accepts;
-    }
-
-    /// Packets that could have been joined but for a wrong checksum; they passed as they were.
-    #[must_use]
-    pub const fn corrupt(&self) -> u64 {
-        self.corrupt
     }
 
     /// Whether nothing is held.
@@ -151,7 +143,6 @@ impl Coalescer {
                 Append::Refused => self.send_off(at, out),
                 Append::Corrupt => {
                     self.send_off(at, out);
-                    self.corrupt += 1;
                     return false;
                 }
             }
@@ -175,7 +166,6 @@ impl Coalescer {
             true
         } else {
             self.free.push(slot);
-            self.corrupt += 1;
             false
         }
     }
