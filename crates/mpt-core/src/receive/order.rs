@@ -100,6 +100,13 @@ impl<M: Measures> Point<M> {
         meter.arrive(number.seq.value(), u32::from(bytes), now.as_nanos());
     }
 
+    /// Numbers go on elsewhere: nothing that comes is compared with what came before.
+    fn restart(&mut self) {
+        if let Some(meter) = &mut self.meter {
+            meter.restart();
+        }
+    }
+
     /// Ends an interval. When nothing has come in it, memory that is not needed is given back.
     fn end_interval(&mut self) {
         let was_used = std::mem::replace(&mut self.is_used, false);
@@ -195,7 +202,7 @@ impl Order {
         if let Some(path) = &mut self.paths[path.index()] {
             self.now = now;
             self.arriving.pass(now, number, bytes, order_meter);
-            path.arriving.pass(now, number, bytes, path_meter);
+            path.arrive(now, number, bytes);
         }
     }
 
@@ -245,6 +252,8 @@ impl Order {
 /// Order and delay variation on one path.
 struct PathOrder {
     arriving: Point<ReorderingMeter>,
+    /// The number that arrived last.
+    last: Seq,
     delays: DelayVariation,
     probes: Unwrapper,
     /// An interval has ended since the path is there.
@@ -255,10 +264,21 @@ impl PathOrder {
     fn new() -> PathOrder {
         PathOrder {
             arriving: Point::default(),
+            last: Seq::FIRST,
             delays: DelayVariation::new(),
             probes: Unwrapper::new(SequenceBits::ThirtyTwo),
             has_interval: false,
         }
+    }
+
+    #[inline]
+    fn arrive(&mut self, now: Time, number: Number, bytes: u16) {
+        // 2^31 numbers and more went over other paths in between.
+        if self.last.is_after(number.seq) && number.seq.supersedes(self.last) {
+            self.arriving.restart();
+        }
+        self.last = number.seq;
+        self.arriving.pass(now, number, bytes, path_meter);
     }
 
     fn hear(&mut self, now: Time, number: u32, sent: Time) {
@@ -346,6 +366,17 @@ mod tests {
         let status = &named.paths["lte"];
         assert_eq!(status.since_start.reordering.reordered, 1);
         assert_eq!(status.since_start.reordering.extent.max, 1);
+    }
+
+    #[test]
+    fn a_path_that_returns_after_half_of_all_numbers_is_in_order() {
+        let (mut order, path) = measured();
+        for n in [0, 1, 2, 1 << 31, (1 << 31) + 1, 5, 6] {
+            order.arrive(at(1), path, order.number(Seq::new(n)), 100);
+        }
+        let named = order.status(at(2), |_| Some("lte".to_owned()));
+        let reordering = &named.paths["lte"].since_start.reordering;
+        assert_eq!((reordering.received, reordering.reordered), (7, 0));
     }
 
     #[test]

@@ -487,7 +487,7 @@ impl Inbound {
         }
         let why = match verdict {
             Verdict::Taken => {
-                self.peer.fits(path);
+                self.peer.fits(now, path);
                 return;
             }
             Verdict::Duplicate => DropReason::Duplicate,

@@ -24,6 +24,8 @@ use crate::wire::edges::Edge;
 const INTERVAL: Duration = Duration::from_millis(4);
 /// … and least numbers, so that they are a small share of what is sent.
 const NUMBERS: i32 = 16;
+/// The line out says over which path a number goes before it counts it as sent: fewer than this are in between.
+const NOT_COUNTED: i32 = 65_536;
 /// A path that the peer suspects is doubted for this long at most: by then it answers again, or is down at both
 /// ends.
 const DOUBTED_FOR: Duration = Duration::from_secs(1);
@@ -76,7 +78,8 @@ impl Watermarks {
         let [suspected, abandoned] = shared.suspected_and_abandoned();
         let idle = |path: PathId| {
             let last = shared.last_on(path);
-            last.is_none_or(|last| self.next.is_after(last))
+            let since_told = 0..next.distance_from(self.next).saturating_add(NOT_COUNTED);
+            last.is_none_or(|last| !since_told.contains(&last.distance_from(self.next)))
         };
         let usable = shared.usable();
         let paths = usable
@@ -132,5 +135,35 @@ impl Watermarks {
             self.wary_of = PathSet::EMPTY;
         }
         ends
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn a_path_stays_idle_however_many_numbers_go_over_others() {
+        let shared = Shared::new(1464);
+        shared.usable.store(0b11, Ordering::Relaxed);
+        let [busy, idle] = [0, 1].map(|index| PathId::new(index).unwrap());
+        shared.set_last_on(idle, Seq::new(1 << 20));
+        let mut watermarks = Watermarks {
+            next: Seq::new(1 << 21),
+            ..Watermarks::default()
+        };
+        for next in [1 << 30, 1 << 31, 3 << 30, u32::MAX] {
+            shared.set_last_on(busy, Seq::new(next - 1));
+            shared.numbers.set_next(next);
+            let told = watermarks.take(Time::ZERO, &shared);
+            let told: Vec<u8> = told.unwrap().1.iter().map(|edge| edge.path).collect();
+            assert_eq!(told, [1], "before {next}");
+        }
+        // A number goes over each, and is not counted yet.
+        for path in [busy, idle] {
+            shared.set_last_on(path, Seq::new(u32::MAX));
+        }
+        assert!(watermarks.take(Time::ZERO, &shared).is_none());
     }
 }

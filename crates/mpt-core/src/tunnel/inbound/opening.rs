@@ -254,7 +254,7 @@ impl Inbound {
             number: message.number,
             session: message.session,
             sent: message.sent,
-            received: now,
+            received: self.arrived,
         };
         let extent = Extent::ToCaller {
             socket: arrival.socket,

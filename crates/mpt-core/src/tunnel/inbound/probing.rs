@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Inbound;
 use crate::control::drops::DropReason;
-use crate::path::{Answered, MAX_PATHS, PathId, PathSet, PathState};
+use crate::path::{Answered, MAX_PATHS, PathId, PathSet, PathState, SmoothedDelay};
 use crate::receive::reorder::{MAX_DISTANCE, Recovery};
 use crate::seq::Seq;
 use crate::time::{Time, earliest};
@@ -30,6 +30,10 @@ const REPORTS_A_ROUND_TRIP: u32 = 2;
 const RECOVERY_MARGIN: Duration = Duration::from_millis(5);
 /// More packets than this do not overtake a message of a session that has just begun.
 const MAX_OVERTAKING: i32 = 1024;
+
+/// Two clocks that differ by 20 ppm are a millisecond apart after this long: then the delay of a path that nothing came on
+/// is not known any more.
+const DRIFTS_AFTER: Duration = Duration::from_secs(60);
 
 impl Inbound {
     pub(super) fn handle_message(&mut self, now: Time, path: PathId, message: &Message) {
@@ -73,7 +77,7 @@ impl Inbound {
         self.peer.heard(now);
         let arrived = self.arrived;
         known.hear(arrived, message);
-        self.order.hear(now, path, message.number, message.sent);
+        self.order.hear(arrived, path, message.number, message.sent);
         // What came without proof and matters has to be said again, with an echo of our answer.
         let doubtful = echo_sent.is_none() && known.is_news(now, message);
         if let Some(echo_sent) = echo_sent {
@@ -113,7 +117,7 @@ impl Inbound {
                 number: message.number,
                 session: message.session,
                 sent: message.sent,
-                received: now,
+                received: self.arrived,
             };
             // Besides the probes, not instead of one: else strangers could silence us toward our peer.
             self.send_message(now, path, Some(echo), true, Extent::Plain);
@@ -427,6 +431,12 @@ impl Inbound {
             }
             if path.is_waited_for(now) {
                 waited_for.insert(id);
+            } else if path
+                .rhythm
+                .heard()
+                .is_some_and(|heard| now.since(heard) >= DRIFTS_AFTER)
+            {
+                path.one_way = SmoothedDelay::default();
             }
             next = earliest(next, path.state_deadline(now));
         }

@@ -76,3 +76,36 @@ fn follow_clock(paths: &mut Paths) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::path::{PathConfig, PathId};
+    use crate::tunnel::{TunnelConfig, tunnel};
+
+    #[test]
+    fn what_was_measured_of_a_path_that_is_not_heard_any_more_is_forgotten() {
+        let (_, mut inbound) = tunnel(&TunnelConfig::of_test(1, 1464));
+        for index in [0, 1] {
+            let path = PathConfig {
+                remote: Some(([192, 0, 2, 1], 4754).into()),
+                weight: 1,
+                keepalive: Duration::from_millis(200),
+                dead_after: Duration::from_secs(1),
+                metered: false,
+                keeps_port: false,
+            };
+            inbound.set_path(Time::ZERO, PathId::new(index).unwrap(), path);
+            let path = inbound.paths[index].as_mut().unwrap();
+            path.one_way.sample(5_000_000, 0);
+            inbound.hear_data(Time::ZERO, PathId::new(index).unwrap());
+        }
+        let later = Time::ZERO + Duration::from_secs(61);
+        inbound.hear_data(later, PathId::new(0).unwrap());
+        inbound.settle(later);
+        let known = [0, 1].map(|index| inbound.paths[index].as_ref().unwrap().one_way.ns());
+        assert_eq!(known, [Some(5_000_000), None]);
+    }
+}
