@@ -213,6 +213,21 @@ fn attacks() -> Vec<(&'static str, Begin)> {
             }),
         ),
         (
+            "marks CE",
+            Box::new(|pair| {
+                let at = addresses(pair);
+                pair.set_relay(0, move |mut caught| {
+                    caught.wire.tos |= 0b11;
+                    Some(vec![Passed {
+                        to: caught.from.other(),
+                        from: at[caught.from as usize],
+                        after: Duration::ZERO,
+                        wire: caught.wire,
+                    }])
+                });
+            }),
+        ),
+        (
             "large packets swallowed",
             Box::new(|pair| {
                 let at = addresses(pair);

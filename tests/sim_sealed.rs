@@ -77,6 +77,28 @@ fn everything_comes_in_order_and_nothing_in_the_clear() {
     }
 }
 
+/// The quicker path's copies all bear a congestion mark, which anybody there can set: they count as lost.
+#[test]
+fn a_mark_on_one_path_does_not_cost_the_copy_on_the_other() {
+    let mut pair = Pair::running(
+        PairConfig {
+            policy: Policy::Redundant,
+            ..sealed()
+        },
+        SECOND,
+    );
+    pair.on_the_way(|_, wire| {
+        wire.tos |= if wire.path.index() == 0 { 0b11 } else { 0 };
+        true
+    });
+    talk(&mut pair, 0..1000);
+    pair.run_for(SECOND);
+    for side in Side::BOTH {
+        assert!(ids(&mut pair, side).into_iter().eq(0..1000));
+        assert_eq!(dropped(&pair, side), [("ecn", 1000)]);
+    }
+}
+
 #[test]
 fn paths_come_up_one_round_trip_after_the_handshake() {
     let mut pair = Pair::new(sealed());

@@ -10,7 +10,9 @@ use super::packet::{
 };
 use super::replay::ReplayWindow;
 use crate::path::MAX_PATHS;
+use crate::wire::ecn::{self, CE, Decap, ECN_MASK};
 use crate::wire::gre::Protocol;
+use crate::wire::ip::Packet;
 
 /// How far behind the highest a data packet's number may be.
 pub const DATA_WINDOW: u64 = DataWindow::WINDOW;
@@ -36,6 +38,10 @@ pub enum OpenError {
     /// The peer sealed something that is neither IPv4 nor IPv6.
     #[error("a sealed packet of unknown protocol")]
     Protocol,
+    /// The outer header has a congestion mark and the inner one knows none (RFC 6040): the packet counts as lost on the
+    /// way. Anybody there can set the mark, so its number can still be taken: a copy without it is the packet.
+    #[error("a congestion mark on a packet without ECN")]
+    Marked,
 }
 
 /// What a sealed packet carried. Ranges are of the datagram.
@@ -101,29 +107,35 @@ impl Opener {
         }
     }
 
-    /// Opens in place. A packet that is refused has changed nothing but, when it is forged, its own
-    /// bytes.
+    /// Opens in place. `tos` is the outer header's. A packet that is refused has changed nothing but its own
+    /// bytes, and of one of unknown protocol its number.
     #[inline]
     pub(super) fn open(
         &mut self,
         header: SealedHeader,
+        tos: u8,
         datagram: &mut [u8],
     ) -> Result<Opened, OpenError> {
         match header.number {
             Number::Ordered(low) => {
                 let number = restore(low, self.ordered.next());
-                self.open_ordered(number, datagram)
+                self.open_ordered(number, tos, datagram)
             }
             Number::Unordered(low) => {
                 let number = restore(low, self.unordered.next());
-                self.open_unordered(number, datagram)
+                self.open_unordered(number, tos, datagram)
             }
             Number::Control(route, number) => self.open_control(route, number, datagram),
         }
     }
 
     #[inline]
-    fn open_ordered(&mut self, number: u64, datagram: &mut [u8]) -> Result<Opened, OpenError> {
+    fn open_ordered(
+        &mut self,
+        number: u64,
+        tos: u8,
+        datagram: &mut [u8],
+    ) -> Result<Opened, OpenError> {
         let is_new = self.ordered.is_new(number);
         if !is_new && !self.ordered.is_remembered(number) {
             return Err(OpenError::Replayed);
@@ -134,6 +146,9 @@ impl Opener {
             let number = Some(number);
             return Ok(Opened::Copy { session, number });
         }
+        if is_marked(tos, &datagram[packet.clone()]) {
+            return Err(OpenError::Marked);
+        }
         self.ordered.take(number);
         Ok(Opened::Data {
             session,
@@ -143,7 +158,12 @@ impl Opener {
         })
     }
 
-    fn open_unordered(&mut self, number: u64, datagram: &mut [u8]) -> Result<Opened, OpenError> {
+    fn open_unordered(
+        &mut self,
+        number: u64,
+        tos: u8,
+        datagram: &mut [u8],
+    ) -> Result<Opened, OpenError> {
         let is_new = self.unordered.is_new(number);
         if !is_new && !self.unordered.is_remembered(number) {
             return Err(OpenError::Replayed);
@@ -153,6 +173,9 @@ impl Opener {
         if !is_new {
             let number = None;
             return Ok(Opened::Copy { session, number });
+        }
+        if is_marked(tos, &datagram[packet.clone()]) {
+            return Err(OpenError::Marked);
         }
         self.unordered.take(number);
         Ok(Opened::Data {
@@ -207,6 +230,14 @@ impl Opener {
     }
 }
 
+/// Whether a congestion mark of the outer header is to be taken for the loss of the packet.
+#[inline]
+fn is_marked(tos: u8, packet: &[u8]) -> bool {
+    tos & ECN_MASK == CE
+        && Packet::parse(packet)
+            .is_ok_and(|packet| ecn::inner_after(tos, packet.tos()) == Decap::Drop)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -242,7 +273,7 @@ mod tests {
     fn open(opener: &mut Opener, datagram: &mut [u8]) -> Result<Opened, OpenError> {
         let header = SealedHeader::parse(datagram).ok_or(OpenError::Malformed)?;
         assert_eq!(header.index, INDEX);
-        opener.open(header, datagram)
+        opener.open(header, 0, datagram)
     }
 
     #[test]
@@ -277,6 +308,22 @@ mod tests {
                 assert_eq!(open(&mut opener, &mut copy), Ok(expected));
                 assert_eq!(copy[packet], *b"packet");
                 assert_eq!(open(&mut opener, &mut datagram.clone()), again);
+            }
+        }
+    }
+
+    #[test]
+    fn a_packet_that_counts_as_lost_for_its_mark_is_taken_when_it_comes_without() {
+        let mut packet = [0; 20];
+        (packet[0], packet[3]) = (0x45, 20);
+        for number in [Some(5), None] {
+            let mut opener = Opener::new(1, Cipher::Aes256Gcm, &KEY, 0);
+            let datagram = sealed(Cipher::Aes256Gcm, number, &packet);
+            for (tos, opens) in [(CE, false), (CE, false), (0, true), (0, true)] {
+                let mut copy = datagram.clone();
+                let header = SealedHeader::parse(&copy).unwrap();
+                let opened = opener.open(header, tos, &mut copy);
+                assert_eq!(opened.is_ok(), opens, "{opened:?}");
             }
         }
     }
@@ -387,7 +434,7 @@ mod tests {
                 *gre = if data { DATA_GRE } else { CONTROL_GRE };
             }
             if let Some(header) = SealedHeader::parse(&bytes) {
-                prop_assert!(opener.open(header, &mut bytes).is_err());
+                prop_assert!(opener.open(header, 0, &mut bytes).is_err());
             }
         }
 
@@ -405,7 +452,7 @@ mod tests {
             datagram[at] ^= 1 << bit;
             let mut opener = Opener::new(1, cipher, &KEY, 70_000);
             if let Some(header) = SealedHeader::parse(&datagram).filter(|header| header.index == INDEX) {
-                let refused = opener.open(header, &mut datagram).unwrap_err();
+                let refused = opener.open(header, 0, &mut datagram).unwrap_err();
                 prop_assert!(matches!(refused, OpenError::Forged | OpenError::Replayed));
             }
             prop_assert!(open(&mut opener, &mut unharmed.clone()).is_ok());

@@ -290,6 +290,20 @@ impl Sessions {
     /// Why the packet is to be dropped; count it.
     #[inline]
     pub fn open(&mut self, now: Time, datagram: &mut [u8]) -> Result<Opened, OpenError> {
+        self.open_with_tos(now, 0, datagram)
+    }
+
+    /// The same of a packet whose outer header has this TOS byte.
+    ///
+    /// # Errors
+    /// As of [`Sessions::open`], and [`OpenError::Marked`].
+    #[inline]
+    pub fn open_with_tos(
+        &mut self,
+        now: Time,
+        tos: u8,
+        datagram: &mut [u8],
+    ) -> Result<Opened, OpenError> {
         let header = SealedHeader::parse(datagram).ok_or(OpenError::Malformed)?;
         let session = self
             .sessions
@@ -298,7 +312,7 @@ impl Sessions {
             .find(|session| session.own.index == header.index)
             .filter(|session| now < session.created + REJECT_AFTER)
             .ok_or(OpenError::UnknownSession)?;
-        let opened = session.opener.open(header, datagram)?;
+        let opened = session.opener.open(header, tos, datagram)?;
         // Anybody can repeat a packet: it shows neither that the peer lives nor that it has keys.
         if matches!(opened, Opened::Copy { .. }) {
             return Ok(opened);

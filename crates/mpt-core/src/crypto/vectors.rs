@@ -268,7 +268,7 @@ fn packets_are_sealed_and_opened_as_in_the_vectors() {
         assert_eq!(datagram, sealed.datagram.0);
 
         let header = SealedHeader::parse(&datagram).unwrap();
-        match opener(sealed).open(header, &mut datagram).unwrap() {
+        match opener(sealed).open(header, 0, &mut datagram).unwrap() {
             Opened::Data { number, packet, .. } => {
                 assert_eq!(number, sealed.ordered.then_some(sealed.number));
                 assert_eq!(datagram[packet], file.packet.0);
@@ -289,7 +289,7 @@ fn packets_are_sealed_and_opened_as_in_the_vectors() {
         assert_eq!(datagram, sealed.datagram.0);
 
         let header = SealedHeader::parse(&datagram).unwrap();
-        match opener(sealed).open(header, &mut datagram).unwrap() {
+        match opener(sealed).open(header, 0, &mut datagram).unwrap() {
             Opened::Control { message, .. } => {
                 assert_eq!(datagram[message], file.control_message.0);
             }

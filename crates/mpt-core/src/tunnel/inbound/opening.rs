@@ -85,7 +85,7 @@ impl Inbound {
             self.note_handshake(now, &arrival, kind, outcome);
             return self.follow_sessions(now);
         }
-        match opening.sessions.open(now, datagram) {
+        match opening.sessions.open_with_tos(now, arrival.tos, datagram) {
             Ok(opened) => {
                 self.meet_path(now, &arrival, &opened);
                 let is_padded = self.is_padded(&arrival, &opened);
@@ -112,6 +112,12 @@ impl Inbound {
                 self.drops.count(drop_for(why), 1);
                 if why == OpenError::Malformed {
                     self.note_unsealed(now, &arrival);
+                } else if why == OpenError::Marked
+                    && let Some(path) = path
+                {
+                    // It is the peer's, and came.
+                    path.rx_packets += 1;
+                    path.rx_bytes += arrival.place.len() as u64;
                 }
             }
         }
@@ -557,6 +563,7 @@ fn drop_for(error: OpenError) -> DropReason {
         OpenError::Replayed => DropReason::Replayed,
         OpenError::Forged => DropReason::Forged,
         OpenError::Protocol => DropReason::BadInner,
+        OpenError::Marked => DropReason::Ecn,
     }
 }
 
