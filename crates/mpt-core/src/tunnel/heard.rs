@@ -14,6 +14,10 @@ const MAX_STEP: i32 = 1 << 13;
 const REFUSED_FOR: Duration = Duration::from_secs(1);
 /// Most of the peer's reports that wait for the other half.
 const MAX_QUEUED: usize = 16;
+/// A report is earned in this time: the peer sends no two within a millisecond, but one more over another path every 40 ms.
+const EARNED_IN: Duration = Duration::from_micros(800);
+/// So many may come at once, after a path has held them back: usually a peer sends one in 5 ms.
+const MAX_AT_ONCE: u32 = 256;
 
 /// The peer's reports.
 #[derive(Debug, Default)]
@@ -23,6 +27,8 @@ pub(super) struct HeardReports {
     newest_on: [Option<u32>; MAX_PATHS],
     /// Since when numbers were refused, and none believed.
     refused: Option<Time>,
+    /// When as many may come at once as ever.
+    earned_at: Option<Time>,
     /// Reports for the other half of this end, with their time of arrival.
     queue: VecDeque<(Time, Report)>,
 }
@@ -67,8 +73,14 @@ impl HeardReports {
         Standing::Newest
     }
 
-    /// Keeps the newest report for the line out. Returns whether an older one had to go, which says less.
+    /// Keeps the newest report for the line out, unless the peer sends more than it may: each may make the line out look at
+    /// all that it keeps. Returns whether one had to go: this one, or an older one, which says less.
     pub(super) fn push(&mut self, now: Time, report: Report) -> bool {
+        let earned_at = self.earned_at.map_or(now, |at| at.max(now));
+        if earned_at.since(now) >= EARNED_IN * MAX_AT_ONCE {
+            return true;
+        }
+        self.earned_at = Some(earned_at + EARNED_IN);
         let is_full = self.queue.len() >= MAX_QUEUED;
         if is_full {
             self.queue.pop_front();
@@ -86,6 +98,7 @@ impl HeardReports {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::seq::Seq;
 
     fn at(ms: u64) -> Time {
         Time::from_nanos(ms * 1_000_000)
@@ -93,6 +106,40 @@ mod tests {
 
     fn path(index: usize) -> PathId {
         PathId::new(index).unwrap()
+    }
+
+    fn report(number: u32, now: Time) -> Report {
+        Report {
+            number,
+            session: 1,
+            about: 2,
+            sent: now,
+            next: Seq::FIRST,
+            high: Seq::FIRST,
+            paths: Default::default(),
+            missing: Default::default(),
+            duplicates: Default::default(),
+        }
+    }
+
+    /// How many of so many reports, one in `every`, the line out gets to see.
+    fn told(reports: u32, every: Duration) -> usize {
+        let mut heard = HeardReports::default();
+        let told = (0..reports).filter(|number| {
+            let now = at(1) + every * *number;
+            heard.push(now, report(*number, now));
+            heard.pop().is_some()
+        });
+        told.count()
+    }
+
+    #[test]
+    fn a_flood_of_reports_is_bounded_and_what_a_peer_may_send_is_told() {
+        let flood = told(100_000, Duration::from_micros(10));
+        assert!((1400..1600).contains(&flood), "{flood} in a second");
+        // One in a millisecond, and one in forty once more.
+        assert_eq!(told(20_000, Duration::from_micros(975)), 20_000);
+        assert_eq!(told(200, Duration::ZERO), 200);
     }
 
     fn is_newest(heard: &mut HeardReports, now: Time, number: u32) -> bool {

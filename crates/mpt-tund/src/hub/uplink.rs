@@ -25,6 +25,8 @@ use crate::uplink::{
 
 /// In a rush so many batches are read before anything of them is handled.
 const MAX_BATCHES: usize = 4;
+/// News are learnt so many at a time; then packets are looked at, for all that one peer's reports may say.
+const MAX_NEWS: usize = 16;
 /// Peers that have something due and are handled before anything else is looked at: a batch, as with packets.
 const MAX_DUE: usize = BATCH;
 
@@ -51,6 +53,7 @@ pub(crate) async fn run(
         wakes,
     };
     let mut bytes = vec![0; tun::MAX_READ];
+    let mut learnt = 0;
     loop {
         tokio::select! {
             biased;
@@ -61,10 +64,18 @@ pub(crate) async fn run(
                 None => return Ok(()),
             },
             () = timer.elapsed() => {}
-            Some(news) = news.recv() => uplink.hub.learn(clock::now(), news),
+            Some(news) = news.recv() => {
+                uplink.hub.learn(clock::now(), news);
+                learnt += 1;
+                if learnt == MAX_NEWS {
+                    learnt = 0;
+                    uplink.take_packets(&mut bytes, &mut others)?;
+                }
+            }
             ready = readable(uplink.tun.as_ref()) => {
                 ready?;
-                uplink.take_batch(&mut bytes, &others.to)?;
+                learnt = 0;
+                uplink.take_packets(&mut bytes, &mut others)?;
                 // As in a tunnel of two ends.
                 tokio::task::consume_budget().await;
             }
@@ -184,6 +195,18 @@ impl HubUplink {
         path.tx_bytes += bytes;
     }
 
+    /// Takes a batch of what the interface has, and one of what other workers have handed over: neither waits until the
+    /// other has nothing more.
+    fn take_packets(&mut self, bytes: &mut [u8], others: &mut Others<Packet>) -> io::Result<()> {
+        self.take_batch(bytes, &others.to)?;
+        if !self.worker.is_alone()
+            && let Ok(packet) = others.from.try_recv()
+        {
+            self.take_handed(packet, &mut others.from);
+        }
+        Ok(())
+    }
+
     fn take_batch(&mut self, bytes: &mut [u8], others: &Ways<Packet>) -> io::Result<()> {
         for _ in 0..MAX_BATCHES {
             let now = clock::now();
@@ -249,6 +272,9 @@ impl HubUplink {
             next = (sum < BATCH_BYTES)
                 .then(|| others.try_recv().ok())
                 .flatten();
+        }
+        if is_rushed {
+            self.serve();
         }
     }
 

@@ -21,8 +21,10 @@ impl HubDownlink {
             } => {
                 let reason = reason.map(|reason| reason.to_string());
                 journal.path(now, path, path_name, state, reason);
-                self.to_say.insert(slot);
-                self.next_line = earliest(self.next_line, Some(now));
+                if let Some(due) = journal.due() {
+                    self.next_line = earliest(self.next_line, Some(due));
+                    self.to_say.insert(slot);
+                }
                 return;
             }
             Event::PeerSession { restarted, .. } => match restarted {
