@@ -19,12 +19,7 @@ use crate::crypto::{
 use crate::path::{MAX_PATHS, PathConfig, PathId};
 use crate::time::Time;
 use crate::tunnel::{Datagram, Inbound, News, Outbound, TunnelConfig};
-use crate::wire::kind::Kind;
-
-/// GRE header of a handshake message: no flags, Protocol Type 0x88B5.
-const HANDSHAKE_GRE: [u8; 4] = [0x00, 0x00, 0x88, 0xb5];
-/// What keeps a mapping open and means nothing else: RFC 3948 §2.3.
-const LONE_BYTE: [u8; 1] = [0xff];
+use crate::wire::kind::{HANDSHAKE_GRE, Kind, LONE_BYTE};
 
 /// What all peers of a hub have in common.
 pub struct HubConfig {
@@ -102,7 +97,6 @@ pub struct HubInbound {
     /// What was counted of peers that were taken away.
     gone: PeerSummary,
     drops: Drops,
-    lone_bytes: u64,
 }
 
 /// How a datagram, or a train of them, came.
@@ -176,7 +170,6 @@ impl HubInbound {
             stranger: None,
             gone: PeerSummary::default(),
             drops: Drops::default(),
-            lone_bytes: 0,
             config,
         }
     }
@@ -439,6 +432,8 @@ impl HubInbound {
                 DropReason::HandshakeLimit
             }
             What::Again(..) => DropReason::HandshakeLimit,
+            // A copy of it is handed over as before.
+            What::NotAnswered(_) => return,
         };
         self.drops.count(why, 1);
     }
@@ -453,12 +448,25 @@ impl HubInbound {
     pub fn handle_handed(&mut self, now: Time, Handed(what): Handed) {
         match what {
             What::Datagram(came, bytes) => self.handle_own(now, came, &bytes),
-            What::Call(sender, caller, tag) => self.handle_caller(now, sender, *caller, tag),
+            What::Call(sender, caller, tag) => {
+                self.handle_caller(now, sender, *caller, tag);
+                if !self
+                    .answered
+                    .iter()
+                    .any(|answered| answered.contains_key(&tag))
+                {
+                    self.not_answered(tag);
+                }
+            }
+            What::NotAnswered(tag) => self.forget_answered(tag),
             What::Again(sender, slot, tag) => {
                 let inbound = self.peer(slot);
                 match inbound.is_some_and(|inbound| inbound.answer_again(now, sender, tag)) {
                     true => self.schedule.touch(slot),
-                    false => self.drops.count(DropReason::Replayed, 1),
+                    false => {
+                        self.drops.count(DropReason::Replayed, 1);
+                        self.not_answered(tag);
+                    }
                 }
             }
         }
@@ -470,7 +478,6 @@ impl HubInbound {
         }
         self.waiting.note_whose(now, None);
         if *bytes == LONE_BYTE {
-            self.lone_bytes += 1;
             return;
         }
         let Some(message) = bytes.strip_prefix(&HANDSHAKE_GRE) else {

@@ -243,6 +243,8 @@ fn an_initiation_that_comes_again_after_the_peer_was_away_is_old() {
             .iter()
             .any(|(why, _)| *why == DropReason::Replayed)
     );
+    let peer = world.hub_inbound.summary(world.slots[0]).unwrap();
+    assert!(peer.drops.of(DropReason::Replayed) > 0);
 }
 
 /// What an idle peer of two paths may take at the hub, in bytes: 1,000 of them fit 128 MiB with room for what the

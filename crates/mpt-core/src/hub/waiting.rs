@@ -31,6 +31,10 @@ const PACKET_COST: usize = 512;
 const RUSH: Duration = Duration::from_secs(10);
 /// Buffers that are kept for what comes next.
 const MAX_SPARE: usize = 256;
+/// What waits is in a buffer of at most so many times its length: the pool counts bytes that wait, and not those around them.
+const MAX_SLACK: usize = 4;
+/// A peer of which nothing waits keeps room for so many.
+const IDLE_ITEMS: usize = 64;
 
 /// What is known of bytes that wait: a train of datagrams, a super-packet, a packet.
 pub(super) trait Load {
@@ -153,7 +157,8 @@ impl<L: Load> Waiting<L> {
                 codel: Codel::default(),
             })
         });
-        let mut room = self.spare.pop().unwrap_or_default();
+        let fits = |spare: &mut Vec<u8>| spare.capacity() <= MAX_SLACK * bytes.len();
+        let mut room = self.spare.pop_if(fits).unwrap_or_default();
         room.extend_from_slice(bytes);
         peer.items.push_back(Item {
             load,
@@ -211,6 +216,7 @@ impl<L: Load> Waiting<L> {
         loop {
             let Some(first) = peer.items.front_mut() else {
                 peer.codel.emptied();
+                peer.items.shrink_to(IDLE_ITEMS);
                 return None;
             };
             let waited = now.since(first.since);
@@ -421,6 +427,44 @@ mod tests {
         let lost = waiting.take_lost();
         assert!(lost > 300, "{lost} of 800");
         assert!(last < Duration::from_millis(60), "{last:?}");
+    }
+
+    #[test]
+    fn what_waits_takes_memory_by_its_length_whatever_came_before() {
+        let mut waiting = Waiting::default();
+        let capacity = |waiting: &Waiting<Train>| {
+            let items = waiting.peers.iter().flatten().flat_map(|peer| &peer.items);
+            let held: usize = items.map(|item| item.bytes.capacity()).sum();
+            held + waiting.spare.iter().map(Vec::capacity).sum::<usize>()
+        };
+        let most = MAX_SLACK * POOL_BYTES + MAX_SPARE * 65_536;
+        for round in 0..50 {
+            for _ in 0..POOL_BYTES / 65_000 {
+                waiting.push(at(round), slot(1), Train, &[0; 65_000]);
+            }
+            for _ in 0..2000 {
+                waiting.push(at(round), slot(2), Train, &[0; 100]);
+            }
+            assert!(capacity(&waiting) <= most);
+            for _ in 0..200 {
+                let (_, _, bytes, _) = waiting.pop(at(round)).unwrap();
+                waiting.give_back(bytes);
+            }
+            let small = waiting.peers[place(slot(2))]
+                .iter()
+                .flat_map(|peer| &peer.items);
+            let small = small.map(|item| item.bytes.capacity()).max();
+            assert!(small <= Some(MAX_SLACK * 100), "{small:?}");
+        }
+        while let Some((_, _, bytes, _)) = waiting.pop(at(50)) {
+            waiting.give_back(bytes);
+        }
+        let items = waiting
+            .peers
+            .iter()
+            .flatten()
+            .map(|peer| peer.items.capacity());
+        assert!(items.max() <= Some(IDLE_ITEMS));
     }
 
     #[test]

@@ -83,6 +83,8 @@ pub(super) enum What {
     Call(Sender, Box<Caller>, InitiationTag),
     /// A call that was handed over before has come again.
     Again(Sender, HubSlot, InitiationTag),
+    /// To the one that opens calls: its owner has not answered it.
+    NotAnswered(InitiationTag),
 }
 
 #[cfg(test)]

@@ -1,5 +1,10 @@
 //! The kinds of control messages, and why bytes are none.
 
+/// GRE header of a handshake message: no flags, Protocol Type 0x88B5.
+pub(crate) const HANDSHAKE_GRE: [u8; 4] = [0x00, 0x00, 0x88, 0xb5];
+/// What keeps a mapping open and means nothing else: RFC 3948 §2.3.
+pub(crate) const LONE_BYTE: [u8; 1] = [0xff];
+
 /// What a control message is, by its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{HANDSHAKE_GRE, HubInbound, HubNews};
+use super::{HubInbound, HubNews};
 use crate::control::drops::DropReason;
 use crate::crypto::{
     COOKIE_REPLY_BYTES, Caller, CryptoConfig, INITIATION_BYTES, InitiationTag, Refused, Sender,
@@ -13,6 +13,7 @@ use crate::hub::worker::What;
 use crate::path::{MAX_PATHS, PathId};
 use crate::time::Time;
 use crate::tunnel::{TunnelConfig, sealed_tunnel};
+use crate::wire::kind::HANDSHAKE_GRE;
 
 /// Copies of an initiation are known for this long at least: they come for five seconds.
 const COPIES_KNOWN: Duration = Duration::from_secs(10);
@@ -98,7 +99,8 @@ impl HubInbound {
             return;
         };
         let Some(moment) = caller.moment().filter(|moment| *moment > row.known_until) else {
-            return self.drops.count(DropReason::Replayed, 1);
+            // Counted of the peer: its clock may have been ahead, and nothing else says why it does not come back.
+            return row.former.drops.count(DropReason::Replayed, 1);
         };
         if row.inbound.is_none() {
             self.begin(now, slot);
@@ -122,6 +124,14 @@ impl HubInbound {
             self.answered[0].clear();
         }
         self.answered[0].insert(tag, slot);
+    }
+
+    /// A call that was handed over has not been answered: who opens calls is to look at a copy again.
+    pub(super) fn not_answered(&mut self, tag: InitiationTag) {
+        match self.config.worker.opens_calls() {
+            true => self.forget_answered(tag),
+            false => self.hand_to(0, What::NotAnswered(tag)),
+        }
     }
 
     /// Nobody will answer that one.

@@ -50,6 +50,16 @@ fn a_call_is_opened_by_the_first_worker_and_answered_by_the_owner_who_looks_agai
     assert_eq!(begins(&mut second), 0);
     assert_eq!(second.total().drops.of(DropReason::BadHandshake), 1);
 
+    // A copy is looked at again, since nobody has answered.
+    let (to, handed) = second.poll_handed().unwrap();
+    assert_eq!(to, 0);
+    first.handle_handed(NOW, handed);
+    second.set_peer(slot(), caller_keys(1));
+    first.handle_datagram(NOW, came(), &call);
+    let (_, handed) = first.poll_handed().unwrap();
+    second.handle_handed(NOW, handed);
+    assert_eq!(begins(&mut second), 1);
+
     // Or there is another in its place by then.
     let later = NOW + Duration::from_secs(1);
     let other = PeerKeys {
@@ -88,6 +98,8 @@ fn a_call_is_opened_by_the_first_worker_and_answered_by_the_owner_who_looks_agai
     second.remove_peer(slot());
     second.handle_handed(later, handed);
     assert_eq!(second.total().drops.of(DropReason::Replayed), 1);
+    // Of this one the first worker is told, as of the call for which there was another peer.
+    assert_eq!(std::iter::from_fn(|| second.poll_handed()).count(), 2);
 }
 
 #[test]
