@@ -29,7 +29,6 @@ pub enum SealError {
 pub struct DataSealer {
     key: AeadKey,
     index: u32,
-    cipher: Cipher,
     /// The first number of the session, give or take what was on its way then.
     first: u64,
     /// The number of the next packet without order.
@@ -41,16 +40,9 @@ impl DataSealer {
         DataSealer {
             key: AeadKey::new(cipher, key),
             index,
-            cipher,
             first,
             next_unordered: 0,
         }
-    }
-
-    /// The cipher that was agreed.
-    #[must_use]
-    pub fn cipher(&self) -> Cipher {
-        self.cipher
     }
 
     /// Seals a train in place: datagrams of `segment_size` bytes, the last perhaps shorter, one behind the

@@ -12,8 +12,6 @@ use crate::wire::report::MAX_REPORT_BYTES;
 
 /// Most control messages waiting to be sent.
 const MAX_QUEUED: usize = 64;
-/// What keeps a mapping open and means nothing else: RFC 3948 §2.3.
-pub(super) const LONE_BYTE: [u8; 1] = [0xff];
 
 /// A control message as a datagram, before it is sealed.
 #[derive(Clone, Copy)]
@@ -26,7 +24,7 @@ pub(super) struct ControlDatagram {
     pub(super) to: Option<(PathId, SocketAddr)>,
     /// What the peer calls the path, if that is known and the path works.
     pub(super) peer_path: Option<u8>,
-    /// It is [`LONE_BYTE`], and goes as it is.
+    /// It is [`crate::wire::kind::LONE_BYTE`], and goes as it is.
     pub(super) is_lone: bool,
 }
 

@@ -28,10 +28,6 @@ use crate::send::train::Train;
 use crate::seq::Seq;
 use crate::time::Time;
 
-/// GRE header of a handshake message: no flags, Protocol Type 0x88B5.
-pub(super) const HANDSHAKE_GRE: [u8; 4] = [0x00, 0x00, 0x88, 0xb5];
-
-/// What the line in of a sealed tunnel has found out and the line out has to follow.
 /// What the line out needs of a sealed tunnel.
 #[derive(Default)]
 pub(super) struct Sealing {

@@ -74,34 +74,6 @@ const fn joined(outer: u8, inner: u8) -> Option<u8> {
     }
 }
 
-/// Packets that arrived with a combination that no correct tunnel makes. RFC 6040 §4.2: "the
-/// decapsulator SHOULD log the event"; a counter cannot flood a log.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Anomalies {
-    /// CE over Not-ECT, "(!!!)": dropped.
-    pub ce_over_not_ect: u64,
-    /// ECT(0) or ECT(1) over Not-ECT, "(!!!)": delivered as Not-ECT.
-    pub ect_over_not_ect: u64,
-    /// ECT(1) over CE, "(!!!)": delivered as CE.
-    pub ect1_over_ce: u64,
-    /// ECT(0) over ECT(1), "(!)": delivered as ECT(1).
-    pub ect0_over_ect1: u64,
-}
-
-impl Anomalies {
-    /// Counts the combination if it is one of the four.
-    #[inline]
-    pub const fn note(&mut self, outer_tos: u8, inner_tos: u8) {
-        match (inner_tos & ECN_MASK, outer_tos & ECN_MASK) {
-            (NOT_ECT, CE) => self.ce_over_not_ect += 1,
-            (NOT_ECT, ECT_0 | ECT_1) => self.ect_over_not_ect += 1,
-            (CE, ECT_1) => self.ect1_over_ce += 1,
-            (ECT_1, ECT_0) => self.ect0_over_ect1 += 1,
-            _ => {}
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,22 +111,5 @@ mod tests {
         for tos in 0..=255 {
             assert_eq!(inner_after(outer_tos(tos), tos), Decap::Keep);
         }
-    }
-
-    #[test]
-    fn the_marked_cells_are_counted_and_no_others() {
-        let mut seen = Anomalies::default();
-        for inner in [NOT_ECT, ECT_0, ECT_1, CE] {
-            for outer in [NOT_ECT, ECT_0, ECT_1, CE] {
-                seen.note(outer, inner);
-            }
-        }
-        let expected = Anomalies {
-            ce_over_not_ect: 1,
-            ect_over_not_ect: 2,
-            ect1_over_ce: 1,
-            ect0_over_ect1: 1,
-        };
-        assert_eq!(seen, expected);
     }
 }

@@ -244,16 +244,6 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Time to live, or hop limit.
-    #[inline]
-    #[must_use]
-    pub const fn ttl(&self) -> u8 {
-        match self.version {
-            Version::V4 => self.bytes[field::v4::TTL],
-            Version::V6 => self.bytes[field::v6::HOP_LIMIT],
-        }
-    }
-
     /// The IPv4 identification field; `None` in IPv6.
     #[inline]
     #[must_use]

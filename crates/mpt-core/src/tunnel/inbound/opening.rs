@@ -19,11 +19,11 @@ use crate::tunnel::event::Event;
 use crate::tunnel::look::look_into;
 use crate::tunnel::outbox::{ControlDatagram, control_header};
 use crate::tunnel::reporting::Received;
-use crate::tunnel::sealing::{Arrival, HANDSHAKE_GRE, Opening};
+use crate::tunnel::sealing::{Arrival, Opening};
 use crate::tunnel::{News, Transmit};
 use crate::wire::gre::Protocol;
 use crate::wire::ip::Version;
-use crate::wire::kind::Kind;
+use crate::wire::kind::{HANDSHAKE_GRE, Kind};
 use crate::wire::name::LONGEST_NAME;
 use crate::wire::probe::{Echo, MESSAGE_BYTES, Message, PROOF_BYTES, Proof};
 

@@ -12,9 +12,10 @@ use crate::seq::Seq;
 use crate::time::{Time, earliest};
 use crate::tunnel::Transmit;
 use crate::tunnel::event::Event;
-use crate::tunnel::outbox::{ControlDatagram, LONE_BYTE, control_header};
+use crate::tunnel::outbox::{ControlDatagram, control_header};
 use crate::tunnel::sealing::{Opening, may_carry_handshakes};
 use crate::tunnel::session::{Jump, Where};
+use crate::wire::kind::LONE_BYTE;
 use crate::wire::probe::{Echo, MESSAGE_BYTES, Message};
 
 /// Least time between two answers on a path to a session that has not proved itself.
