@@ -488,7 +488,7 @@ impl Inbound {
         }
         let why = match verdict {
             Verdict::Taken => {
-                self.peer.fits(now, path);
+                self.peer.fits(path);
                 return;
             }
             Verdict::Duplicate => DropReason::Duplicate,

@@ -13,8 +13,7 @@
 //! One that does not probe (the kernel's GRE, the MPT-GRE software) can show a restart only by its
 //! numbers. As RFC 3550 A.1 does, a jump is believed after several packets in a row that fit each
 //! other: in a row on one path, since paths differ in delay. Going back is going back to the
-//! beginning, as a sender does that starts anew (RFC 2890 §2.2); other old numbers are a recording. While others still
-//! fit it has not started anew: those are the copies that the redundant scheduler sends over a slower path.
+//! beginning, as a sender does that starts anew (RFC 2890 §2.2); other old numbers are a recording.
 //!
 //! Either kind may lose more packets than the window believes at once. Such a jump ahead, still
 //! within the same numbering, is believed after as many packets in a row, though not right after a
@@ -36,8 +35,7 @@ const CONFIRMATION_STRIDE: i32 = 1024;
 /// probe.
 const PROBES_EXPECTED_WITHIN: Duration = Duration::from_secs(10);
 
-/// A watermark that is far away is believed when another one agrees this much later, and nothing fitted meanwhile; packets
-/// that ask to go back are, when nothing has fitted for this long. Half of
+/// A watermark that is far away is believed when another one agrees this much later, and nothing fitted meanwhile. Half of
 /// the time between two probes (DESIGN: `keepalive`, 200 ms): those that a link held up come together, in less.
 const FAR_FOR: Duration = Duration::from_millis(100);
 
@@ -59,8 +57,6 @@ pub(super) struct Peer {
     started: bool,
     /// The packets on each path that ask for a jump.
     candidates: [Option<Candidate>; MAX_PATHS],
-    /// When a packet came last that fitted.
-    fitted: Option<Time>,
     /// A watermark that was too far away to be believed alone, and when it came.
     far_watermark: Option<(Time, Seq)>,
 }
@@ -156,9 +152,8 @@ impl Peer {
     /// A packet with a believable number arrived on the path: what asked for a jump before was not
     /// in a row.
     #[inline]
-    pub(super) fn fits(&mut self, now: Time, path: PathId) {
+    pub(super) fn fits(&mut self, path: PathId) {
         self.candidates[path.index()] = None;
-        self.fitted = Some(now);
         self.far_watermark = None;
     }
 
@@ -196,9 +191,7 @@ impl Peer {
             _ => 1,
         };
         *candidate = (packets > 0).then_some(Candidate { last: seq, packets });
-        // Before its sender is known to probe these may be copies of what another path brought.
-        let goes_on = self.fitted.is_some_and(|at| now.since(at) < FAR_FOR);
-        if packets < CONFIRMATIONS || place == Where::Behind && goes_on {
+        if packets < CONFIRMATIONS {
             return Jump::Refused;
         }
         self.candidates = [None; MAX_PATHS];
@@ -265,22 +258,11 @@ mod tests {
         assert_eq!(believed, [false, false, false, false, false, false, true]);
         let mut peer = Peer::default();
         verdicts(&mut peer, NOW, Where::Behind, &packets[..5]);
-        peer.fits(NOW, PathId::new(0).unwrap());
+        peer.fits(PathId::new(0).unwrap());
         assert_eq!(
-            verdicts(&mut peer, NOW + FAR_FOR, Where::Behind, &packets[6..]),
+            verdicts(&mut peer, NOW, Where::Behind, &packets[6..]),
             [false]
         );
-    }
-
-    #[test]
-    fn copies_of_what_another_path_brings_are_no_new_beginning() {
-        let mut peer = Peer::default();
-        let copies: Vec<_> = (0..2000).map(|n| (1, n)).collect();
-        peer.fits(NOW, PathId::new(0).unwrap());
-        assert!(!verdicts(&mut peer, NOW, Where::Behind, &copies).contains(&true));
-        // However far it has come by then.
-        let later = NOW + FAR_FOR;
-        assert!(verdicts(&mut peer, later, Where::Behind, &[(1, 2000)])[0]);
     }
 
     #[test]
@@ -317,10 +299,10 @@ mod tests {
         let mut peer = Peer::default();
         peer.begin(Time::ZERO, 7);
         let mut consider = |ms: u64, seq, fits| {
-            let now = NOW + Duration::from_millis(ms);
             if fits {
-                peer.fits(now, PathId::new(0).unwrap());
+                peer.fits(PathId::new(0).unwrap());
             }
+            let now = NOW + Duration::from_millis(ms);
             peer.consider_watermark(now, Seq::new(seq), Where::Behind) == Jump::Believed
         };
         assert!(!consider(0, 900_000, false));
