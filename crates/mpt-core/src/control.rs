@@ -211,7 +211,7 @@ pub struct Status {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hub: Option<HubStatus>,
     /// Where the tunnel is a hub: its peers, in the order of the configuration, as far as a line has room for them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub peers: Vec<PeerStatus>,
     /// What was counted in the last seconds.
     #[serde(default)]

@@ -5,8 +5,9 @@
 //! are asked here, from sockets that carry the tunnel's mark (see `routing`).
 //!
 //! `/etc/resolv.conf` and `/etc/hosts` are read for each question: names are looked up seldom, and what
-//! DHCP wrote meanwhile holds. Which servers there are is asked often, and read where the files have changed. What other sources the C library has (`nsswitch.conf`: mDNS, LDAP) is not
-//! asked, unless a name server on this host does so: systemd-resolved, on 127.0.0.53.
+//! DHCP wrote meanwhile holds. Which servers there are is asked often, and read where the files have changed.
+//! What other sources the C library has (`nsswitch.conf`: mDNS, LDAP) is not asked, unless a name server on this
+//! host does so: systemd-resolved, on 127.0.0.53.
 
 use std::cell::RefCell;
 use std::future::Future;
