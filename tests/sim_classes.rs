@@ -300,8 +300,8 @@ fn a_sparing_class_goes_over_its_own_paths_or_not_at_all() {
     assert_eq!(seen[1].get(), 0);
 }
 
-#[test]
-fn other_classes_prefer_their_paths_and_fall_back() {
+/// A backup that prefers the first of two paths and has run for three seconds, and what goes over each.
+fn backup_over_the_first() -> (Pair, Rc<[Cell<u64>; 2]>, Flow) {
     let classes = [ClassConfig {
         paths: PathSet::from_bits(0b01),
         ..class(port(BACKUP_PORT), ClassPolicy::Adaptive)
@@ -311,6 +311,12 @@ fn other_classes_prefer_their_paths_and_fall_back() {
     let mut backup = Flow::new(Side::A, 1400).with_port(BACKUP_PORT);
     backup.begin(pair.now());
     backup.run_for(&mut pair, 3 * SECOND);
+    (pair, seen, backup)
+}
+
+#[test]
+fn other_classes_prefer_their_paths_and_fall_back() {
+    let (mut pair, seen, mut backup) = backup_over_the_first();
     assert_eq!((seen[1].get(), counters(&pair).elsewhere), (0, 0));
     pair.set_links_up(0, false);
     backup.run_for(&mut pair, 3 * SECOND);
@@ -323,15 +329,7 @@ fn other_classes_prefer_their_paths_and_fall_back() {
 /// Nothing else is sent by which it would show that the path is mended.
 #[test]
 fn a_class_comes_back_to_its_path_that_was_silent_for_a_moment() {
-    let classes = [ClassConfig {
-        paths: PathSet::from_bits(0b01),
-        ..class(port(BACKUP_PORT), ClassPolicy::Adaptive)
-    }];
-    let mut pair = pair([path(20, 40, 0.0), path(20, 10, 0.0)], false, 1, &classes);
-    let seen = watch(&mut pair, BACKUP_PORT);
-    let mut backup = Flow::new(Side::A, 1400).with_port(BACKUP_PORT);
-    backup.begin(pair.now());
-    backup.run_for(&mut pair, 3 * SECOND);
+    let (mut pair, seen, mut backup) = backup_over_the_first();
     pair.set_links_up(0, false);
     backup.run_for(&mut pair, 600 * MS);
     pair.set_links_up(0, true);

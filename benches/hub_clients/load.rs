@@ -21,13 +21,13 @@ use mpt_io::tun::Tun;
 use net::initiation::Initiations;
 use net::process::program;
 use net::settings::{hub_workers, workers_line};
-use net::stream::percentile;
+use net::stream::{median, percentile};
 use net::{Daemon, Namespace, ping, wait_for};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::clients::{Clients, Hub, MTU, PATHS, Question, client_at, inner, peers};
 use crate::flood::Flood;
-use crate::outcome::{Moment, Outcome, median, thread_time};
+use crate::outcome::{Moment, Outcome, thread_time};
 
 /// The hub inside the tunnel, and where TCP and UDP are taken there.
 const HUB: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
@@ -312,7 +312,7 @@ impl Stage {
         let mut times = ping::round_trips_ms(&self.far, &target, count, PING_STEP_MS);
         // One that is not answered took longest.
         times.resize(count as usize, f64::INFINITY);
-        (percentile(&times, 0.5), percentile(&times, 0.99))
+        (median(&times), percentile(&times, 0.99))
     }
 }
 
@@ -377,9 +377,9 @@ fn shares(stage: &Stage, clients: usize, runs: u32, seconds: u64) {
         }
         println!(
             "{way:?}: {clients} together {:.2} of one alone, the least {:.2} of the mean, the hub's time a byte {:.2} of that for one (medians of {runs})",
-            median(sums),
-            median(least),
-            median(costs)
+            median(&sums),
+            median(&least),
+            median(&costs)
         );
     }
 }
@@ -395,7 +395,7 @@ fn eight_flows(stage: &Stage, clients: usize, runs: u32, seconds: u64) {
             together.tell(&format!("{way:?}, all {clients}"));
             together.rates[0] * clients as f64 / together.sum()
         });
-        let share = median(shares.collect());
+        let share = median(&shares.collect::<Vec<_>>());
         println!(
             "{way:?}: the one with 8 flows of {clients} has {share:.2} of the mean (median of {runs})"
         );
@@ -465,8 +465,8 @@ fn greedy(stage: &Stage, clients: usize, runs: u32, seconds: u64) {
     for (what, (tcp, pings)) in kept {
         println!(
             "{what}: the others' TCP keeps {:.2}, another's ping p99 rises by {:.1} ms (medians of {runs})",
-            median(tcp),
-            median(pings)
+            median(&tcp),
+            median(&pings)
         );
     }
 }

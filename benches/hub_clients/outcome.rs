@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use net::stream::percentile;
-
 /// Processor time so far, in seconds, of a process's threads whose names begin like each of these.
 pub(crate) fn thread_time<const N: usize>(pid: u32, names: [&str; N]) -> [f64; N] {
     let mut times = [0.0; N];
@@ -95,8 +93,4 @@ impl Outcome {
             self.drops
         );
     }
-}
-
-pub(crate) fn median(values: Vec<f64>) -> f64 {
-    percentile(&values, 0.5)
 }

@@ -279,12 +279,7 @@ mod tests {
     fn with_echo<T>(client: impl AsyncFnOnce(&Path) -> T) -> T {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("mpt0.sock");
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        runtime.block_on(async {
+        crate::testing::paused_runtime().block_on(async {
             let listener = bind(&path, None, 0o600).unwrap();
             tokio::select! {
                 ended = serve(Door::Own(listener), echo) => panic!("{ended:?}"),

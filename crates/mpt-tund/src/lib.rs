@@ -32,6 +32,8 @@ mod routing;
 mod sealing;
 mod served;
 mod service;
+#[cfg(test)]
+mod testing;
 mod tunnel;
 mod uplink;
 mod wanted;

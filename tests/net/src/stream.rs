@@ -249,6 +249,19 @@ pub fn percentile(values: &[f64], share: f64) -> f64 {
         .unwrap_or(f64::NAN)
 }
 
+/// The value in the middle, or the mean of the two there; NaN without any.
+#[must_use]
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => f64::NAN,
+        count if count % 2 == 1 => sorted[middle],
+        _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

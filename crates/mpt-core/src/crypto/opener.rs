@@ -117,70 +117,49 @@ impl Opener {
         datagram: &mut [u8],
     ) -> Result<Opened, OpenError> {
         match header.number {
-            Number::Ordered(low) => {
-                let number = restore(low, self.ordered.next());
-                self.open_ordered(number, tos, datagram)
-            }
-            Number::Unordered(low) => {
-                let number = restore(low, self.unordered.next());
-                self.open_unordered(number, tos, datagram)
-            }
+            Number::Ordered(low) => self.open_numbered(true, low, tos, datagram),
+            Number::Unordered(low) => self.open_numbered(false, low, tos, datagram),
             Number::Control(route, number) => self.open_control(route, number, datagram),
         }
     }
 
+    /// Opens a data packet whose number ends with `low`.
     #[inline]
-    fn open_ordered(
+    fn open_numbered(
         &mut self,
-        number: u64,
+        is_ordered: bool,
+        low: u32,
         tos: u8,
         datagram: &mut [u8],
     ) -> Result<Opened, OpenError> {
-        let is_new = self.ordered.is_new(number);
-        if !is_new && !self.ordered.is_remembered(number) {
+        let (window, space) = match is_ordered {
+            true => (&self.ordered, Space::Ordered),
+            false => (&self.unordered, Space::Unordered),
+        };
+        let number = restore(low, window.next());
+        let is_new = window.is_new(number);
+        if !is_new && !window.is_remembered(number) {
             return Err(OpenError::Replayed);
         }
-        let (protocol, packet) = self.open_data(nonce(Space::Ordered, number), datagram)?;
-        let session = self.session;
+        let (protocol, packet) = self.open_data(nonce(space, number), datagram)?;
+        let (session, shown) = (self.session, is_ordered.then_some(number));
         if !is_new {
-            let number = Some(number);
-            return Ok(Opened::Copy { session, number });
+            return Ok(Opened::Copy {
+                session,
+                number: shown,
+            });
         }
         if is_marked(tos, &datagram[packet.clone()]) {
             return Err(OpenError::Marked);
         }
-        self.ordered.take(number);
+        let window = match is_ordered {
+            true => &mut self.ordered,
+            false => &mut self.unordered,
+        };
+        window.take(number);
         Ok(Opened::Data {
             session,
-            number: Some(number),
-            protocol: protocol.ok_or(OpenError::Protocol)?,
-            packet,
-        })
-    }
-
-    fn open_unordered(
-        &mut self,
-        number: u64,
-        tos: u8,
-        datagram: &mut [u8],
-    ) -> Result<Opened, OpenError> {
-        let is_new = self.unordered.is_new(number);
-        if !is_new && !self.unordered.is_remembered(number) {
-            return Err(OpenError::Replayed);
-        }
-        let (protocol, packet) = self.open_data(nonce(Space::Unordered, number), datagram)?;
-        let session = self.session;
-        if !is_new {
-            let number = None;
-            return Ok(Opened::Copy { session, number });
-        }
-        if is_marked(tos, &datagram[packet.clone()]) {
-            return Err(OpenError::Marked);
-        }
-        self.unordered.take(number);
-        Ok(Opened::Data {
-            session,
-            number: None,
+            number: shown,
             protocol: protocol.ok_or(OpenError::Protocol)?,
             packet,
         })

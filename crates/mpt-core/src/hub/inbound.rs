@@ -450,11 +450,7 @@ impl HubInbound {
             What::Datagram(came, bytes) => self.handle_own(now, came, &bytes),
             What::Call(sender, caller, tag) => {
                 self.handle_caller(now, sender, *caller, tag);
-                if !self
-                    .answered
-                    .iter()
-                    .any(|answered| answered.contains_key(&tag))
-                {
+                if self.whose(&tag).is_none() {
                     self.not_answered(tag);
                 }
             }

@@ -72,6 +72,21 @@ pub struct PathConfig {
     pub keeps_port: bool,
 }
 
+#[cfg(test)]
+impl PathConfig {
+    /// A path of weight 1 to a peer that is known, probed as often as by default.
+    pub(crate) fn of_test() -> PathConfig {
+        PathConfig {
+            remote: Some(([192, 0, 2, 1], 4754).into()),
+            weight: 1,
+            keepalive: Duration::from_millis(200),
+            dead_after: Duration::from_secs(1),
+            metered: false,
+            keeps_port: false,
+        }
+    }
+}
+
 /// One path as the line in sees it.
 pub(crate) struct Path {
     pub(crate) config: PathConfig,

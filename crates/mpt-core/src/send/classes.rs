@@ -175,6 +175,14 @@ impl Class {
     }
 }
 
+/// Why what no path takes is dropped, when these are usable.
+pub(crate) fn without_path(usable: PathSet) -> DropReason {
+    match usable.is_empty() {
+        true => DropReason::NoPath,
+        false => DropReason::ClassPaths,
+    }
+}
+
 /// The classes of a tunnel, in the order in which packets are compared with them.
 #[derive(Debug, Default)]
 pub(crate) struct Classes {
@@ -283,12 +291,8 @@ impl Classes {
         class.counters.bytes += segments.remaining_bytes() as u64;
         let allowed = class.allowed(usable, paths);
         if allowed.is_empty() {
-            let why = match usable.is_empty() {
-                true => DropReason::NoPath,
-                false => DropReason::ClassPaths,
-            };
             class.counters.dropped_no_path += packets;
-            turn.drops.count(why, packets);
+            turn.drops.count(without_path(usable), packets);
         } else if class.is_away(usable) {
             class.counters.elsewhere += packets;
         }

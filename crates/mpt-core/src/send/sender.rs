@@ -14,7 +14,7 @@ use crate::control::drops::DropReason;
 use crate::control::trace::{Trace, Why};
 use crate::control::{PathPhase, PathStatus, RecoveryStatus, TunnelStatus};
 use crate::path::{Answered, MAX_PATHS, PathId, PathSet};
-use crate::send::classes::{ClassConfig, ClassId, Priority};
+use crate::send::classes::{ClassConfig, ClassId, Priority, without_path};
 use crate::send::committed::{Committed, CommittedPacket};
 use crate::send::lanes::{Lane, Lanes};
 use crate::send::recovery::{Recovery, Resend};
@@ -450,12 +450,8 @@ impl Sender {
                 return false;
             }
             Choice::Nowhere => {
-                let why = match trusted.is_empty() {
-                    true => DropReason::NoPath,
-                    false => DropReason::ClassPaths,
-                };
-                turn.drops
-                    .count(why, self.lanes.clear(&mut self.slab, lane));
+                let left = self.lanes.clear(&mut self.slab, lane);
+                turn.drops.count(without_path(trusted), left);
                 return false;
             }
         };
@@ -589,11 +585,7 @@ impl Sender {
                     continue;
                 }
                 classes.count_dropped(bytes);
-                let why = match usable.is_empty() {
-                    true => DropReason::NoPath,
-                    false => DropReason::ClassPaths,
-                };
-                turn.drops.count(why, 1);
+                turn.drops.count(without_path(usable), 1);
                 self.recovery.leave(packet.seq);
                 self.slab.release(packet.packet);
             }

@@ -310,8 +310,8 @@ impl Silence {
 
     /// When [`Silence::handle_timeout`] is to be called.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        let due = |path: PathId| self.due(path);
-        self.watched.iter().map(due).fold(None, earliest)
+        let due = self.watched.iter().map(|path| self.due(path));
+        due.fold(None, earliest)
     }
 
     /// The paths that have come to be suspected. One that is not usable any more, and is suspected still, does not make

@@ -176,12 +176,7 @@ mod tests {
 
     /// Asks for a page at each of these times, in milliseconds; which questions that brought, with order or without.
     fn asked_at(times: &[u64]) -> Vec<bool> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        runtime.block_on(async {
+        crate::testing::paused_runtime().block_on(async {
             let (measuring, mut questions) = mpsc::channel::<Asked>(4);
             let tunnels = Arc::new(Mutex::new(vec!["mpt0".to_owned()]));
             let pages = Pages::new(tunnels, measuring);
@@ -223,12 +218,7 @@ mod tests {
 
     #[test]
     fn who_does_not_wait_for_the_answer_does_not_ask_sooner() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        runtime.block_on(async {
+        crate::testing::paused_runtime().block_on(async {
             let (measuring, mut questions) = mpsc::channel::<Asked>(64);
             let pages = Pages::new(Arc::default(), measuring);
             for _ in 0..35 {

@@ -201,12 +201,7 @@ mod tests {
     /// Runs `client` against a tunnel called mpt0, over a Unix socket: what is sent there has arrived at once, and time
     /// stands still unless all wait; returns what became of its connections.
     fn with_pages(client: impl AsyncFnOnce(&Path)) -> [(&'static str, u64); 5] {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        runtime.block_on(async {
+        crate::testing::paused_runtime().block_on(async {
             let folder = tempfile::tempdir().unwrap();
             let address = folder.path().join("metrics.sock");
             let socket = std::os::unix::net::UnixListener::bind(&address).unwrap();

@@ -14,7 +14,7 @@ use crate::profile::measure::Variant;
 use crate::profile::{Line, Profile, table};
 use crate::settings::Side;
 use crate::shape::Shape;
-use crate::stream::percentile;
+use crate::stream::median;
 use crate::transfer::{Source, Transport, allow_subflows};
 
 /// Of the best link alone, the tunnel may take so much.
@@ -72,7 +72,7 @@ impl Loaded {
     /// The median, in milliseconds; NaN without any.
     #[must_use]
     pub fn median_ms(&self) -> f64 {
-        percentile(&self.ms, 0.5)
+        median(&self.ms)
     }
 }
 
@@ -170,7 +170,7 @@ mod tests {
             bytes: 1,
             ms: ms.to_vec(),
         };
-        assert_eq!(loaded(&[3.0, 1.0]).median_ms(), 1.0);
+        assert_eq!(loaded(&[3.0, 1.0]).median_ms(), 2.0);
         assert_eq!(loaded(&[3.0, 1.0, 9.0]).median_ms(), 3.0);
         assert!(loaded(&[]).median_ms().is_nan());
     }

@@ -33,14 +33,14 @@ impl HubInbound {
         message: &[u8],
         tag: InitiationTag,
     ) {
-        let known = self.answered.iter().find_map(|answered| answered.get(&tag));
+        let known = self.whose(&tag);
         let worker = self.config.worker;
-        if let Some(&slot) = known
+        if let Some(slot) = known
             && !worker.owns(slot)
         {
             return self.hand_to(worker.owner(slot), What::Again(sender, slot, tag));
         }
-        if let Some(&slot) = known
+        if let Some(slot) = known
             && let Some(inbound) = self.peer(slot)
             && inbound.answer_again(now, sender, tag)
         {
@@ -115,6 +115,12 @@ impl HubInbound {
             self.note_answered(now, tag, slot);
         }
         self.schedule.touch(slot);
+    }
+
+    /// Whose an initiation is that was answered.
+    pub(super) fn whose(&self, tag: &InitiationTag) -> Option<HubSlot> {
+        let mut answered = self.answered.iter();
+        answered.find_map(|answered| answered.get(tag)).copied()
     }
 
     fn note_answered(&mut self, now: Time, tag: InitiationTag, slot: HubSlot) {

@@ -371,6 +371,34 @@ fn what_went_unanswered_and_no_path_may_have_now_is_put_off() {
 }
 
 #[test]
+fn what_was_dropped_while_it_was_bound_is_not_sent_again_and_holds_no_probe_up() {
+    for is_left in [false, true] {
+        let mut sender = Sender::new();
+        let bound = sender.send(at(0), path(0));
+        sender.recovery.bind_newest();
+        match is_left {
+            true => sender.recovery.leave(bound),
+            false => sender.recovery.unbind(at(0), bound, path(0)),
+        }
+        let newest = sender.send(at(1), path(0));
+        sender.hears(at(60), &[(path(0), newest)], &[(bound, 1)], &[]);
+        let again = sender.resends(at(60), path(1));
+        assert_eq!(again.contains(&bound), !is_left, "{again:?}");
+        // The end of what was sent was dropped.
+        let last = sender.send(at(61), path(0));
+        sender.recovery.bind_newest();
+        if is_left {
+            sender.recovery.leave(last);
+        }
+        let probes = std::iter::from_fn(|| {
+            let due = sender.recovery.poll_timeout()?;
+            (due < at(1000)).then(|| sender.recovery.handle_timeout(due))
+        });
+        assert_eq!(probes.take(100).flatten().count() > 0, is_left);
+    }
+}
+
+#[test]
 fn what_is_put_off_for_long_leaves_others_their_allowance() {
     let mut sender = Sender::new();
     let first = sender.send(at(0), path(0));

@@ -193,14 +193,7 @@ mod tests {
         let config = TunnelConfig::of_test(1, 1464);
         let (_, mut inbound) = tunnel(&config);
         for (index, delay_ns) in [5_000_000, 15_000_000].into_iter().enumerate() {
-            let path = PathConfig {
-                remote: Some(([192, 0, 2, 1], 4754).into()),
-                weight: 1,
-                keepalive: Duration::from_millis(200),
-                dead_after: Duration::from_secs(1),
-                metered: false,
-                keeps_port: false,
-            };
+            let path = PathConfig::of_test();
             inbound.set_path(Time::ZERO, PathId::new(index).unwrap(), path);
             let path = inbound.paths[index].as_mut().unwrap();
             path.one_way.sample(delay_ns, 0);

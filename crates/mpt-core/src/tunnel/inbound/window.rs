@@ -89,14 +89,7 @@ mod tests {
     fn what_was_measured_of_a_path_that_is_not_heard_any_more_is_forgotten() {
         let (_, mut inbound) = tunnel(&TunnelConfig::of_test(1, 1464));
         for index in [0, 1] {
-            let path = PathConfig {
-                remote: Some(([192, 0, 2, 1], 4754).into()),
-                weight: 1,
-                keepalive: Duration::from_millis(200),
-                dead_after: Duration::from_secs(1),
-                metered: false,
-                keeps_port: false,
-            };
+            let path = PathConfig::of_test();
             inbound.set_path(Time::ZERO, PathId::new(index).unwrap(), path);
             let path = inbound.paths[index].as_mut().unwrap();
             path.one_way.sample(5_000_000, 0);

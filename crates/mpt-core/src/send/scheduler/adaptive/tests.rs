@@ -235,3 +235,34 @@ fn what_is_sent_again_goes_where_there_is_room_for_it_first_and_rather_over_a_bu
     adaptive.took_again(path(0), 20 * MS);
     assert_eq!(again(&adaptive, now), Some(1));
 }
+
+/// The first path costs less than the second.
+fn set_costs(adaptive: &mut Adaptive) {
+    let mut costs = [1; MAX_PATHS];
+    costs[0] = 0;
+    adaptive.tiers.set(costs);
+}
+
+#[test]
+fn a_first_burst_waits_for_a_cheap_path_of_which_nothing_is_known() {
+    let mut adaptive = Adaptive::new(&Law::LAW);
+    set_costs(&mut adaptive);
+    fill(&mut adaptive, Time::ZERO, 0);
+    let window = Law::LAW.first_window as usize;
+    for (waiting, beyond) in [(window, false), (window + 1, true)] {
+        let choice = choose(&mut adaptive, Time::ZERO, first(2), waiting);
+        assert_eq!((waits(choice), takes(choice, 1)), (!beyond, beyond));
+    }
+}
+
+#[test]
+fn what_is_stranded_goes_over_a_dear_path_where_the_cheap_one_does_not_carry_it_soon() {
+    let (mut adaptive, now) = paths(&[10, 20]);
+    set_costs(&mut adaptive);
+    let (few, many) = (1, 100 * MS / Law::LAW.mean_bytes as usize + 1);
+    assert_eq!(adaptive.fastest_ready(now, first(2), many), Ok(path(0)));
+    fill(&mut adaptive, now, 0);
+    let waits = adaptive.fastest_ready(now, first(2), few);
+    assert!(matches!(waits, Err(Some(_))), "{waits:?}");
+    assert_eq!(adaptive.fastest_ready(now, first(2), many), Ok(path(1)));
+}

@@ -14,8 +14,9 @@
 //! too, gives links as people have them (`--seed 4000`) 0.5 ± 0.4 % more, with 8.3 % in place of 10.0 % below 0.95,
 //! and sets of which one link changes (`--family changing --pairs 96 --seed 107`) 0.2 ± 0.15 % more during the change.
 //!
-//! On a path without a limit rises count as well. Until then acknowledgements went over a path whose delay changes between 100 and 1200 ms each second, and the flow had 0.81 of what the other link
-//! gives alone (`--family field --one 4004`); it has 0.99.
+//! On a path without a limit rises count as well. Where they did not, acknowledgements went over a path whose delay
+//! changes between 100 and 1200 ms each second, and the flow had 0.81 of what the other link gives alone
+//! (`--family field --one 4004`); it has 0.99.
 
 use super::JUMP;
 use crate::send::scheduler::law::Law;
