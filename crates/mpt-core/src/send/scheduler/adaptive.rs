@@ -164,6 +164,9 @@ impl Adaptive {
             all + self.paces[path.index()].carries()
         });
         let even = all / f64::from(usable.bits().count_ones());
+        let carries = |path: &PathId| self.paces[path.index()].carries();
+        let main = usable.iter().max_by_key(carries);
+        let main = main.and_then(|path| self.paces[path.index()].least_delay());
         for path in usable.iter() {
             let pace = &mut self.paces[path.index()];
             let shares = if even > Rate::ZERO {
@@ -171,7 +174,7 @@ impl Adaptive {
             } else {
                 1.0
             };
-            pace.weigh_disorder(recovers, shares);
+            pace.weigh_disorder(recovers, shares, main);
         }
     }
 

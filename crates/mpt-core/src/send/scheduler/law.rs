@@ -216,7 +216,8 @@ law! {
     /// A limited path that was offered less than this share of its rate was not busy all the time.
     backlogged: f64 = 0.5, "";
     /// What is delivered tells of the path, and not of what was sent, when the two differ by more than this share. A
-    /// queue for which the rate is lowered by no more than that is the law's own, and not of others.
+    /// queue for which the rate is lowered by no more than that is the law's own, and not of others. One that differed by
+    /// less the last `company_in_vain` times is none: the path takes longer.
     differs: f64 = 0.05, "";
     /// A path without jitter is first tried at so much more than its capacity, and any path after a queue or a loss.
     first_step: f64 = 0.05, "";
@@ -273,8 +274,6 @@ law! {
     company_lowered: f64 = 0.15, "";
     /// When the rate was lowered in vain so often in a row, others fill the queue.
     company_in_vain: u32 = 3, "";
-    /// A queue that differed by less than this share the last `company_in_vain` times is none: the path takes longer.
-    company_constant: f64 = 0.05, "";
     /// A path that carries less than this share of the mean of all does not compete with others: the losses of such a path,
     /// which are not sent again, cost the other paths more than it brings (`campaign --family crossed`). Nor does a
     /// single packet end what is believed of its queue (`campaign --family field`).
@@ -286,6 +285,10 @@ law! {
     patient_bytes: usize = 4 << 20, "bytes";
     /// The latest of a hundred packets is so many mean deviations later than most, in a normal distribution.
     tail_jitters: f64 = 3.0, "";
+    /// On a path that carries less than its even share, what its losses make others wait counts so many times more,
+    /// divided by its shares, up to what it is quicker than the path that carries most (`campaign --pairs`: 4 to 20 differ
+    /// by less than their errors).
+    losses_weigh: f64 = 8.0, "";
     /// When no report comes for this time, though a first window was sent, weights decide.
     unreported_for: Duration = ms(3000), "ms";
 }

@@ -240,7 +240,12 @@ impl Pace {
     /// Considers for how long what comes over it makes others wait at the receiver: for packets that jitter
     /// delays and, if it `recovers`, for lost ones until they came again; and what the rises of its delay count for, and
     /// whether it is worth competing for and coming back to at once, when it carries so many times its even `shares`.
-    pub(crate) fn weigh_disorder(&mut self, recovers: bool, shares: f64) {
+    ///
+    /// All that goes over other paths waits for what is lost here. A path that carries less than its even share is
+    /// therefore hardly used before the one that carries most, which takes as long as `main`, for being quicker alone. Of
+    /// 1,000 random pairs (`campaign --pairs 1000 --seed 20000`) 0.3 % are below 0.95 of the better link late, and 0.7 %
+    /// without; the sum is the same (+0.0 ± 0.3 %).
+    pub(crate) fn weigh_disorder(&mut self, recovers: bool, shares: f64, main: Option<Span>) {
         self.swing.weigh(shares);
         self.company.weigh(shares);
         let late = self.doubt.jitter() * self.law.tail_jitters;
@@ -249,7 +254,12 @@ impl Pace {
             (self.delivered * self.loss.smoothed()).bytes_a_second() / self.law.mean_bytes;
         // Half the packets that come meanwhile wait for less than half of it.
         let mean = (lost_per_second * again).min(1.0) * again * 1e9 / 2.0;
-        self.holds_up = late + Span::nanos(if recovers { mean } else { 0.0 });
+        let lost = Span::nanos(if recovers { mean } else { 0.0 });
+        let own = self.base.get().or(self.probed);
+        let ahead = main.zip(own).map_or(Span::ZERO, |(main, own)| main - own);
+        let ahead = ahead.max(Span::ZERO) * (1.0 - shares).max(0.0);
+        let of_others = lost * self.law.losses_weigh / shares.max(f64::MIN_POSITIVE);
+        self.holds_up = late + lost + of_others.min(ahead);
     }
 
     /// Takes a sample.
@@ -345,6 +355,10 @@ impl Pace {
         self.queue = found.one_way - least;
         (self.queue_told, self.queue_holds_until) = (now, now + self.law.seen);
         self.doubt.epoch(now, found.noise, self.queue);
+        if let Some(rate) = self.rate {
+            let burst = rate.span_for(self.credit.burst(rate));
+            self.doubt.paced(found.noise, burst);
+        }
         if self.queue <= self.doubt.target() {
             self.company.left(now);
         }

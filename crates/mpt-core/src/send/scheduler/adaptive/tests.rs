@@ -180,7 +180,7 @@ fn a_small_path_whose_delay_rises_is_waited_before_for_as_long_as_it_may_be_late
     adaptive.weigh(first(2), false);
     assert_eq!(adaptive.spread(first(2)), Duration::from_millis(30));
     assert!(takes(choose(&mut adaptive, now, first(2), 31 * MS), 1));
-    adaptive.paces[1].weigh_disorder(false, 0.0);
+    adaptive.paces[1].weigh_disorder(false, 0.0, None);
     assert_eq!(adaptive.spread(first(2)), Duration::from_millis(130));
     assert!(waits(choose(&mut adaptive, now, first(2), 129 * MS)));
     assert!(takes(choose(&mut adaptive, now, first(2), 131 * MS), 1));
@@ -194,10 +194,34 @@ fn a_small_path_whose_delay_rises_is_not_the_first_while_it_is_quick() {
         let again = adaptive.surest(now, first(2)).map(PathId::index);
         (takes(choose(adaptive, now, first(2), MS), 0), again)
     };
-    adaptive.paces[0].weigh_disorder(false, 1.0);
+    adaptive.paces[0].weigh_disorder(false, 1.0, None);
     assert_eq!(chosen(&mut adaptive), (true, Some(0)));
-    adaptive.paces[0].weigh_disorder(false, 0.5);
+    adaptive.paces[0].weigh_disorder(false, 0.5, None);
     assert_eq!(chosen(&mut adaptive), (false, Some(1)));
+}
+
+#[test]
+fn a_small_path_that_loses_is_not_the_first_for_being_quicker() {
+    // Whether the quick path is the first, and by how much the paths' delays differ, when it carries such a share of what
+    // the other one does and loses this share.
+    let first_is_quick = |carries: f64, loses: f64, recovers: bool| {
+        let (mut adaptive, now) = paths(&[10, 40]);
+        for (index, carries) in [carries, 1.0].into_iter().enumerate() {
+            adaptive.paces[index].set_paced(now, RATE as f64 * carries);
+        }
+        adaptive.paces[0].loses(loses);
+        adaptive.weigh(first(2), recovers);
+        let (fastest, _) = adaptive.fastest(now, first(2)).unwrap();
+        (fastest == path(0), adaptive.spread(first(2)).as_millis())
+    };
+    assert_eq!(first_is_quick(0.05, 0.0, true), (true, 30));
+    assert_eq!(first_is_quick(0.05, 1e-4, false), (true, 30));
+    // It counts as if it was nearly as slow, and a little slower for what it makes wait itself.
+    let (is_quick, differ) = first_is_quick(0.05, 1e-4, true);
+    assert!(!is_quick && differ <= 10, "{differ} ms");
+    // One that carries as much holds up no more than it brings.
+    let (is_quick, differ) = first_is_quick(1.0, 1e-4, true);
+    assert!(is_quick && differ >= 18, "{differ} ms");
 }
 
 #[test]

@@ -94,7 +94,7 @@ impl Company {
             let helped = found.trend < -self.lowered_by * self.law.step_helped;
             self.in_vain = if helped { 0 } else { self.in_vain + 1 };
             let (times, first) = self.same;
-            let is_same = (queue - first).abs() < first * self.law.company_constant;
+            let is_same = (queue - first).abs() < first * self.law.differs;
             self.same = if is_same && !helped {
                 (times + 1, first)
             } else {
@@ -113,7 +113,7 @@ impl Company {
     /// Whether the queue, for which the rate was lowered in vain, is none, but the path takes `one_way`. That is believed
     /// of the same delay once in `base_span`: a queue that others always fill to its end looks alike.
     pub(super) fn is_delay(&mut self, now: Time, one_way: Span, queue: Span) -> bool {
-        let within = queue * self.law.company_constant;
+        let within = queue * self.law.differs;
         let was_believed = self
             .longer
             .is_some_and(|(longer, until)| now < until && (one_way - longer).abs() < within);

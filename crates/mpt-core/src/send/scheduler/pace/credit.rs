@@ -168,7 +168,7 @@ impl Credit {
     }
 
     /// Bytes that are handed out at once.
-    fn burst(&self, rate: Rate) -> f64 {
+    pub(super) fn burst(&self, rate: Rate) -> f64 {
         rate.bytes_in(self.law.burst).max(self.law.least_burst)
     }
 

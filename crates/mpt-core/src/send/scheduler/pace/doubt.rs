@@ -4,6 +4,11 @@
 //! grows with the load though no queue stands. How much, the jitter of probes tells while the path has
 //! nothing else to carry. Few probes may agree by chance, and say too little: then the mean delay that differs from
 //! epoch to epoch tells, and a queue with which far more was carried than before, as a full path cannot.
+//!
+//! So does the scatter of delays while the path is paced, beyond what the pacer's own bursts make: a path that is busy from
+//! the start has no idle probes, and jitter of 14 ms was taken for a queue at a seventh of what it carries. Of 1,000
+//! random pairs (`campaign --pairs 1000 --seed 20000`) the sum is 0.2 ± 0.2 % more late with it. Of the 51 of 10,000
+//! (`--seed 100000`) that had less than 0.85 of the better link late, 9 have more.
 
 use crate::send::scheduler::law::Law;
 use crate::send::units::Span;
@@ -15,7 +20,9 @@ use crate::windowed::Windowed;
 pub(super) struct Doubt {
     law: &'static Law,
     /// Mean deviation of probes, of an idle path.
-    jitter: Span,
+    probed: Span,
+    /// Scatter of delays of the paced path beyond that of its bursts, smoothed.
+    noise: Span,
     /// Scatter of delays about their trend in an epoch, smoothed.
     scatter: Span,
     /// By how much the queue of an epoch differs from that of the one before, smoothed.
@@ -30,7 +37,8 @@ impl Doubt {
     pub(super) fn new(law: &'static Law) -> Doubt {
         Doubt {
             law,
-            jitter: Span::ZERO,
+            probed: Span::ZERO,
+            noise: Span::ZERO,
             scatter: Span::ZERO,
             step: Span::ZERO,
             queue: None,
@@ -45,12 +53,22 @@ impl Doubt {
 
     /// What probes tell.
     pub(super) fn probed(&mut self, jitter: Span) {
-        self.jitter = jitter;
+        self.probed = jitter;
     }
 
-    /// Mean deviation of probes, of an idle path.
+    /// Mean deviation of a packet's delay: that of probes of an idle path, or the scatter while it is paced, as far as it
+    /// is more than a steady path's may be.
     pub(super) fn jitter(&self) -> Span {
-        self.jitter
+        self.probed.max(self.noise - self.law.steady.into())
+    }
+
+    /// What an epoch tells of a path that is paced, in bursts that it takes so long to deliver. Delays within a burst are
+    /// evenly spread, and half of its length apart where it has two packets: they scatter by a quarter. The gain is that of
+    /// RFC 3550 section 6.4.1.
+    pub(super) fn paced(&mut self, scatter: Span, burst: Span) {
+        let beyond = (scatter - burst / 4.0).max(Span::ZERO);
+        let beyond = beyond.min(self.law.latest.into());
+        self.noise = self.noise + (beyond - self.noise) / 16.0;
     }
 
     /// What an epoch tells.
@@ -64,12 +82,12 @@ impl Doubt {
 
     /// Whether packets keep the distances in which the path delivers them.
     pub(super) fn is_steady(&self) -> bool {
-        self.jitter < Span::from(self.law.steady)
+        self.jitter() < Span::from(self.law.steady)
     }
 
     /// How much later packets come under load without any queue.
     pub(super) fn lateness(&self) -> Span {
-        let by_jitter = self.jitter * self.law.late_by_jitter;
+        let by_jitter = self.jitter() * self.law.late_by_jitter;
         let by_queue = match self.is_steady() {
             true => Span::ZERO,
             false => {
@@ -86,7 +104,7 @@ impl Doubt {
 
     /// What a lone packet's delay has to exceed to tell of a queue.
     pub(super) fn of_one(&self) -> Span {
-        Span::from(self.law.surely_a_queue()) + self.jitter * 2.0
+        Span::from(self.law.surely_a_queue()) + self.jitter() * 2.0
     }
 
     /// The queue that is aimed at.
@@ -134,6 +152,32 @@ mod tests {
                 lateness >= span(least) && lateness <= span(most),
                 "{jitter_ms} ms: {lateness:?}"
             );
+        }
+    }
+
+    #[test]
+    fn the_scatter_of_a_paced_path_beyond_that_of_its_bursts_is_jitter() {
+        for (scatter_ms, burst_ms, jitter_ms, is_steady) in [
+            (8.0, 4.0, 6.0, false),
+            (1.0, 4.0, 0.0, true),
+            (2.0, 1.0, 0.75, true),
+            (400.0, 1.0, 149.0, false),
+        ] {
+            let mut doubt = Doubt::new(&Law::LAW);
+            doubt.paced(span(10.0), span(burst_ms));
+            assert!(doubt.is_steady(), "one epoch may be of others' packets");
+            for _ in 0..200 {
+                doubt.paced(span(scatter_ms), span(burst_ms));
+            }
+            let differs = (doubt.jitter() - span(jitter_ms)).abs();
+            assert!(
+                differs < span(0.01),
+                "{scatter_ms} ms: {:?}",
+                doubt.jitter()
+            );
+            assert_eq!(doubt.is_steady(), is_steady, "{scatter_ms} ms");
+            doubt.probed(span(200.0));
+            assert_eq!(doubt.jitter(), span(200.0), "probes say more");
         }
     }
 

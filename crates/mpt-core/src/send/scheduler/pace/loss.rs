@@ -109,9 +109,10 @@ impl Loss {
         })
     }
 
-    /// The share that the path loses by its nature, smoothed.
+    /// The share that the path loses by its nature, smoothed. What is overtaken at the end of one count arrives in the
+    /// next, which then has less than none.
     pub(super) fn smoothed(&self) -> f64 {
-        self.smoothed
+        self.smoothed.max(0.0)
     }
 
     /// The share that is being lost, or was when that was judged last.
@@ -132,7 +133,7 @@ impl Loss {
     /// the path's loss.
     pub(super) fn accept(&mut self, judged: Judged, even_more: bool) {
         if even_more || !judged.is_excessive {
-            self.smoothed += (judged.share.max(0.0) - self.smoothed) / 4.0;
+            self.smoothed += (judged.share - self.smoothed) / 4.0;
         }
         if even_more || judged.share < self.usual {
             let usual = self.usual + (judged.share - self.usual) / 2.0;
@@ -148,6 +149,14 @@ impl Loss {
     /// What was lost so far was the rate's fault.
     pub(super) fn forget_smoothed(&mut self) {
         self.smoothed = 0.0;
+    }
+}
+
+#[cfg(test)]
+impl super::Pace {
+    /// It loses this share by its nature, for tests of what the sender makes of that.
+    pub(in super::super) fn loses(&mut self, share: f64) {
+        self.loss.smoothed = share;
     }
 }
 
@@ -214,5 +223,19 @@ mod tests {
         assert_eq!(loss.smoothed(), 0.1 / 4.0);
         loss.forget_smoothed();
         assert_eq!(loss.smoothed(), 0.0);
+    }
+
+    #[test]
+    fn what_is_overtaken_at_the_end_of_a_count_is_no_loss() {
+        let mut loss = Loss::new(&Law::LAW);
+        let of = |share| Judged {
+            share,
+            is_excessive: false,
+        };
+        for _ in 0..20 {
+            loss.accept(of(0.02), false);
+            loss.accept(of(-0.02), false);
+            assert_eq!(loss.smoothed(), 0.0);
+        }
     }
 }

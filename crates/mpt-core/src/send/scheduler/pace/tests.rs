@@ -283,7 +283,7 @@ fn a_path_that_carries_little_beside_others_yields() {
         let mut pace = probed(&model);
         model.run(&mut pace, 2000, 12.5e6);
         model.others = 150e6;
-        pace.weigh_disorder(true, share);
+        pace.weigh_disorder(true, share, None);
         (0..40).any(|_| {
             model.others += 10e6;
             model.run(&mut pace, 100, 12.5e6);
@@ -487,7 +487,7 @@ fn a_gap_is_no_queue_once_a_probe_passes_but_what_is_under_way_may_be_one() {
     let own = probe(&mut pace, 0);
     assert!((11..=13).contains(&own), "{own}");
     // Beside paths that carry far more nothing is lost while it is thought to be slow.
-    pace.weigh_disorder(false, 0.4);
+    pace.weigh_disorder(false, 0.4, None);
     assert_eq!(probe(&mut pace, 400), 400);
     assert_eq!(probe(&mut pace, 0), 400);
 }
@@ -590,7 +590,7 @@ fn a_delay_that_rises_by_itself_counts_where_the_path_carries_little() {
             model.delay_ns = delay_ms * MS;
             model.run(&mut pace, 2000, offered);
         }
-        pace.weigh_disorder(false, shares);
+        pace.weigh_disorder(false, shares, None);
         pace.swings().as_micros() / 1000
     };
     let swings = |delays_ms: &[u64], shares| swings_with(12.5e6, delays_ms, shares);
