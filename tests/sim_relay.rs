@@ -22,8 +22,8 @@ const OUTER_BYTES: usize = 28;
 const NOTICED: Duration = Duration::from_millis(2 * 50 + 150);
 /// What is left of the other path's rate during an attack, and of both paths' three seconds after it.
 const LEFT: f64 = 0.9;
-/// The same in its worst second: the first, in which it is noticed.
-const LEFT_AT_WORST: f64 = 0.85;
+/// The same in its worst second: the first, of which it may be felt for [`NOTICED`].
+const LEFT_AT_WORST: f64 = 0.8;
 /// A lone flow of Reno adds a segment in a round trip. Halved on one path just before, it has not grown into both in
 /// that time, whatever a tunnel does.
 const BACK_ALONE: f64 = 0.8;

@@ -110,7 +110,8 @@ pub(crate) struct Recovery {
     burst: BurstLimit,
     /// What may be sent again.
     allowance: ShareBucket,
-    resent: VecDeque<(Seq, PathId)>,
+    /// What was sent again lately, and the path that had passed it, if one had.
+    resent: VecDeque<(Seq, Option<PathId>)>,
     /// What the last report called missing, and one past the highest number that had arrived.
     missing: ArrayVec<Missing, MAX_MISSING>,
     high: Seq,
@@ -361,24 +362,27 @@ impl Recovery {
                 let Some(kept) = self.kept.get(seq) else {
                     break;
                 };
-                let path = match kept.tries {
-                    0 => Some(kept.path),
-                    _ if now.since(kept.sent) < self.quickest / 2 => self.resent_from(seq),
+                let passed_on = match kept.tries {
+                    0 => {
+                        let path = &self.paths[kept.path.index()];
+                        path.has_passed(seq, kept.sent).then_some(kept.path)
+                    }
+                    _ if now.since(kept.sent) < self.quickest / 2 => self.passed_on(seq),
                     _ => None,
                 };
-                if let Some(path) = path
+                if let Some(path) = passed_on
                     && !is_missing(&report.missing, report.high, seq)
                 {
-                    self.paths[path.index()].overtaken(now, seq);
+                    self.paths[path.index()].overtaken(now);
                 }
             }
         }
     }
 
-    /// The path on which it was sent at first, of what was sent again lately.
-    fn resent_from(&self, seq: Seq) -> Option<PathId> {
-        let of = |&&(resent, _): &&(Seq, PathId)| resent == seq;
-        self.resent.iter().find(of).map(|&(_, path)| path)
+    /// The path that had passed it, of what was sent again lately.
+    fn passed_on(&self, seq: Seq) -> Option<PathId> {
+        let of = |&&(resent, _): &&(Seq, Option<PathId>)| resent == seq;
+        self.resent.iter().find(of).and_then(|&(_, path)| path)
     }
 
     /// What was found lost and was not sent again yet is looked at once more: it may have arrived, or its path
@@ -400,7 +404,8 @@ impl Recovery {
         }
     }
 
-    /// The original of what was sent again has arrived: the path reorders.
+    /// The original of what was sent again has arrived: a path that had passed it reorders. Where none had, it is
+    /// reports that were missing, which says nothing of the path.
     fn note_needless(&mut self, now: Time, report: &Report) {
         for &seq in &report.duplicates {
             let Some(index) = self.resent.iter().position(|&(resent, _)| resent == seq) else {
@@ -410,7 +415,9 @@ impl Recovery {
                 continue;
             };
             self.counters.spurious += 1;
-            self.paths[path.index()].needless(now);
+            if let Some(path) = path {
+                self.paths[path.index()].needless(now);
+            }
         }
     }
 
@@ -516,7 +523,10 @@ impl Recovery {
             if self.resent.len() >= REMEMBERED {
                 self.resent.pop_front();
             }
-            self.resent.push_back((resend.seq, kept.path));
+            // Found lost the first time since nothing that was sent later came.
+            let is_silent = kept.tries == 0 && resend.lost_on.is_some();
+            let passed_on = (!is_silent).then_some(kept.path);
+            self.resent.push_back((resend.seq, passed_on));
             self.paths[kept.path.index()].recovered += 1;
         }
         kept.sent = now;

@@ -11,6 +11,11 @@ const PERSISTENCE: u32 = 16;
 /// Reports may come so late after what they tell of.
 pub(super) const REPORT_DELAY: Duration = Duration::from_millis(15);
 
+/// The longest that a report took counts for so many-th of it less with each later one: for half of it after 11. Where a
+/// path of 62 ms each way overtook once and reports came back in 8 ms, a second chance that waits for the whole round trip
+/// comes after the receiver has given up (`campaign --one 20829`).
+const SLOW_REPORTS: u32 = 16;
+
 /// What is known of a path.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PathRecovery {
@@ -19,6 +24,8 @@ pub(super) struct PathRecovery {
     /// When that became known.
     progress: Time,
     pub(super) rtt: Duration,
+    /// How long one of its slower reports takes: the longest of the last ones, a little less with each.
+    slow_report: Option<Duration>,
     /// Its queue is filled by others: its losses are for the inner flows to see.
     pub(super) contended: bool,
     /// Quarters of the round-trip time in the reordering window.
@@ -49,15 +56,17 @@ impl PathRecovery {
     /// A report tells that `edge` has arrived, which was sent at `sent`.
     pub(super) fn arrived(&mut self, now: Time, edge: Seq, sent: Time) {
         if self.edge.is_none_or(|(known, ..)| edge.supersedes(known)) {
-            self.edge = Some((edge, sent, now.since(sent)));
+            let took = now.since(sent);
+            self.edge = Some((edge, sent, took));
+            let slow = self.slow_report.unwrap_or(self.rtt);
+            self.slow_report = Some(took.max(slow - slow / SLOW_REPORTS));
             self.progress = now;
         }
     }
 
-    /// A packet has come that was missing: the path reorders if it had passed it.
-    pub(super) fn overtaken(&mut self, now: Time, seq: Seq) {
-        let passed = self.edge.is_some_and(|(edge, ..)| edge.is_after(seq));
-        if passed && self.quarters == 0 {
+    /// A packet has come that was missing, and that the path had passed: it reorders.
+    pub(super) fn overtaken(&mut self, now: Time) {
+        if self.quarters == 0 {
             (self.quarters, self.widened) = (1, now);
         }
     }
@@ -88,24 +97,39 @@ impl PathRecovery {
         }
     }
 
+    /// Whether something has arrived that was sent after this packet. Numbers alone do not tell: what was bound to
+    /// another path, and came here when that fell silent, is sent after higher ones.
+    pub(super) fn has_passed(&self, seq: Seq, sent: Time) -> bool {
+        let is_later = |(edge, edge_sent, _): (Seq, Time, _)| {
+            edge_sent > sent || (edge_sent == sent && edge.is_after(seq))
+        };
+        self.edge.is_some_and(is_later)
+    }
+
     /// When a packet that is missing, and was sent over this path, counts as lost: `now`, or later if nothing
     /// more is known by then.
     pub(super) fn lost_at(&self, now: Time, seq: Seq, kept: &Kept, reported: Reported) -> Time {
-        let overtaken = self.edge.filter(|&(edge, sent, _)| {
-            sent > kept.sent || (kept.tries == 0 && sent == kept.sent && edge.is_after(seq))
-        });
-        // Where packets overtake, the newest to arrive was a quick one.
+        let has_passed = match kept.tries {
+            0 => self.has_passed(seq, kept.sent),
+            _ => self.edge.is_some_and(|(_, sent, _)| sent > kept.sent),
+        };
         let took = self.edge.map_or(Duration::ZERO, |(.., took)| took);
-        let told = kept.sent + took.max(self.rtt) + self.window();
+        // Where packets overtake, the newest to arrive was a quick one. Where they hardly do, reports may take much less
+        // than the path's own round trip: they come over the path that answers first.
+        let usual = match self.slow_report {
+            Some(slow) if self.quarters < 2 => slow.min(self.rtt),
+            Some(_) | None => self.rtt,
+        };
+        let told = kept.sent + took.max(usual) + self.window();
         let is_beyond = reported.arrived.is_some_and(|edge| seq.is_after(edge));
-        match overtaken {
-            Some(_) if self.quarters > 0 => told_by(reported.last, told, self.rtt),
-            Some(_) => now,
+        match has_passed {
+            true if self.quarters > 0 => told_by(reported.last, told, self.rtt),
+            true => now,
             // All paths have passed it, says the receiver, which has waited for its own window.
-            None if kept.tries == 0 && is_beyond => now,
-            None if kept.tries > 0 => told_by(reported.last, told + REPORT_DELAY, Duration::ZERO),
+            false if kept.tries == 0 && is_beyond => now,
+            false if kept.tries > 0 => told_by(reported.last, told + REPORT_DELAY, Duration::ZERO),
             // Nothing that was sent later came. If nothing does, it is not the packet, but the path.
-            None => {
+            false => {
                 let usual = kept.sent + took.max(self.rtt);
                 usual.max(self.progress) + self.window().max(self.rtt / 4) + REPORT_DELAY * 2
             }
