@@ -11,7 +11,7 @@ const PERSISTENCE: u32 = 16;
 /// Reports may come so late after what they tell of.
 pub(super) const REPORT_DELAY: Duration = Duration::from_millis(15);
 
-/// The longest that a report took counts for so many-th of it less with each later one: for half of it after 11. Where a
+/// With each report the longest time that one took loses this part of itself, one in so many: half of it in 11 reports. Where a
 /// path of 62 ms each way overtook once and reports came back in 8 ms, a second chance that waits for the whole round trip
 /// comes after the receiver has given up (`campaign --one 20829`).
 const SLOW_REPORTS: u32 = 16;
