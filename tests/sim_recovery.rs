@@ -143,7 +143,7 @@ fn over_paths_that_reorder_hardly_a_resend_is_needless() {
             // That they reorder shows in the first round trips.
             let first = send(2_000);
             let last = send(SENT);
-            assert!(first.spurious < 60, "{sd_ms} ms, {loss}: {first:?}");
+            assert!(first.spurious < 80, "{sd_ms} ms, {loss}: {first:?}");
             needless += last.spurious - first.spurious;
             resent += last.resent - first.resent;
             let reorder = pair.end(Side::B).reorder();
