@@ -5,17 +5,18 @@
 //! by time and for each path: paths deliver in order, so a number that is missing while one that was
 //! sent later *on the same path* has arrived is lost, once the path's *reordering window* has passed.
 //! That window is zero until the path has been seen to reorder, which shows when what was missing comes,
-//! or the original of what was sent again; then it is a quarter of the round-trip time, a quarter more
+//! or the original of what was sent again since a later packet had passed it; then it is a quarter of the round-trip time, a quarter more
 //! for each round trip in which something was sent again needlessly, at most one round-trip time, and
 //! after 16 clean recoveries a quarter less (where RFC 8985 begins anew: each time that had cost a
-//! burst of needless ones). It runs from when a report of the packet is usual, and a report has to say
+//! burst of needless ones). It runs from when a report of the packet is usual: the path's round trip, or, while the window
+//! is a quarter at most, what one of its slower reports takes, if that is less. And a report has to say
 //! so: where packets overtake, reports tell of many gaps, are long, and so come seldom. Only one that
 //! does not come for a round trip is not waited for.
 //!
 //! What is lost goes out again on the path where it arrives first, with its number, at most twice. The
 //! second time is the last chance, and losses come in bursts: then it takes another path first, and a
 //! second copy goes over the next best. That it was lost again is told by time alone, too: reports came
-//! after the path's round trip, and do not have it. With each report as many go as were sent since the last, or a few
+//! after that usual time, and do not have it. With each report as many go as were sent since the last, or a few
 //! ([`burst`]). Over all, the bytes sent again are bounded by a share of the bytes sent ([`EARNED`]),
 //! whatever a report claims.
 //!

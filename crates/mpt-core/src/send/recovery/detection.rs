@@ -11,9 +11,9 @@ const PERSISTENCE: u32 = 16;
 /// Reports may come so late after what they tell of.
 pub(super) const REPORT_DELAY: Duration = Duration::from_millis(15);
 
-/// With each report the longest time that one took loses this part of itself, one in so many: half of it in 11 reports. Where a
-/// path of 62 ms each way overtook once and reports came back in 8 ms, a second chance that waits for the whole round trip
-/// comes after the receiver has given up (`campaign --one 20829`).
+/// The longest time that a report took is forgotten by a sixteenth with each later report: half of it after 11 reports. Of
+/// 1,000 random pairs (`campaign --pairs 1000 --seed 20000`) the tenth with the least has 0.80 of the sum late with it and
+/// with what counts as overtaken ([`PathRecovery::has_passed`]), and 0.79 without.
 const SLOW_REPORTS: u32 = 16;
 
 /// What is known of a path.
