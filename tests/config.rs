@@ -313,6 +313,30 @@ fn control_characters_do_not_reach_the_terminal() {
     assert!(!complaint.contains('\u{1b}'), "{complaint:?}");
 }
 
+// What this host does not know
+
+#[test]
+fn users_of_another_host_are_no_mistake_and_are_warned_of() {
+    let file = format!(
+        "user = \"nobody-here\"\n{BASE}[control]\nowner = \":nobodies\"\n\
+         [metrics]\nlisten = \"/run/mpt/metrics.sock\"\nowner = \"root:nobodies\"\n"
+    );
+    let warned = |file: &str| {
+        let folder = folder(&[("mpt0.toml", file)]);
+        let (is_right, _, warnings) = check(folder.path(), &["--config", "mpt0.toml"]);
+        assert!(is_right, "{warnings}");
+        warnings
+    };
+    insta::assert_snapshot!(warned(&file), @r"
+    mpt0.toml: warning: `user` cannot be used on this host: /etc/passwd has no nobody-here
+    mpt0.toml: warning: `[control] owner` cannot be used on this host: /etc/group has no nobodies
+    mpt0.toml: warning: `[metrics] owner` cannot be used on this host: /etc/group has no nobodies
+    ");
+
+    let file = format!("user = \"root\"\n{BASE}[control]\nowner = \"0:0\"\n");
+    assert_eq!(warned(&file), "");
+}
+
 // Two tunnels in one daemon
 
 #[test]

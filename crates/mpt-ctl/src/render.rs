@@ -47,7 +47,11 @@ fn state(state: PathState) -> Cell {
     }
 }
 
+/// Where nothing was measured, as of a hub's own sockets, none is known.
 fn loss(path: &PathStatus) -> Cell {
+    if path.rtt_us.is_none() && path.loss == 0.0 {
+        return UNKNOWN.into();
+    }
     let tone = if path.loss >= 0.01 {
         Tone::Doubtful
     } else {
@@ -82,6 +86,7 @@ mod tests {
     use super::*;
     use mpt_core::control::verdict::judge;
     use mpt_core::control::{HoldTimes, ReorderStatus, Status, TunnelStatus};
+    use mpt_measure::table::{Side, Table};
 
     pub(super) const PLAIN: Look = Look {
         colour: false,
@@ -221,5 +226,22 @@ mod tests {
         for line in shown.lines() {
             assert!(line.chars().count() <= WIDTH, "{line}");
         }
+    }
+
+    #[test]
+    fn a_loss_that_nobody_measured_is_unknown() {
+        let shown = |path: &PathStatus| {
+            let mut table = Table::new([("LOSS", Side::Left)]);
+            table.row([loss(path)]);
+            let text = table.show(PLAIN).to_string();
+            text.lines().last().unwrap_or_default().trim().to_owned()
+        };
+        let mut path = PathStatus::default();
+        assert_eq!(shown(&path), UNKNOWN);
+        // A path that was given up after it had lost everything.
+        path.loss = 1.0;
+        assert_eq!(shown(&path), "100 %");
+        (path.loss, path.rtt_us) = (0.0, Some(10_000));
+        assert_eq!(shown(&path), "0 %");
     }
 }

@@ -147,6 +147,29 @@ pub fn command() -> clap::Command {
     Arguments::command().name("mpt-tund")
 }
 
+/// The keys that name a user or a group that this host does not know. No mistake: the file may be another host's.
+fn unknown_users(config: &config::Config) -> Vec<String> {
+    let socket = config.control.owner.as_ref();
+    let metrics = config
+        .metrics
+        .as_ref()
+        .and_then(|metrics| metrics.owner.as_ref());
+    let user = config.user.as_ref();
+    let known = [
+        ("user", user.map(|user| user.identity().map(drop))),
+        ("[control] owner", socket.map(|owner| owner.ids().map(drop))),
+        (
+            "[metrics] owner",
+            metrics.map(|owner| owner.ids().map(drop)),
+        ),
+    ];
+    let unknown = |(key, known): (&str, Option<std::io::Result<()>>)| {
+        let error = known?.err()?;
+        Some(format!("`{key}` cannot be used on this host: {error}"))
+    };
+    known.into_iter().filter_map(unknown).collect()
+}
+
 /// Runs the program with the arguments of this process. Its exit code is what `--help` promises.
 #[must_use]
 pub fn run() -> ExitCode {
@@ -171,6 +194,9 @@ pub fn run() -> ExitCode {
                 config.paths.len()
             );
             for warning in config.crypto.iter().flat_map(config::Crypto::warnings) {
+                eprintln!("{}: warning: {warning}", config.file.display());
+            }
+            for warning in unknown_users(config) {
                 eprintln!("{}: warning: {warning}", config.file.display());
             }
         }

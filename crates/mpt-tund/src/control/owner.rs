@@ -47,7 +47,7 @@ impl Owner {
     ///
     /// # Errors
     /// When a name is not known here.
-    pub(super) fn ids(&self) -> io::Result<(Option<u32>, Option<u32>)> {
+    pub(crate) fn ids(&self) -> io::Result<(Option<u32>, Option<u32>)> {
         let id = |name: &Option<String>, file| {
             let name = name.as_deref();
             name.map(|name| id_of(name, file)).transpose()

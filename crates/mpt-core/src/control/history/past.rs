@@ -138,6 +138,8 @@ fn state(status: &Status, path: &PathStatus) -> PathState {
 }
 
 fn seen(status: &Status, path: &PathStatus) -> Seen {
+    // A hub's own paths are sockets: what is lost is measured on each peer's paths.
+    let measured = |loss: f64| status.hub.is_none().then_some(loss);
     Seen {
         counted: Counted {
             tx_bytes: path.tx_bytes,
@@ -149,8 +151,8 @@ fn seen(status: &Status, path: &PathStatus) -> Seen {
         },
         state: state(status, path),
         rtt_us: path.rtt_us,
-        loss: Some(path.loss),
-        rx_loss: Some(path.rx_loss),
+        loss: measured(path.loss),
+        rx_loss: measured(path.rx_loss),
     }
 }
 
@@ -259,6 +261,19 @@ mod tests {
 
     fn began(minutes: &[Minute]) -> Vec<u64> {
         minutes.iter().map(|m| m.at_us / 60_000_000).collect()
+    }
+
+    #[test]
+    fn a_hub_s_sockets_lose_nothing_that_anybody_measured() {
+        let mut world = World::new(&["a"]);
+        world.run(70, 125_000);
+        assert_eq!(world.of("a").minutes[0].loss, Some(0.0));
+
+        let mut world = World::new(&["a"]);
+        world.status.hub = Some(Default::default());
+        world.run(70, 125_000);
+        let minute = world.of("a").minutes.remove(0);
+        assert_eq!((minute.loss, minute.rx_loss), (None, None));
     }
 
     #[test]
