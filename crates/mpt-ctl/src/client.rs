@@ -40,8 +40,11 @@ pub(crate) enum ClientError {
          `systemctl start mpt` or `mpt-tund --config FILE`", place.display()
     )]
     NotRunning { place: PathBuf },
-    #[error("no tunnel {tunnel} runs here; these do: {}", names.join(", "))]
-    NoSuchTunnel { tunnel: String, names: Vec<String> },
+    #[error(
+        "no tunnel answers at {}; choose one of these with --tunnel: {}", place.display(),
+        names.join(", ")
+    )]
+    NoSuchTunnel { place: PathBuf, names: Vec<String> },
     #[error(
         "{} is not a socket; a tunnel's is {RUN_DIR}/NAME.sock, unless its configuration says otherwise",
         place.display()
@@ -124,7 +127,8 @@ pub(crate) fn locate(
     }
 }
 
-/// The socket of the tunnel of this name. Where it does not run, those that do are told.
+/// The socket of this name. Where no tunnel answers there, those that do are told: the one that is meant may have a
+/// socket of another name.
 fn named(tunnel: &str, run_dir: &Path) -> Result<PathBuf, ClientError> {
     let socket = run_dir.join(format!("{tunnel}.sock"));
     if is_tunnel(&socket) {
@@ -136,7 +140,7 @@ fn named(tunnel: &str, run_dir: &Path) -> Result<PathBuf, ClientError> {
         return Ok(socket);
     }
     Err(ClientError::NoSuchTunnel {
-        tunnel: tunnel.to_owned(),
+        place: socket,
         names: names(&others),
     })
 }
@@ -337,7 +341,10 @@ mod tests {
         assert_eq!(error.exit_code(), 3);
         assert_eq!(
             error.to_string(),
-            "no tunnel mpt9 runs here; these do: mpt0, office"
+            format!(
+                "no tunnel answers at {}; choose one of these with --tunnel: mpt0, office",
+                socket.display()
+            )
         );
     }
 
