@@ -45,7 +45,7 @@ pub(crate) enum ChannelError {
          to send, a group in net.ipv4.ping_group_range is enough"
     )]
     NoIcmp(#[source] io::Error),
-    #[error("cannot listen on {0}: {1}")]
+    #[error("cannot listen on {0}: {1}{hint}", hint = low_port(*.0, .1))]
     Listen(SocketAddr, #[source] io::Error),
     #[error("cannot send from {0}: {1}")]
     From(IpAddr, #[source] io::Error),
@@ -53,6 +53,15 @@ pub(crate) enum ChannelError {
     Reach(SocketAddr, #[source] io::Error),
     #[error("cannot set up a socket: {0}")]
     Socket(#[from] io::Error),
+}
+
+/// What helps where a port is not for everybody.
+fn low_port(local: SocketAddr, error: &io::Error) -> &'static str {
+    if error.kind() == io::ErrorKind::PermissionDenied && local.port() < 1024 {
+        "; ports below 1024 take root or CAP_NET_BIND_SERVICE, or give --port 8620"
+    } else {
+        ""
+    }
 }
 
 /// A socket for one measurement.
@@ -300,6 +309,25 @@ mod tests {
         assert_eq!(drops_of(table, "4712"), Some(6));
         assert_eq!(drops_of(table, "1"), None);
         assert_eq!(drops_of("", "1"), None);
+    }
+
+    #[test]
+    fn a_port_that_takes_root_is_said_to() {
+        let refused = |port, kind| {
+            let local = (std::net::Ipv6Addr::UNSPECIFIED, port).into();
+            ChannelError::Listen(local, io::Error::from(kind)).to_string()
+        };
+        assert_eq!(
+            refused(862, io::ErrorKind::PermissionDenied),
+            "cannot listen on [::]:862: permission denied; ports below 1024 take root or \
+             CAP_NET_BIND_SERVICE, or give --port 8620"
+        );
+        for (port, kind) in [
+            (1024, io::ErrorKind::PermissionDenied),
+            (862, io::ErrorKind::AddrInUse),
+        ] {
+            assert!(!refused(port, kind).contains("--port"), "{port} {kind}");
+        }
     }
 
     #[test]

@@ -144,7 +144,7 @@ fn send(args: &SendArgs, json: bool) -> Result<Sendings, Failure> {
     if args.replies {
         let metrics = args.output.metrics();
         let (sent, report) = sending.run_with_replies(&channel, metrics, &stop)?;
-        for sentence in sent.sentences(&sending.plan, args.target) {
+        for sentence in sent.sentences(&sending.plan, args.target, carrier) {
             eprintln!("{sentence}");
         }
         return Ok(Sendings::Report(Box::new(report)));
@@ -164,7 +164,9 @@ fn send(args: &SendArgs, json: bool) -> Result<Sendings, Failure> {
         });
         format!("{value:#}\n")
     } else {
-        sent.sentences(&sending.plan, args.target).join("\n") + "\n"
+        sent.sentences(&sending.plan, args.target, carrier)
+            .join("\n")
+            + "\n"
     };
     Ok(Sendings::Done {
         text,

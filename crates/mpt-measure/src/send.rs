@@ -8,7 +8,7 @@ use std::{io, thread};
 
 use rustix::thread::set_current_timer_slack;
 
-use super::channel::{Channel, ChannelError, LARGEST_DATAGRAM};
+use super::channel::{Carrier, Channel, ChannelError, LARGEST_DATAGRAM};
 use super::clock::Clock;
 use super::numbering::Numbering;
 use super::pace::{Pacer, Turn};
@@ -292,7 +292,17 @@ impl Sent {
     }
 
     /// What a sender has to say when it is done, a sentence a line.
-    pub(crate) fn sentences(&self, plan: &Plan, target: SocketAddr) -> Vec<String> {
+    pub(crate) fn sentences(
+        &self,
+        plan: &Plan,
+        target: SocketAddr,
+        carrier: Carrier,
+    ) -> Vec<String> {
+        let target = match carrier {
+            Carrier::Udp => target.to_string(),
+            // An echo goes to no port.
+            Carrier::Icmp => target.ip().to_string(),
+        };
         let rate = if self.seconds > 0.0 {
             f64::from(self.packets) / self.seconds
         } else {
@@ -336,7 +346,6 @@ impl Sent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::channel::Carrier;
     use std::net::UdpSocket;
 
     #[test]
@@ -361,6 +370,27 @@ mod tests {
         drop(listener);
         let refused = send(target);
         assert!(refused.refused > 0 && !refused.went_out(), "{refused:?}");
+    }
+
+    #[test]
+    fn a_port_is_told_where_there_is_one() {
+        let plan = Plan {
+            count: 5,
+            frame_bytes: 100,
+            rate_pps: 1000,
+        };
+        let told = |target: &str, carrier| {
+            let target = target.parse().unwrap();
+            Sent::default().sentences(&plan, target, carrier).join("\n")
+        };
+        assert_eq!(
+            told("10.99.0.2:5236", Carrier::Udp),
+            "0 packets of 100 bytes sent to 10.99.0.2:5236 in 0.00 s, 0 a second"
+        );
+        for target in ["10.99.0.2:5236", "[fd99::2]:5236"] {
+            let told = told(target, Carrier::Icmp);
+            assert!(!told.contains("5236") && !told.contains('['), "{told}");
+        }
     }
 
     #[test]
