@@ -45,14 +45,20 @@ fn a_section_with_its_keys_is_right() {
 }
 
 #[test]
-fn a_secret_that_everybody_may_read_is_warned_of() {
+fn a_secret_that_others_may_read_is_warned_of_with_what_mends_it_at_once() {
     let keys = format!("private_key_file = \"private.key\"\npeer_public_key = \"{PEER}\"\n");
     let folder = sealed(&keys);
-    let mode = PermissionsExt::from_mode(0o644);
-    std::fs::set_permissions(folder.path().join("private.key"), mode).unwrap();
-    let (right, _, warning) = check_sealed(&folder);
-    assert!(right);
-    insta::assert_snapshot!(warning, @"mpt0.toml: warning: everybody may read or write the secret private.key: chmod o= private.key");
+    let warning = |mode| {
+        let mode = PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(folder.path().join("private.key"), mode).unwrap();
+        let (right, _, warning) = check_sealed(&folder);
+        assert!(right);
+        warning
+    };
+    insta::assert_snapshot!(warning(0o644), @"mpt0.toml: warning: everybody may read or write the secret private.key: chmod go= private.key");
+    insta::assert_snapshot!(warning(0o604), @"mpt0.toml: warning: everybody may read or write the secret private.key: chmod o= private.key");
+    insta::assert_snapshot!(warning(0o640), @"mpt0.toml: warning: a group may read or write the secret private.key: chmod g= private.key");
+    assert_eq!(warning(0o600), "");
 }
 
 #[test]

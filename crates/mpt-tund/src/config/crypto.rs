@@ -168,10 +168,12 @@ impl Crypto {
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
         self.exposed.iter().map(|(file, mode)| {
             let file = file.display();
-            match mode & WORLD_ACCESS {
-                0 => format!("a group may read or write the secret {file}: chmod g= {file}"),
-                _ => format!("everybody may read or write the secret {file}: chmod o= {file}"),
-            }
+            let (who, takes) = match (mode & WORLD_ACCESS, mode & GROUP_ACCESS) {
+                (0, _) => ("a group", "g="),
+                (_, 0) => ("everybody", "o="),
+                (_, _) => ("everybody", "go="),
+            };
+            format!("{who} may read or write the secret {file}: chmod {takes} {file}")
         })
     }
 }

@@ -38,7 +38,7 @@ pub(crate) struct Running {
 #[derive(Debug, Error)]
 pub(crate) enum SaveError {
     /// The file has a mistake, it was edited since it was read.
-    #[error("the file was changed and is not right, so nothing was saved: {0}")]
+    #[error("the file was changed and is not right, so nothing was saved")]
     Mistake(#[from] Mistake),
     /// The file does not have a path that runs.
     #[error(
@@ -375,6 +375,19 @@ remote = "10.2.0.2"
         let files = std::fs::read_dir(folder.path()).unwrap().count();
         assert_eq!(files, 1, "no temporary file stays");
         std::fs::read_to_string(&file).unwrap()
+    }
+
+    #[test]
+    fn a_mistake_in_the_file_is_told_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mpt0.toml");
+        std::fs::write(&file, FILE).unwrap();
+        let running = Config::read(&file).unwrap().running();
+        std::fs::write(&file, FILE.replace("weight = 100", "weight = \"x\"")).unwrap();
+        let error = save(&file, &running).unwrap_err();
+        assert!(matches!(error, SaveError::Mistake(_)), "{error}");
+        let told = format!("{:#}", anyhow::Error::from(error));
+        assert_eq!(told.matches("mpt0.toml").count(), 1, "{told}");
     }
 
     #[test]
