@@ -321,11 +321,14 @@ impl Config {
         self.paths.iter().find(|path| path.name == name)
     }
 
-    /// Keeps the peers that run where a file of their own has a mistake now.
+    /// Keeps the peers that run where a file of their own has a mistake now, or the folder of these files cannot be read.
     pub(crate) fn keep_peers_of(&mut self, running: &Config) {
         let (Some(dir), Some(peers)) = (&mut self.peers_dir, &mut self.peers) else {
             return;
         };
+        if let Some(former) = &running.peers_dir {
+            dir.keep_unread(former);
+        }
         *peers = peers.without_files();
         dir.settle_all(peers, running.peers.as_ref());
     }

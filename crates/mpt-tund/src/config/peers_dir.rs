@@ -106,6 +106,14 @@ impl PeersDir {
         this
     }
 
+    /// Where the same folder cannot be read any more, its files are what they were when it was.
+    pub(super) fn keep_unread(&mut self, former: &PeersDir) {
+        let is_unread = self.unreadable.is_some() && self.files.is_empty();
+        if is_unread && self.folder == former.folder {
+            self.files = former.files.clone();
+        }
+    }
+
     /// Reads one of its files again; it may be gone, or be new.
     pub(crate) fn read_again(&mut self, file: &Path, own: PublicKey, files: &Files) {
         let readings = Arc::make_mut(&mut self.files);

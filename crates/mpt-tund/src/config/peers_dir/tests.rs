@@ -1,6 +1,7 @@
 use mpt_core::crypto::PrivateKey;
 
 use super::*;
+use crate::config::Config;
 
 fn public(number: u8) -> PublicKey {
     PrivateKey::from_random([number; 32]).public_key()
@@ -230,4 +231,37 @@ fn a_folder_that_cannot_be_read_changes_nothing() {
     assert_eq!([&roster, &anew], [&world.roster; 2]);
     std::fs::rename(&away, world.folder.path()).unwrap();
     assert_eq!(again(Some(&dir)).mistakes().count(), 0);
+}
+
+#[test]
+fn a_reload_without_the_folder_keeps_its_peers() {
+    let world = World::new(&[ALICE, BOB]);
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("private.key");
+    std::fs::write(&key, "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=").unwrap();
+    let file = folder.path().join("mpt0.toml");
+    let write_hub = |peers: &Path| {
+        let text = format!(
+            "[tunnel]\nname = \"mpt0\"\npeers_dir = {peers:?}\n\n[crypto]\nprivate_key_file = {key:?}\n\n\
+             [[paths]]\nname = \"fibre\"\nlocal = \"10.0.0.1\"\n"
+        );
+        std::fs::write(&file, text).unwrap();
+    };
+    write_hub(world.folder.path());
+    let running = Config::read(&file).unwrap();
+    let away = world.folder.path().with_extension("away");
+    std::fs::rename(world.folder.path(), &away).unwrap();
+    let mut new = Config::read(&file).unwrap();
+    new.keep_peers_of(&running);
+    assert_eq!(new.peers, running.peers);
+    assert_eq!(new.peer_mistakes().count(), 1);
+    // So does the next one; another folder has other peers.
+    let mut again = Config::read(&file).unwrap();
+    again.keep_peers_of(&new);
+    assert_eq!(again.peers, running.peers);
+    write_hub(&folder.path().join("peers.d"));
+    let mut other = Config::read(&file).unwrap();
+    other.keep_peers_of(&again);
+    assert_eq!(other.peers.unwrap().iter().count(), 0);
+    std::fs::rename(&away, world.folder.path()).unwrap();
 }
