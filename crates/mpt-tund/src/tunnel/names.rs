@@ -10,6 +10,7 @@
 //! Looking up takes as long as it takes, so it goes on beside the control thread's loop, one at a time for
 //! each path, and comes back to it by a channel.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -62,6 +63,8 @@ pub(super) struct Lookup {
     asked: Asked,
     /// What is being used.
     address: Option<SocketAddr>,
+    /// Those of the last answer's addresses that were told since the path was up.
+    told: BTreeSet<SocketAddr>,
     /// Why it was not found, when it was looked up last.
     failure: Option<String>,
     is_under_way: bool,
@@ -82,6 +85,7 @@ impl Lookup {
                 family: path.local.address.map(Family::of),
             },
             address: None,
+            told: BTreeSet::new(),
             failure: None,
             is_under_way: false,
             next: Time::ZERO,
@@ -110,6 +114,11 @@ impl Lookup {
 
     fn is_due(&self, now: Time) -> bool {
         !self.is_under_way && now >= self.next
+    }
+
+    /// Whether that address is news: where several are tried in turn, each is once, until the path is up.
+    fn is_news(&mut self, address: SocketAddr) -> bool {
+        self.told.insert(address)
     }
 
     /// The address that is known stays: none other is to be had by the path's link. Once one is, this one has a trial
@@ -168,6 +177,8 @@ impl Lookup {
         };
         let found = addresses.and_then(|mut all| {
             all.retain(fits);
+            // Of an address that went and has come back one is to hear.
+            self.told.retain(|told| all.contains(told));
             all.sort_by_key(SocketAddr::is_ipv6);
             let at = self
                 .address
@@ -228,6 +239,7 @@ impl Tunnel {
             let mut known = status.paths.iter();
             if known.any(|known| known.name == path.name && known.state == PathState::Up) {
                 lookup.next = now + LONGEST_PAUSE;
+                lookup.told.clear();
             } else {
                 let tunnel = self.config.tunnel.name.clone();
                 lookup.begin(tunnel, path.name.clone(), [usual, own], finds.clone());
@@ -263,8 +275,11 @@ impl Tunnel {
         match lookup.take(clock::now(), found.addresses, &families) {
             Ok(None) => {}
             Ok(Some(address)) => {
-                self.log
-                    .info(format!("path {path}: {host} is at {address}"));
+                let line = format!("path {path}: {host} is at {address}");
+                match lookup.is_news(address) {
+                    true => self.log.info(line),
+                    false => tracing::debug!("{line}"),
+                }
                 self.set_path(at, &Sockets::default()).await?;
             }
             Err(why) if is_first_failure => {
@@ -315,6 +330,7 @@ mod tests {
                 family: Some(Family::V4),
             },
             address: None,
+            told: BTreeSet::new(),
             failure: None,
             is_under_way: true,
             next: Time::ZERO,
@@ -401,6 +417,20 @@ mod tests {
                 .unwrap()
                 .is_none()
         );
+    }
+
+    #[test]
+    fn addresses_that_are_tried_in_turn_are_news_once() {
+        let mut lookup = lookup();
+        let all = ["192.0.2.1:4754", "192.0.2.2:4754", "192.0.2.3:4754"];
+        let mut news = |all: &[&str]| {
+            let address = lookup.take(Time::ZERO, addresses(all), &[]).unwrap();
+            lookup.is_news(address.unwrap())
+        };
+        let told: Vec<bool> = (0..6).map(|_| news(&all[..2])).collect();
+        assert_eq!(told, [true, true, false, false, false, false]);
+        assert!(news(&all[2..]), "it has moved");
+        assert!(news(&all[..1]), "it has moved back");
     }
 
     #[test]

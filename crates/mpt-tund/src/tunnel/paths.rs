@@ -282,15 +282,23 @@ impl Tunnel {
         };
         let buffers = first.buffers();
         let local = first.local_addr();
+        let is_moved = path.socket.as_ref().is_none_or(|before| {
+            let before = &before.binding;
+            before.local.ip() != local.ip() || before.device != wanted.device
+        });
         path.socket = Some(Bound {
             binding: Binding { local, ..wanted },
             buffers,
         });
         path.refused = None;
-        let is_news = path.waits.take().is_some() || std::mem::replace(&mut path.was_open, true);
+        let waited = path.waits.take().is_some();
+        let is_first = !waited && !std::mem::replace(&mut path.was_open, true);
         let name = &path.name;
-        if is_news {
+        if waited || (is_moved && !is_first) {
             self.log.info(format!("path {name} is open at {local}"));
+        } else if !is_first {
+            // While its peer is silent it goes to another port and back again and again.
+            tracing::debug!("path {name} is open at {local}");
         } else if buffers.receive < buffers.receive_wanted {
             self.log.warn(format!(
                 "path {name}: the kernel grants a receive buffer of {} bytes where {wanted} were asked for, and may \
