@@ -63,7 +63,7 @@ struct Wish {
 type Refused = (Arc<Path>, Mistake);
 
 impl PeersDir {
-    /// Reads the folder. `own` is the hub's public key. Of `former`, what has not changed is not read again.
+    /// Reads the folder. `own` is the hub's public key. Of `former`, what is right and has not changed is not read again.
     pub(crate) fn read(
         folder: &Path,
         own: PublicKey,
@@ -95,6 +95,8 @@ impl PeersDir {
             let file: Arc<Path> = folder.join(name).into();
             let seen = files.identity(&file);
             let same = known(&file).filter(|known| seen.is_some() && known.seen == seen);
+            // What was wrong may be so no longer, though the file is the same: a secret has come, for example.
+            let same = same.filter(|known| known.reading.is_ok());
             let read = same.cloned().unwrap_or_else(|| PeerFile {
                 seen,
                 reading: read(&file, own, files),

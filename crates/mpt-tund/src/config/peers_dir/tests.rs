@@ -265,3 +265,18 @@ fn a_reload_without_the_folder_keeps_its_peers() {
     assert_eq!(other.peers.unwrap().iter().count(), 0);
     std::fs::rename(&away, world.folder.path()).unwrap();
 }
+
+#[test]
+fn a_file_whose_mistake_was_elsewhere_is_read_again() {
+    let mut world = World::new(&[ALICE]);
+    let folder = world.folder.path().to_owned();
+    let alice = folder.join("alice.toml");
+    let text = std::fs::read_to_string(&alice).unwrap() + "psk_file = \"alice.psk\"\n";
+    std::fs::write(&alice, text).unwrap();
+    world.follow(&["alice"]);
+    assert_eq!(world.dir.wrong(), std::slice::from_ref(&alice));
+    let psk = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=";
+    std::fs::write(folder.join("alice.psk"), psk).unwrap();
+    let again = PeersDir::read(&folder, public(0), &Files::Own, Some(&world.dir));
+    assert!(again.wrong().is_empty());
+}
