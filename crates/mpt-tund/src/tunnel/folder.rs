@@ -108,6 +108,12 @@ impl PeerFolder {
         }
     }
 
+    /// A peer has changed by request: what was wrong with a file may be so no longer.
+    pub(super) fn look_again(&mut self, dir: &PeersDir, now: Time) {
+        let wrong = dir.wrong().into_iter().map(|file| (file, now));
+        self.pending.extend(wrong);
+    }
+
     /// The files whose time has come; `None` is all of them.
     fn take_due(&mut self, now: Time) -> Option<BTreeSet<PathBuf>> {
         if self.all.is_some_and(|all| all <= now) {

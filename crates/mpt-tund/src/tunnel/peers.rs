@@ -6,6 +6,7 @@ use anyhow::{bail, ensure};
 use mpt_core::control::{PeerReport, PeerStatus};
 
 use super::Tunnel;
+use crate::clock;
 use crate::config::{Config, Peer, PeerChange};
 use crate::hub::{Listed, Shown};
 use crate::{downlink, uplink};
@@ -50,7 +51,13 @@ impl Tunnel {
         let Some(roster) = peers else { return Ok(()) };
         let new = new.map(Arc::new);
         match (roster.exchange(old, new.clone()), new) {
-            (Ok(change), _) => self.follow_peers(&change).await,
+            (Ok(change), _) => {
+                // A file may have been refused because of the peer that goes.
+                if let Some(dir) = &self.config.peers_dir {
+                    self.folder.look_again(dir, clock::now());
+                }
+                self.follow_peers(&change).await
+            }
             (Err(clash), Some(new)) => {
                 let (what, remedy) = clash.told(&new);
                 bail!("{what}; {remedy}");
