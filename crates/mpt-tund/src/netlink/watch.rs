@@ -202,15 +202,16 @@ impl LinkWatch {
         }
     }
 
-    /// Notifications were lost: everything has to be asked for again, but one dump at a time.
+    /// Notifications were lost: everything has to be asked for again, but one dump at a time. Until its queue is
+    /// empty, the kernel drops all further ones without a word. So what a dump says that is begun here may be old
+    /// when it is read: the one that is begun after its end counts.
     fn recover(&mut self) -> io::Result<()> {
         match self.dump {
-            Dump::Complete => self.begin_dump(),
-            Dump::Links | Dump::Addresses => {
-                self.incomplete = true;
-                Ok(())
-            }
+            Dump::Complete => self.begin_dump()?,
+            Dump::Links | Dump::Addresses => {}
         }
+        self.incomplete = true;
+        Ok(())
     }
 
     fn begin_dump(&mut self) -> io::Result<()> {
@@ -237,6 +238,7 @@ mod tests {
     use crate::netlink::Netlink;
     use crate::tun::Tun;
     use net::unit::in_network_namespace;
+    use std::collections::BTreeSet;
     use std::net::IpAddr;
     use std::time::Duration;
 
@@ -332,6 +334,41 @@ mod tests {
                 until(&mut watch, |c| is_link(c, ("mpt-gone", false, true))).await;
                 assert_eq!(watch.dump, Dump::Complete);
                 assert!(watch.links.index_of("mpt-stays").is_some());
+            },
+        );
+    }
+
+    #[test]
+    fn what_changes_while_the_queue_is_being_emptied_is_told_too() {
+        in_network_namespace(
+            "netlink::watch::tests::what_changes_while_the_queue_is_being_emptied_is_told_too",
+            async {
+                let mut watch = LinkWatch::open().await.unwrap();
+                let netlink = Netlink::open().unwrap();
+                let name = |number: usize| format!("mpt-{number}");
+                let mut tuns = Vec::new();
+                for number in 0..12 {
+                    tuns.push(Tun::open(&name(number), Offload::Off).unwrap());
+                }
+                until(&mut watch, |c| is_link(c, ("mpt-11", false, false))).await;
+                watch.catch_up().unwrap();
+                watch.socket.socket_ref().set_rx_buf_sz(8192).unwrap();
+                let index = netlink.interface_index("mpt-0").await.unwrap();
+                for mtu in 1300..1400 {
+                    netlink.set_mtu(index, mtu).await.unwrap();
+                }
+                // A device goes after each datagram, whenever the kernel made the dump.
+                while tuns.len() > 1 {
+                    watch.receive().await.unwrap();
+                    tuns.pop();
+                }
+                let mut gone = BTreeSet::new();
+                while gone.len() < 11 {
+                    let is_gone = |c: &Change| matches!(c, Change::Link(event) if event.deleted);
+                    if let Change::Link(event) = until(&mut watch, is_gone).await {
+                        gone.insert(event.name);
+                    }
+                }
             },
         );
     }
