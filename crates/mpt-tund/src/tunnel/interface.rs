@@ -34,7 +34,9 @@ pub(super) struct Interface {
     /// Its queues: one, or one for each of a hub's workers.
     queues: Vec<Arc<Tun>>,
     index: u32,
-    /// MTU that it is to have, in bytes: less than is configured where the paths carry less.
+    /// What the paths carry, in bytes: the MTU that is configured, or less.
+    carried: u16,
+    /// MTU that it is to have, in bytes.
     mtu: u16,
     /// What it was given.
     ours: BTreeSet<Step>,
@@ -53,6 +55,7 @@ impl Interface {
         Interface {
             queues: Vec::new(),
             index: 0,
+            carried: config.mtu(),
             mtu: config.mtu(),
             ours: BTreeSet::new(),
             missing: Vec::new(),
@@ -106,9 +109,16 @@ impl Interface {
         self.retry = None;
     }
 
-    /// It is to have this MTU, in bytes, from now on. With IPv6 inside it keeps what that needs: less, and
-    /// the kernel would take the addresses away.
+    /// The paths carry packets of so many bytes from now on.
     pub(super) fn set_mtu(&mut self, config: &Config, mtu: u16) {
+        self.carried = mtu;
+        self.fit_mtu(config);
+        self.doubt = Some(Time::ZERO);
+    }
+
+    /// Its MTU is to be what the paths carry. With IPv6 inside it keeps what that needs: less, and the kernel would
+    /// take the addresses away.
+    fn fit_mtu(&mut self, config: &Config) {
         let inside = config.tunnel.addresses.iter();
         let mut inside = inside.chain(&config.tunnel.routes);
         let least = if inside.any(|(address, _)| address.is_ipv6()) {
@@ -116,9 +126,10 @@ impl Interface {
         } else {
             0
         };
-        self.mtu = mtu.max(least);
-        self.ours.retain(|step| !matches!(step, Step::SetMtu(_)));
-        self.doubt = Some(Time::ZERO);
+        let mtu = self.carried.max(least);
+        if std::mem::replace(&mut self.mtu, mtu) != mtu {
+            self.ours.retain(|step| !matches!(step, Step::SetMtu(_)));
+        }
     }
 
     /// Compares it with what is wanted, and mends it: `routes` are those of the main table, and what stands in
@@ -203,6 +214,8 @@ impl Interface {
         log: &mut Log,
         now: Time,
     ) {
+        // A reload may have brought IPv6, or taken it away.
+        self.fit_mtu(config);
         let name = &config.tunnel.name;
         let observed = match observe(name, self.index, own_tables, netlink, links).await {
             Ok(observed) => observed,
@@ -400,5 +413,33 @@ async fn carry_out(
         Step::SetUp => netlink.set_up(index).await,
         Step::AddRoute(route) => netlink.add_route(index, route).await,
         Step::AddNetwork(address) => netlink.add_network(index, address).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ipv6_that_a_reload_brings_has_the_mtu_that_it_needs() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mpt0.toml");
+        let with = |addresses: &str| {
+            let text = format!(
+                "[tunnel]\nname = \"mpt0\"\naddresses = [{addresses}]\n\n[[paths]]\nname = \"fibre\"\n\
+                 local = \"10.0.0.1\"\nremote = \"10.0.0.2\"\n"
+            );
+            std::fs::write(&file, text).unwrap();
+            Config::read(&file).unwrap()
+        };
+        let before = with("\"10.99.0.1/30\"");
+        let mut interface = Interface::new(&before);
+        interface.set_mtu(&before, 1222);
+        assert_eq!(interface.mtu, 1222);
+        interface.ours.insert(Step::SetMtu(1222));
+        interface.fit_mtu(&with("\"10.99.0.1/30\", \"fd98::1/64\""));
+        assert_eq!((interface.mtu, interface.ours.len()), (1280, 0));
+        interface.fit_mtu(&before);
+        assert_eq!(interface.mtu, 1222);
     }
 }
