@@ -138,7 +138,14 @@ fn best<'a>(
     remote: Option<IpAddr>,
     kept: Option<IpAddr>,
 ) -> Option<IpAddr> {
-    let fits = |address: &&Address| address.is_usable && Family::of(address.ip) == family;
+    // What is sent from such an address does not leave the link.
+    let leads_there = |ip: IpAddr| {
+        let is_bound_to_link = ip.is_ipv6() && is_link_local(Some(ip));
+        !is_bound_to_link || remote.is_none_or(|remote| is_link_local(Some(remote)))
+    };
+    let fits = |address: &&Address| {
+        address.is_usable && Family::of(address.ip) == family && leads_there(address.ip)
+    };
     let of_family = addresses.filter(fits);
     let worth = |address: &&Address| {
         let is_near = |remote: IpAddr| is_local_kind(remote) == is_local_kind(address.ip);
@@ -288,6 +295,9 @@ mod tests {
         assert_eq!(toward(&mut path, "10.7.0.2:4754"), "10.2.0.1:4754");
         assert_eq!(toward(&mut path, "[fd07::2]:4754"), "[fd00::1]:4754");
         assert_eq!(toward(&mut path, "[fe80::2]:4754"), "[fe80::1%2]:4754");
+        path.remote = Some(Remote::Address("[2001:db8::2]:4754".parse().unwrap()));
+        let links = Links::of(&[("wwan0", &["fe80::1"])]);
+        assert_eq!(waits(&path, &links), "wwan0 has no IPv6 address");
     }
 
     #[test]
