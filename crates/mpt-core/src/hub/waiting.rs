@@ -13,8 +13,14 @@ use super::HubSlot;
 use crate::send::queue::codel::{Codel, INTERVAL, Verdict};
 use crate::time::Time;
 
-/// Most bytes that wait in a line of a hub: 30 ms of 2 Gbit/s.
+/// Most bytes that wait in a line of a hub, each item's [`ITEM_BYTES`] included: 30 ms of 2 Gbit/s.
 pub(super) const POOL_BYTES: usize = 8 << 20;
+/// Bytes that an item counts beside its own: 96 that it takes in its queue and 32 of the allocator, rounded up for its
+/// buffer. Datagrams of 12 bytes that counted as 12 would be 700,000 in a full pool, and 130 MB.
+const ITEM_BYTES: usize = 128;
+/// A queue that is given up for its length keeps this share of what the second longest has, in quarters. The longest is
+/// looked for among all peers, so it pays to take more than an item from it at once.
+const KEPT_QUARTERS: usize = 3;
 /// What a peer always has waiting is given up when it waits longer than this (CoDel's target). The sender's law, of the peer
 /// or of the flows in it, keeps a queue of its own, 5 ms and what jitter adds, and takes what is dropped here for loss: with
 /// CoDel's 10 ms eight peers that send what they can had 0.97 of a slow hub together and the least 0.80 of the mean, with
@@ -141,9 +147,8 @@ impl<L: Load> Waiting<L> {
 
     /// Lets `bytes`, at least one, of a peer wait.
     pub(super) fn push(&mut self, now: Time, whose: Whose, load: L, bytes: &[u8]) {
-        while !self.is_empty() && self.bytes + bytes.len() > POOL_BYTES {
-            self.shed();
-        }
+        let size = bytes.len() + ITEM_BYTES;
+        self.make_room(size);
         let number = place(whose);
         if self.peers.len() <= number {
             self.peers.resize_with(number + 1, || None);
@@ -166,8 +171,8 @@ impl<L: Load> Waiting<L> {
             start: 0,
             since: now,
         });
-        peer.bytes += bytes.len();
-        self.bytes += bytes.len();
+        peer.bytes += size;
+        self.bytes += size;
         if peer.turn == Turn::Idle {
             (peer.turn, peer.deficit) = (Turn::New, QUANTUM);
             self.new.push_back(whose);
@@ -234,14 +239,16 @@ impl<L: Load> Waiting<L> {
                     continue;
                 }
                 if let Some(item) = peer.items.pop_front() {
+                    peer.bytes -= ITEM_BYTES;
+                    self.bytes -= ITEM_BYTES;
                     keep(&mut self.spare, item.bytes);
                 }
                 continue;
             }
             let item = peer.items.pop_front()?;
             peer.deficit -= cost(&item);
-            peer.bytes -= len;
-            self.bytes -= len;
+            peer.bytes -= len + ITEM_BYTES;
+            self.bytes -= len + ITEM_BYTES;
             return Some(item);
         }
     }
@@ -267,24 +274,49 @@ impl<L: Load> Waiting<L> {
         peer.items.iter().map(packets).sum()
     }
 
-    /// Gives up the oldest of the peer that has most waiting.
-    fn shed(&mut self) {
-        let waiting = self.new.iter().chain(&self.old).copied();
-        let bytes = |slot: Whose| {
-            let peer = self.peers.get(place(slot)).and_then(Option::as_ref);
-            peer.map_or(0, |peer| peer.bytes)
-        };
-        let longest = waiting.max_by_key(|slot| bytes(*slot));
-        let longest = longest.and_then(|slot| self.peers.get_mut(place(slot))?.as_mut());
-        let Some(peer) = longest else {
+    /// Makes room for so many bytes at the cost of who has most waiting. Returns how often it looked for who that is.
+    fn make_room(&mut self, size: usize) -> usize {
+        let mut looked = 0;
+        while !self.is_empty() && self.bytes + size > POOL_BYTES {
+            looked += 1;
+            let Some((longest, second)) = self.longest() else {
+                break;
+            };
+            self.shed(longest, size, second / 4 * KEPT_QUARTERS);
+        }
+        looked
+    }
+
+    /// Who has most waiting, and how many bytes the next of them has.
+    fn longest(&self) -> Option<(Whose, usize)> {
+        let mut longest = None;
+        let (mut most, mut second) = (0, 0);
+        for slot in self.new.iter().chain(&self.old) {
+            let peer = self.peers.get(place(*slot)).and_then(Option::as_ref);
+            let bytes = peer.map_or(0, |peer| peer.bytes);
+            if bytes >= most {
+                (longest, most, second) = (Some(*slot), bytes, most);
+            } else {
+                second = second.max(bytes);
+            }
+        }
+        Some((longest?, second))
+    }
+
+    /// Gives up a peer's oldest, one at least, until there is room for `size` bytes or the peer has no more than `left`.
+    fn shed(&mut self, slot: Whose, size: usize, left: usize) {
+        let Some(peer) = self.peers.get_mut(place(slot)).and_then(Option::as_mut) else {
             return;
         };
-        if let Some(item) = peer.items.pop_front() {
+        while let Some(item) = peer.items.pop_front() {
             let len = item.bytes.len() - item.start;
             self.lost += item.load.packets(len);
-            peer.bytes -= len;
-            self.bytes -= len;
+            peer.bytes -= len + ITEM_BYTES;
+            self.bytes -= len + ITEM_BYTES;
             keep(&mut self.spare, item.bytes);
+            if self.bytes + size <= POOL_BYTES || peer.bytes <= left {
+                break;
+            }
         }
     }
 }
@@ -301,6 +333,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::hub::Came;
 
     const PACKET: usize = 1400;
 
@@ -465,6 +498,36 @@ mod tests {
             .flatten()
             .map(|peer| peer.items.capacity());
         assert!(items.max() <= Some(IDLE_ITEMS));
+    }
+
+    /// Who sends the smallest datagrams has no more of them waiting than the pool has memory for, and it is quickly done
+    /// to make room among a thousand peers.
+    #[test]
+    fn a_pool_of_small_items_is_bounded_and_makes_room_at_little_cost() {
+        const SMALL: usize = 12;
+        const TRAIN: usize = 64_000;
+        let mut waiting = Waiting::default();
+        let items = |waiting: &Waiting<Train>| {
+            let queues = waiting.peers.iter().flatten();
+            queues.map(|peer| peer.items.len()).sum::<usize>()
+        };
+        // All have the same, so that the longest is another one each time.
+        for number in 0..2 * POOL_BYTES / (SMALL + ITEM_BYTES) {
+            waiting.push(at(0), slot(number % 1000), Train, &[0; SMALL]);
+        }
+        let full = items(&waiting);
+        let started = std::time::Instant::now();
+        let looked = waiting.make_room(TRAIN + ITEM_BYTES);
+        let took = started.elapsed();
+        let shed = full - items(&waiting);
+        println!("{full} items; to shed {shed} of them it looked {looked} times, in {took:?}");
+        assert!(full * (SMALL + ITEM_BYTES) <= POOL_BYTES, "{full}");
+        assert!(size_of::<Item<Came>>() <= 96);
+        assert!(shed >= TRAIN / (SMALL + ITEM_BYTES), "{shed}");
+        assert!(looked * 8 <= shed, "{looked} times for {shed}");
+        // Each item that leaves, whichever way, leaves nothing of its size behind.
+        while waiting.pop(at(500_000)).is_some() {}
+        assert!(waiting.is_empty() && items(&waiting) == 0);
     }
 
     #[test]
