@@ -130,6 +130,8 @@ struct Session {
     initiated: bool,
     cipher: Cipher,
     created: Time,
+    /// Since when the peer might have confirmed it, or those not confirmed in whose place it is.
+    hoped_since: Time,
     rekey_at: Time,
     opener: Opener,
     control: ControlSealer,
@@ -479,13 +481,14 @@ impl Sessions {
         };
         let rekey_after = self.rekey_after(&own, &peer);
         let data = DataSealer::new(cipher, &keys.send, peer.index, own.next_number);
-        let session = Session {
+        let mut session = Session {
             number,
             own,
             peer,
             initiated,
             cipher,
             created: now,
+            hoped_since: now,
             rekey_at: now + rekey_after,
             opener: Opener::new(peer.session, cipher, &keys.receive, peer.next_number),
             control: ControlSealer::new(cipher, &keys.send, peer.index),
@@ -496,6 +499,11 @@ impl Sessions {
             was_used: false,
         };
         let slot = self.free_slot(initiated);
+        let before = self.sessions[slot].as_deref();
+        if let Some(before) = before.filter(|before| !before.confirmed) {
+            // Who replays the peer's former initiations makes this end wait once, and not for each.
+            session.hoped_since = before.hoped_since;
+        }
         self.sessions[slot] = Some(Box::new(session));
         if initiated {
             self.last_heard = now;

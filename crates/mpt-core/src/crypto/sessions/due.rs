@@ -40,7 +40,8 @@ const HASTY_ATTEMPTS: u32 = 6;
 pub const REJECT_AFTER: Duration = Duration::from_secs(180);
 /// How long a session that was replaced is kept after the last packet in it.
 pub const OLD_KEYS_KEPT: Duration = Duration::from_secs(5);
-/// How long a session that the peer began may take to be confirmed before this end begins one.
+/// How long a session that the peer began may take to be confirmed before this end begins one, with all that take its
+/// place meanwhile.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
 /// Pause after an initiation that could not be written.
 const FAILED_PAUSE: Duration = Duration::from_secs(5);
@@ -64,7 +65,7 @@ impl Sessions {
         let sessions = self.sessions.iter().flatten();
         let hoped_for = sessions
             .filter(|session| !session.confirmed)
-            .map(|session| session.created + CONFIRMED_WITHIN);
+            .map(|session| session.hoped_since + CONFIRMED_WITHIN);
         let not_before = hoped_for.fold(self.next_initiation, Time::max);
         Some(due.max(not_before))
     }

@@ -2,6 +2,9 @@
 
 use super::*;
 
+const SECOND: Duration = Duration::from_secs(1);
+const STEP: Duration = Duration::from_millis(100);
+
 /// The first initiation of end 0 and its response by end 1.
 fn exchange() -> ([Sessions; 2], Vec<u8>, Vec<u8>) {
     let now = Time::ZERO;
@@ -46,6 +49,51 @@ fn a_recorded_initiation_begins_no_handshake() {
         assert_eq!(refused, Err(Refused::Replayed));
         assert!(b.poll_transmit().is_none(), "after {second} s");
     }
+}
+
+/// An end keeps no times of initiations when it starts, so that recordings of the time before are answered. They put off
+/// its own call by the second that one of them may take to be confirmed, however many there are.
+#[test]
+fn many_recorded_initiations_put_off_a_call_by_one_second_in_all() {
+    let recording = |number: u32| {
+        let wall = WALL + SECOND * number;
+        let mut former = Sessions::new(
+            config(1),
+            Time::ZERO,
+            wall,
+            entropy(100 + u64::from(number)),
+        );
+        former.set_paths(PathSet::only(path(0)));
+        former.handle_timeout(Time::ZERO);
+        former.poll_transmit().unwrap().contents[4..].to_vec()
+    };
+    let ([mut a, _], _, response) = exchange();
+    a.handle_message(Time::ZERO, sender(1), &response).unwrap();
+    // From here on nothing comes of the peer: it has begun anew, and waits to be called.
+    let is_initiation = |contents: &[u8]| contents[4] == Kind::Initiation as u8;
+    let call = (1..400_u32).find_map(|step| {
+        let now = Time::ZERO + STEP * step;
+        if step % 5 == 1 {
+            let recording = recording(step / 5);
+            a.handle_message(now, sender(1), &recording).unwrap();
+        }
+        a.handle_timeout(now);
+        let sent = std::iter::from_fn(|| Some(a.poll_transmit()?.contents.to_vec()));
+        let call = sent.filter(|contents| is_initiation(contents)).last();
+        call.map(|contents| (now, contents[4..].to_vec()))
+    });
+    let (called, call) = call.unwrap();
+    println!("called anew after {:?}", called.since(Time::ZERO));
+    assert!(called <= Time::ZERO + STEP * 2 + SECOND, "{called:?}");
+    // Further ones leave the call as it is.
+    let now = called + STEP;
+    a.handle_message(now, sender(1), &recording(90)).unwrap();
+    let mut anew = Sessions::new(config(1), now, WALL, entropy(5));
+    anew.handle_message(now, sender(0), &call).unwrap();
+    let response = anew.poll_transmit().unwrap().contents[4..].to_vec();
+    let before = a.sending;
+    a.handle_message(now, sender(1), &response).unwrap();
+    assert!(a.sending > before);
 }
 
 #[test]
