@@ -9,6 +9,7 @@ use mpt_core::control::drops::DropReason;
 use mpt_core::control::setting::Setting;
 use mpt_core::path::{PathId, PathState};
 use mpt_core::seq::Seq;
+use mpt_core::tunnel::Datagram;
 use mpt_core::wire::gre::{Header, Protocol};
 use mpt_sim::packet::{Inner, id_of};
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side, Wire};
@@ -179,6 +180,29 @@ fn a_stranger_is_only_counted() {
     *expected.drops.get_mut("stranger").unwrap() += count;
     assert_eq!(pair.end(Side::B).status(), expected);
     assert_conserved(&pair, Side::B);
+}
+
+/// With a length that no buffer has, as somebody says it at the peer's host, from another port.
+#[test]
+fn a_stranger_s_datagram_longer_than_its_buffer_is_only_counted() {
+    let mut pair = Pair::running(two_paths(), SECOND);
+    let mut from = pair.address(Side::A, 0);
+    from.set_port(4755);
+    let now = pair.end(Side::B).local(pair.now());
+    let inbound = &mut pair.end_mut(Side::B).inbound;
+    let mut buffer = inbound.take_buffer().unwrap();
+    let datagram = Datagram {
+        path: PathId::new(0).unwrap(),
+        from,
+        tos: 0,
+        len: buffer.as_mut().len() + 1,
+        buffer,
+        segment_size: None,
+        truncated: true,
+        waited: Duration::ZERO,
+    };
+    inbound.handle_datagram(now, datagram);
+    assert_eq!(pair.end(Side::B).dropped(DropReason::Stranger), 1);
 }
 
 #[test]

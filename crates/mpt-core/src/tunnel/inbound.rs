@@ -330,10 +330,13 @@ impl Inbound {
             Some(peer) => is_same_peer(peer, from),
             None => false,
         };
+        let fits = len <= self.pool.bytes_mut(buffer).len();
         if !self.is_called() && !known.is_some_and(may_be_peer) {
             self.note_stranger(now, path, from, datagrams);
-            self.note_strange(now, path, from, buffer, 0..step.min(len));
-        } else if truncated || len > self.pool.bytes_mut(buffer).len() {
+            if fits {
+                self.note_strange(now, path, from, buffer, 0..step.min(len));
+            }
+        } else if truncated || !fits {
             self.drops.count(DropReason::Truncated, datagrams);
         } else {
             for start in (0..len.max(1)).step_by(step) {
