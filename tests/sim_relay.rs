@@ -1,6 +1,9 @@
 //! Somebody has one of two paths of a sealed tunnel in his hand: the other must not feel it.
 #![allow(clippy::unwrap_used)]
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
 use std::time::Duration;
 
 use mpt_core::control::drops::DropReason;
@@ -316,6 +319,62 @@ fn who_is_there_from_the_start_gets_one_path_and_not_two() {
     }
 }
 
+/// B begins anew, under load, and can only be called. Who has path 0 in his hand has kept messages of B on it, `all` of
+/// them from some seconds before on or every third, and hands A one every half second. Returns how long path 1 is away.
+fn away_with_messages_of_a_former_life(kept_for: Duration, all: bool, hands_out: bool) -> Duration {
+    let mut pair = Pair::running(
+        PairConfig {
+            waits_to_be_called: Some(Side::B),
+            ..config()
+        },
+        SECOND,
+    );
+    let kept = Rc::new(RefCell::new(VecDeque::new()));
+    let (keep, mut count) = (kept.clone(), 0);
+    pair.set_relay(0, move |caught| {
+        let is_message = caught.from == Side::B && is_control(&caught.wire);
+        count += u32::from(is_message);
+        let keeps = is_message && (all || count % 3 == 0);
+        keeps.then(|| {
+            keep.borrow_mut().push_back(caught.wire);
+            Vec::new()
+        })
+    });
+    let mut flow = Flow::new(Side::A, 1400);
+    flow.run_for(&mut pair, kept_for);
+    pair.set_relay(0, |_| None);
+    let from = addresses(&pair)[Side::B as usize];
+    pair.restart(Side::B);
+    let restarted = pair.now();
+    let mut kept = kept.take();
+    // Those before are too old to open.
+    kept.drain(..kept.len().saturating_sub(300));
+    for step in 0..1200 {
+        if hands_out
+            && step % 5 == 0
+            && let Some(wire) = kept.pop_front()
+        {
+            pair.inject(Side::A, 0, from, wire.tos, &wire.bytes);
+        }
+        flow.run_for(&mut pair, 100 * MS);
+        let is_up = |side: Side| pair.end(side).state(1) == PathState::Up;
+        if Side::BOTH.into_iter().all(is_up) {
+            break;
+        }
+    }
+    pair.now().since(restarted)
+}
+
+#[test]
+fn what_one_path_s_relay_kept_of_a_former_life_does_not_keep_the_peer_away() {
+    let undisturbed = away_with_messages_of_a_former_life(12 * SECOND, false, false);
+    for all in [false, true] {
+        let away = away_with_messages_of_a_former_life(12 * SECOND, all, true);
+        println!("all {all}: path 1 is away for {away:?}, undisturbed for {undisturbed:?}");
+        assert!(away <= undisturbed + SECOND, "{away:?}");
+    }
+}
+
 /// What one path's relay holds back for long makes no message of the other old.
 #[test]
 fn a_path_that_is_held_back_does_not_make_others_old() {
@@ -342,7 +401,7 @@ fn a_path_that_is_held_back_does_not_make_others_old() {
 fn an_address_that_does_not_answer_moves_nothing_and_is_not_flooded() {
     let mut pair = Pair::running(config(), SECOND);
     let at = addresses(&pair);
-    let counts = std::rc::Rc::new(std::cell::Cell::new([0u64; 2]));
+    let counts = Rc::new(std::cell::Cell::new([0u64; 2]));
     let count = counts.clone();
     pair.set_relay(0, move |caught| {
         let [mut put, mut got] = count.get();

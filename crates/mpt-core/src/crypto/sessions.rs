@@ -111,6 +111,8 @@ pub struct Sessions {
     last_heard: Time,
     /// From when on the peer should have sent something.
     owed_since: Option<Time>,
+    /// Since when no path is answered, though answers had time.
+    unanswered_since: Option<Time>,
     calm: Option<Calm>,
     /// Initiations since the last session.
     attempts: u32,
@@ -177,6 +179,7 @@ impl Sessions {
             established: 0,
             last_heard: now,
             owed_since: Some(now),
+            unanswered_since: None,
             calm: None,
             attempts: 0,
             next_initiation: now,
@@ -209,6 +212,12 @@ impl Sessions {
         self.owed_since = owed_since;
         self.silence = silence;
         self.calm = calm;
+    }
+
+    /// Says since when no path is answered, though answers had time; `None` while one is. What comes of the peer then may be
+    /// what somebody held back.
+    pub fn set_unanswered(&mut self, since: Option<Time>) {
+        self.unanswered_since = since;
     }
 
     /// The tunnel carries something again: an initiation that waits need not. Call

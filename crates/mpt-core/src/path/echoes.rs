@@ -52,6 +52,13 @@ impl Echoes {
         sent.then(|| self.sent_at[echo.number as usize % REMEMBERED])
     }
 
+    /// When the newest of our messages that came back was sent, if it is a recent one: the peer was there then, whenever
+    /// the echo came.
+    pub(crate) fn answered(&self) -> Option<Time> {
+        let is_recent = self.number.wrapping_sub(self.echoed) < REMEMBERED as u32;
+        (self.echoed != 0 && is_recent).then(|| self.sent_at[self.echoed as usize % REMEMBERED])
+    }
+
     /// Whether a message without a fresh echo may be heard: only when it continues those before it, so
     /// that one with an absurd number cannot make all that follow look old. A sealed one (`is_sealed`)
     /// has the peer's number, and need only be newer.

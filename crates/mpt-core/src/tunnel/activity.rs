@@ -17,6 +17,10 @@ const BUSY_FOR: Duration = Duration::from_secs(5);
 /// Keepalives without a sign of the peer after which it may have begun anew: a lost probe or two are no sign of that.
 const SILENT_KEEPALIVES: u32 = 3;
 
+/// A path's answers are not waited for longer to take them for a sign of the peer: who holds them back would otherwise say
+/// how long that is. Twice the time that RFC 6298 §2.1 allows for where nothing was measured.
+const LONGEST_ANSWER: Duration = Duration::from_secs(2);
+
 /// What is known of it.
 #[derive(Debug, Default)]
 pub(super) struct Activity {
@@ -121,6 +125,17 @@ impl Activity {
         };
         (self.missed, Some(calm))
     }
+}
+
+/// From when on it means something that the peer, which owes answers since `owed`, has answered on no path. What counts is
+/// when a probe that was answered was sent, not when the answer came: somebody may have held that back.
+pub(super) fn unanswered_from(owed: Time, paths: &Paths) -> Time {
+    let answers = Path::each(paths).filter_map(|(_, path)| {
+        let longest = path.rtt.round_trip().map(|rtt| rtt.longest());
+        let answer = longest.unwrap_or_default().min(LONGEST_ANSWER);
+        Some(path.echoes.answered()?.max(owed) + path.config.dead_after + answer)
+    });
+    answers.fold(owed, Time::max)
 }
 
 /// The path that a handshake may take alone while nothing is carried: of those that are up the one that

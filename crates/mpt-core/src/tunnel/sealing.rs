@@ -127,6 +127,11 @@ impl Opening {
         self.sessions.set_calm(owed_since, silence, calm);
     }
 
+    /// See [`Sessions::set_unanswered`].
+    pub(super) fn set_unanswered(&mut self, since: Option<Time>) {
+        self.sessions.set_unanswered(since);
+    }
+
     /// See [`Sessions::end_all`].
     pub(super) fn end_sessions(&mut self, now: Time) {
         self.sessions.end_all(now);

@@ -1,7 +1,8 @@
 //! When a handshake begins, over which paths it goes, and when a session ends.
 //!
 //! A new handshake begins two minutes after the last, after 2^32 packets, when there is no session, and when
-//! nothing has come for a few keepalives: the peer may have begun anew, and what it sends be lost. So a
+//! nothing has come for a few keepalives, or no path is answered any more, whatever comes: the peer may have begun anew,
+//! and what it sends be lost. So a
 //! peer whose clock went back, which cannot prove itself by an initiation, is asked and can answer. Its initiation
 //! itself begins nothing: anybody may have recorded it.
 //!
@@ -43,6 +44,9 @@ pub const OLD_KEYS_KEPT: Duration = Duration::from_secs(5);
 /// How long a session that the peer began may take to be confirmed before this end begins one, with all that take its
 /// place meanwhile.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
+/// How long a new session has until a probe in it is answered: a lost probe, another, and an answer that takes 2 s. Of a peer
+/// that is heard and answers nothing, as over a path that leads one way, new keys are asked no more often.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(3);
 /// Pause after an initiation that could not be written.
 const FAILED_PAUSE: Duration = Duration::from_secs(5);
 
@@ -56,8 +60,7 @@ impl Sessions {
             None => Time::ZERO,
             Some(session) if self.is_used_up(session) => Time::ZERO,
             Some(session) => {
-                let silent_since = self.owed_since.map(|since| since.max(self.last_heard));
-                let silent = silent_since.map(|since| since + self.silence);
+                let silent = self.silent_at(session);
                 let rekey_at = self.rekey_at(session);
                 silent.map_or(rekey_at, |silent| silent.min(rekey_at))
             }
@@ -68,6 +71,15 @@ impl Sessions {
             .map(|session| session.hoped_since + CONFIRMED_WITHIN);
         let not_before = hoped_for.fold(self.next_initiation, Time::max);
         Some(due.max(not_before))
+    }
+
+    /// When the peer has been silent for too long, if something is due. What opens is no sign of it where no path is
+    /// answered: who held it back can hand it out for as long as he likes, but cannot answer.
+    fn silent_at(&self, session: &Session) -> Option<Time> {
+        let heard = self.owed_since?.max(self.last_heard) + self.silence;
+        let unanswered = self.unanswered_since;
+        let unanswered = unanswered.map(|at| at.max(session.created + ANSWERED_WITHIN));
+        Some(unanswered.map_or(heard, |at| at.min(heard)))
     }
 
     /// When a session is dropped, as things stand.
@@ -101,8 +113,8 @@ impl Sessions {
     pub(super) fn initiate(&mut self, now: Time) {
         let own = self.next_end()(self.handshake.entropy());
         let is_routine = self.sending().is_some_and(|session| {
-            let silent = self.owed_since.map(|since| since.max(self.last_heard));
-            silent.is_none_or(|since| now < since + self.silence) && !self.is_used_up(session)
+            let silent = self.silent_at(session);
+            silent.is_none_or(|at| now < at) && !self.is_used_up(session)
         });
         let (paths, haste) = match self.calm {
             Some(calm) if is_routine && self.attempts == 0 && !calm.path.is_empty() => {

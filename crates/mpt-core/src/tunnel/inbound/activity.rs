@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::Inbound;
 use crate::time::Time;
+use crate::tunnel::activity::unanswered_from;
 
 impl Inbound {
     /// The line out has packets again after a pause ([`crate::tunnel::Outbound::poll_wake`]). Afterwards poll
@@ -63,12 +64,15 @@ impl Inbound {
         }
     }
 
-    /// Lets the sessions know what they may make of silence, and how much handshakes matter.
-    pub(super) fn tell_sessions(&mut self, now: Time) {
-        if let Some(opening) = &mut self.opening {
-            let (owed_since, calm) = self.activity.calm(now, &self.paths);
-            let silence = self.activity.silence(&self.paths);
-            opening.set_calm(owed_since, silence, calm);
-        }
+    /// Lets the sessions know what they may make of silence, and how much handshakes matter. Returns when that changes by
+    /// time alone.
+    pub(super) fn tell_sessions(&mut self, now: Time) -> Option<Time> {
+        let opening = self.opening.as_mut()?;
+        let (owed_since, calm) = self.activity.calm(now, &self.paths);
+        let silence = self.activity.silence(&self.paths);
+        opening.set_calm(owed_since, silence, calm);
+        let unanswered = owed_since.map(|owed| unanswered_from(owed, &self.paths));
+        opening.set_unanswered(unanswered.filter(|from| *from <= now));
+        unanswered.filter(|from| *from > now)
     }
 }

@@ -449,7 +449,7 @@ impl Inbound {
             opening.set_paths(reachable);
         }
         self.diagnose(now, reachable);
-        self.tell_sessions(now);
+        next = earliest(next, self.tell_sessions(now));
         let recovery = self.recovery();
         self.reorder.set_recovery(now, recovery);
         self.next_settle = next;
