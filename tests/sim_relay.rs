@@ -1,7 +1,7 @@
 //! Somebody has one of two paths of a sealed tunnel in his hand: the other must not feel it.
 #![allow(clippy::unwrap_used)]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
@@ -319,9 +319,9 @@ fn who_is_there_from_the_start_gets_one_path_and_not_two() {
     }
 }
 
-/// B begins anew, under load, and can only be called. Who has path 0 in his hand has kept messages of B on it, `all` of
-/// them from some seconds before on or every third, and hands A one every half second. Returns how long path 1 is away.
-fn away_with_messages_of_a_former_life(kept_for: Duration, all: bool, hands_out: bool) -> Duration {
+/// B begins anew, under load, and can only be called. Who has path 0 in his hand has kept messages of B on it for 12 s, `all`
+/// of them or every third, and hands A one every half second. Returns how long path 1 is away.
+fn away_with_messages_of_a_former_life(all: bool, hands_out: bool) -> Duration {
     let mut pair = Pair::running(
         PairConfig {
             waits_to_be_called: Some(Side::B),
@@ -341,7 +341,7 @@ fn away_with_messages_of_a_former_life(kept_for: Duration, all: bool, hands_out:
         })
     });
     let mut flow = Flow::new(Side::A, 1400);
-    flow.run_for(&mut pair, kept_for);
+    flow.run_for(&mut pair, 12 * SECOND);
     pair.set_relay(0, |_| None);
     let from = addresses(&pair)[Side::B as usize];
     pair.restart(Side::B);
@@ -367,9 +367,9 @@ fn away_with_messages_of_a_former_life(kept_for: Duration, all: bool, hands_out:
 
 #[test]
 fn what_one_path_s_relay_kept_of_a_former_life_does_not_keep_the_peer_away() {
-    let undisturbed = away_with_messages_of_a_former_life(12 * SECOND, false, false);
+    let undisturbed = away_with_messages_of_a_former_life(false, false);
     for all in [false, true] {
-        let away = away_with_messages_of_a_former_life(12 * SECOND, all, true);
+        let away = away_with_messages_of_a_former_life(all, true);
         println!("all {all}: path 1 is away for {away:?}, undisturbed for {undisturbed:?}");
         assert!(away <= undisturbed + SECOND, "{away:?}");
     }
@@ -401,7 +401,7 @@ fn a_path_that_is_held_back_does_not_make_others_old() {
 fn an_address_that_does_not_answer_moves_nothing_and_is_not_flooded() {
     let mut pair = Pair::running(config(), SECOND);
     let at = addresses(&pair);
-    let counts = Rc::new(std::cell::Cell::new([0u64; 2]));
+    let counts = Rc::new(Cell::new([0u64; 2]));
     let count = counts.clone();
     pair.set_relay(0, move |caught| {
         let [mut put, mut got] = count.get();

@@ -193,10 +193,8 @@ pub fn run() -> ExitCode {
                 config.file.display(),
                 config.paths.len()
             );
-            for warning in config.crypto.iter().flat_map(config::Crypto::warnings) {
-                eprintln!("{}: warning: {warning}", config.file.display());
-            }
-            for warning in unknown_users(config) {
+            let secrets = config.crypto.iter().flat_map(config::Crypto::warnings);
+            for warning in secrets.chain(unknown_users(config)) {
                 eprintln!("{}: warning: {warning}", config.file.display());
             }
         }

@@ -18,8 +18,10 @@ pub(super) const POOL_BYTES: usize = 8 << 20;
 /// Bytes that an item counts beside its own: 96 that it takes in its queue and 32 of the allocator, rounded up for its
 /// buffer. Datagrams of 12 bytes that counted as 12 would be 700,000 in a full pool, and 130 MB.
 const ITEM_BYTES: usize = 128;
-/// A queue that is given up for its length keeps this share of what the second longest has, in quarters. The longest is
-/// looked for among all peers, so it pays to take more than an item from it at once.
+/// The longest queue gives up its oldest until it has this share, in quarters, of what the second longest has. Who has the
+/// longest is looked for among all peers, so more than an item is taken at once: of a thousand equal queues of the smallest
+/// datagrams 458 items make room for a train of 64 kB, in 31 looks
+/// (`cargo test -p mpt-core --lib a_pool_of_small_items -- --nocapture`).
 const KEPT_QUARTERS: usize = 3;
 /// What a peer always has waiting is given up when it waits longer than this (CoDel's target). The sender's law, of the peer
 /// or of the flows in it, keeps a queue of its own, 5 ms and what jitter adds, and takes what is dropped here for loss: with

@@ -79,8 +79,9 @@ impl PeersDir {
             Ok(names) => names,
             Err(error) => {
                 this.unreadable = Some(unreadable(folder, &error));
-                // What cannot be read says nothing: all goes on as it was.
-                this.files = former.map_or_else(Arc::default, |former| former.files.clone());
+                if let Some(former) = former {
+                    this.keep_unread(former);
+                }
                 return this;
             }
         };
@@ -94,9 +95,10 @@ impl PeersDir {
         let read = names.into_iter().take(MAX_PEERS).map(|name| {
             let file: Arc<Path> = folder.join(name).into();
             let seen = files.identity(&file);
-            let same = known(&file).filter(|known| seen.is_some() && known.seen == seen);
             // What was wrong may be so no longer, though the file is the same: a secret has come, for example.
-            let same = same.filter(|known| known.reading.is_ok());
+            let is_same =
+                |known: &&PeerFile| known.reading.is_ok() && seen.is_some() && known.seen == seen;
+            let same = known(&file).filter(is_same);
             let read = same.cloned().unwrap_or_else(|| PeerFile {
                 seen,
                 reading: read(&file, own, files),
@@ -108,7 +110,7 @@ impl PeersDir {
         this
     }
 
-    /// Where the same folder cannot be read any more, its files are what they were when it was.
+    /// A folder that cannot be read says nothing: its files are what they were when the same folder was read.
     pub(super) fn keep_unread(&mut self, former: &PeersDir) {
         let is_unread = self.unreadable.is_some() && self.files.is_empty();
         if is_unread && self.folder == former.folder {

@@ -206,9 +206,8 @@ impl LinkWatch {
     /// empty, the kernel drops all further ones without a word. So what a dump says that is begun here may be old
     /// when it is read: the one that is begun after its end counts.
     fn recover(&mut self) -> io::Result<()> {
-        match self.dump {
-            Dump::Complete => self.begin_dump()?,
-            Dump::Links | Dump::Addresses => {}
+        if self.dump == Dump::Complete {
+            self.begin_dump()?;
         }
         self.incomplete = true;
         Ok(())

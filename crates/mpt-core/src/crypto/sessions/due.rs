@@ -1,10 +1,9 @@
 //! When a handshake begins, over which paths it goes, and when a session ends.
 //!
 //! A new handshake begins two minutes after the last, after 2^32 packets, when there is no session, and when
-//! nothing has come for a few keepalives, or no path is answered any more, whatever comes: the peer may have begun anew,
-//! and what it sends be lost. So a
-//! peer whose clock went back, which cannot prove itself by an initiation, is asked and can answer. Its initiation
-//! itself begins nothing: anybody may have recorded it.
+//! nothing has come for a few keepalives, or no path is answered any more, whatever comes: the peer may have begun
+//! anew, and what it sends be lost. So a peer whose clock went back, which cannot prove itself by an initiation, is asked
+//! and can answer. Its initiation itself begins nothing: anybody may have recorded it.
 //!
 //! While the tunnel carries nothing, a handshake is most of what it costs. Then it goes over one path, and
 //! over all only when that brings no answer; on metered paths it begins as late as it may; nobody is
