@@ -373,6 +373,102 @@ fn a_report_that_cannot_be_written_costs_no_measurement() {
     assert!(stderr(&sent).contains("--replies"), "{sent:?}");
 }
 
+/// What a measurement that comes to nothing does to the last one's file, and that it makes none.
+#[test]
+fn files_of_the_report_are_touched_only_when_there_is_something_to_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+    let files = format!("--csv {} --plot {}", old.display(), new.display());
+    let is_untouched = |words: &str| {
+        std::fs::write(&old, "measured before").unwrap();
+        let output = output(&format!("measure {words} {files}"));
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(
+            std::fs::read_to_string(&old).unwrap(),
+            "measured before",
+            "{words}"
+        );
+        assert!(!new.exists(), "{words}");
+    };
+    is_untouched(&format!("read {}/nowhere", folder.path().display()));
+    let empty = written(&capture(&[]));
+    is_untouched(&format!("read {}", empty.path().display()));
+    is_untouched(&format!("receive --port {} --wait 100ms", free_port()));
+
+    let file = written(&capture(&[0, 1]));
+    assert!(read(file.path(), &files).status.success());
+    let csv = std::fs::read_to_string(&old).unwrap();
+    assert!(csv.starts_with("stream,metric,x,value\n") && !csv.contains("before"));
+    assert!(new.exists());
+}
+
+#[test]
+fn a_report_overwrites_neither_the_capture_nor_itself() {
+    let whole = capture(&[0, 1]);
+    let file = written(&whole);
+    let path = file.path().display().to_string();
+    let refused = |words: &str, code| {
+        let refused = read(file.path(), words);
+        assert_eq!(refused.status.code(), Some(code), "{refused:?}");
+        assert_eq!(std::fs::read(file.path()).unwrap(), whole);
+        stderr(&refused)
+    };
+    for option in ["--csv", "--plot"] {
+        let text = refused(&format!("{option} {path}"), 1);
+        assert!(text.contains("that is the capture which is read"), "{text}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let both = folder.path().join("both");
+    let name = folder.path().file_name().unwrap();
+    let detour = folder.path().join("..").join(name).join("both");
+    let csv = both.display();
+    let text = refused(&format!("--csv {csv} --plot {csv}"), 64);
+    assert!(text.contains("--csv and --plot are both"), "{text}");
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&both, &link).unwrap();
+    for plot in [detour, link] {
+        let text = refused(&format!("--csv {csv} --plot {}", plot.display()), 1);
+        assert!(
+            text.contains("--csv and --plot are the same file"),
+            "{text}"
+        );
+        assert!(!both.exists());
+    }
+
+    let report = std::fs::File::create(&both).unwrap();
+    let mixed = ctl(&format!("measure read {path} --csv {csv}"))
+        .stdout(report)
+        .output()
+        .unwrap();
+    assert_eq!(mixed.status.code(), Some(1));
+    assert!(
+        stderr(&mixed).contains("the standard output goes there"),
+        "{mixed:?}"
+    );
+}
+
+#[test]
+fn a_table_goes_to_the_standard_output_when_a_dash_is_given() {
+    let file = written(&capture(&[0, 2, 1]));
+    let table = read(file.path(), "--csv -");
+    assert!(table.status.success(), "{table:?}");
+    let text = stdout(&table);
+    assert!(text.starts_with("stream,metric,x,value\n"), "{text}");
+    assert!(text.lines().all(|line| line.split(',').count() == 4));
+    assert!(
+        stderr(&table).contains("read to its end, 3 frames"),
+        "{table:?}"
+    );
+    let both = read(file.path(), "--csv - --json");
+    assert_eq!(both.status.code(), Some(1));
+    assert!(both.stdout.is_empty());
+    assert!(
+        stderr(&both).contains("--json goes to the standard output"),
+        "{both:?}"
+    );
+    assert!(!Path::new("-").exists());
+}
+
 #[test]
 fn a_capture_is_read_from_a_pipe() {
     let mut command = ctl("measure read - --json");

@@ -1,7 +1,7 @@
 //! The command line of `mpt-ctl measure`.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -208,16 +208,34 @@ pub(crate) struct OutputArgs {
     #[arg(long)]
     pub(crate) literal: bool,
 
-    /// Write the report as CSV too, a line a value: stream,metric,x,value
+    /// Write every number as CSV too, a line a value: stream,metric,x,value; - writes it to the standard output, in
+    /// the report's stead
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
 
-    /// Draw Reorder Density and Buffer-occupancy Density too
+    /// Draw Reorder Density and Buffer-occupancy Density too; - as with --csv
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
 }
 
+impl ReadArgs {
+    /// Whether the capture comes from the standard input.
+    pub(crate) fn is_stdin(&self) -> bool {
+        self.file == Path::new("-")
+    }
+}
+
 impl OutputArgs {
+    fn check(&self) -> Result<(), String> {
+        match (&self.csv, &self.plot) {
+            (Some(csv), Some(plot)) if csv == plot => Err(format!(
+                "--csv and --plot are both {}: give each its own file",
+                csv.display()
+            )),
+            (Some(_) | None, Some(_) | None) => Ok(()),
+        }
+    }
+
     pub(crate) fn metrics(&self) -> Metrics {
         Metrics {
             displacement_threshold: self.dt,
@@ -248,6 +266,9 @@ impl MeasureCommand {
     /// # Errors
     /// What is wrong with the arguments.
     pub fn check(&self) -> Result<(), String> {
+        if let Some(output) = self.output() {
+            output.check()?;
+        }
         match self {
             MeasureCommand::Send(send) => {
                 let ipv6 = send.target.is_ipv6();

@@ -16,6 +16,7 @@ mod args;
 mod capture;
 mod channel;
 mod clock;
+mod files;
 mod follow;
 mod frame;
 #[cfg(test)]
@@ -38,9 +39,9 @@ mod text;
 mod two_way;
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
@@ -49,13 +50,13 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::table::Look;
-use args::OutputArgs;
 pub use args::{
     AFTER_HELP, MeasureCommand, ReadArgs, ReceiveArgs, ReflectArgs, SendArgs, StampCommand,
     StampSendArgs,
 };
 use capture::CaptureError;
 use channel::{Carrier, Channel, ChannelError};
+use files::{FileError, Files, Identity};
 use read::Wanted;
 use report::Report;
 use send::{SendError, Sending};
@@ -80,8 +81,10 @@ enum Failure {
     Stamp(#[source] io::Error),
     #[error("cannot receive: {0}")]
     Receive(#[source] io::Error),
+    #[error(transparent)]
+    File(#[from] FileError),
     #[error("{}: {source}", path.display())]
-    File { path: PathBuf, source: io::Error },
+    Open { path: PathBuf, source: io::Error },
     #[error("{}: the file {source}", path.display())]
     Capture { path: PathBuf, source: CaptureError },
     #[error("cannot set up: {0}")]
@@ -101,7 +104,7 @@ pub struct Outcome {
 /// # Errors
 /// A file or a socket cannot be had, or nothing can be sent.
 pub fn run(command: &MeasureCommand, json: bool, look: Look) -> Result<Outcome, MeasureError> {
-    let files = Files::create(command.output())?;
+    let files = Files::check(command.output(), input(command), json).map_err(Failure::from)?;
     let report = match command {
         MeasureCommand::Send(args) => match send(args, json)? {
             Sendings::Report(report) => *report,
@@ -112,13 +115,25 @@ pub fn run(command: &MeasureCommand, json: bool, look: Look) -> Result<Outcome, 
         MeasureCommand::Stamp(StampCommand::Reflect(args)) => return reflect(args, json),
         MeasureCommand::Read(args) => read(args)?,
     };
-    files.write(&report)?;
-    let text = if json {
-        report.json()
-    } else {
-        text::text(&report, look)
-    };
+    Ok(show(&report, files, json, look)?)
+}
+
+/// Writes the report's files, if there is anything to write, and gives what the standard output gets.
+fn show(report: &Report, files: Files<'_>, json: bool, look: Look) -> Result<Outcome, Failure> {
     let found = !report.streams.is_empty();
+    let is_stdout_taken = files.take_stdout();
+    let instead = match found || is_stdout_taken {
+        true => files.write(|| report.csv(), || plot::svg(report, &today()))?,
+        false => None,
+    };
+    let text = match instead {
+        Some(instead) => {
+            eprint!("{}", text::remarks(report, Look::default()));
+            instead
+        }
+        None if json => report.json(),
+        None => text::text(report, look),
+    };
     Ok(Outcome { text, found })
 }
 
@@ -245,55 +260,24 @@ fn read(args: &ReadArgs) -> Result<Report, Failure> {
         path: args.file.clone(),
         source,
     };
-    if args.file == Path::new("-") {
+    if args.is_stdin() {
         // A Ctrl-C ends what writes there, and then the input ends.
         let _stop = flag_of(&[SIGINT])?;
         return read::read("standard input".into(), io::stdin(), wanted).map_err(named);
     }
-    let file = File::open(&args.file).map_err(|source| in_file(&args.file, source))?;
+    let file = File::open(&args.file).map_err(|source| Failure::Open {
+        path: args.file.clone(),
+        source,
+    })?;
     read::read(args.file.display().to_string(), file, wanted).map_err(named)
 }
 
-/// The files that a report goes to. They are made before anything is measured: a folder that is
-/// missing must not cost a measurement.
-struct Files<'a> {
-    csv: Option<(&'a Path, File)>,
-    plot: Option<(&'a Path, File)>,
-}
-
-impl<'a> Files<'a> {
-    fn create(output: Option<&'a OutputArgs>) -> Result<Self, Failure> {
-        let create = |path: &'a Option<PathBuf>| {
-            let made = path.as_deref().map(|path| match File::create(path) {
-                Ok(file) => Ok((path, file)),
-                Err(source) => Err(in_file(path, source)),
-            });
-            made.transpose()
-        };
-        Ok(Files {
-            csv: output
-                .map(|output| create(&output.csv))
-                .transpose()?
-                .flatten(),
-            plot: output
-                .map(|output| create(&output.plot))
-                .transpose()?
-                .flatten(),
-        })
-    }
-
-    fn write(self, report: &Report) -> Result<(), Failure> {
-        let write = |(path, mut file): (&Path, File), text: String| {
-            let written = file.write_all(text.as_bytes());
-            written.map_err(|source| in_file(path, source))
-        };
-        if let Some(csv) = self.csv {
-            write(csv, report.csv())?;
-        }
-        if let Some(plot) = self.plot {
-            write(plot, plot::svg(report, &today()))?;
-        }
-        Ok(())
+/// The file that is read, where it is one and is there.
+fn input(command: &MeasureCommand) -> Option<Identity> {
+    match command {
+        MeasureCommand::Read(args) if args.is_stdin() => Identity::of(io::stdin()),
+        MeasureCommand::Read(args) => Identity::at(&args.file),
+        MeasureCommand::Send(_) | MeasureCommand::Receive(_) | MeasureCommand::Stamp(_) => None,
     }
 }
 
@@ -301,13 +285,6 @@ impl<'a> Files<'a> {
 fn today() -> String {
     let text = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     format!("{} {} UTC", &text[..10], &text[11..16])
-}
-
-fn in_file(path: &Path, source: io::Error) -> Failure {
-    Failure::File {
-        path: path.into(),
-        source,
-    }
 }
 
 fn carrier(icmp: bool) -> Carrier {

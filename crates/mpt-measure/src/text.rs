@@ -25,7 +25,12 @@ pub(crate) fn text(report: &Report, look: Look) -> String {
         );
         text += &(order::row("round trip", &value) + "\n");
     }
-    text += &look.sentence(
+    text + &remarks(report, look)
+}
+
+/// What is said below the numbers: where, how it ended, and what to know to judge them.
+pub(crate) fn remarks(report: &Report, look: Look) -> String {
+    let mut text = look.sentence(
         Tone::Plain,
         "",
         &format!("{}: {}.", report.at, report.ended),
