@@ -394,6 +394,7 @@ fn files_of_the_report_are_touched_only_when_there_is_something_to_write() {
     let empty = written(&capture(&[]));
     is_untouched(&format!("read {}", empty.path().display()));
     is_untouched(&format!("receive --port {} --wait 100ms", free_port()));
+    is_untouched("stamp send nobody.invalid");
 
     let file = written(&capture(&[0, 1]));
     assert!(read(file.path(), &files).status.success());
@@ -467,6 +468,24 @@ fn a_table_goes_to_the_standard_output_when_a_dash_is_given() {
         "{both:?}"
     );
     assert!(!Path::new("-").exists());
+}
+
+/// A name that the network does not know is no fault of the command line; one that cannot be a name is.
+#[test]
+fn a_name_without_an_address_is_an_error_and_no_wrong_command_line() {
+    for words in ["send", "stamp send"] {
+        let unknown = output(&format!("measure {words} nobody.invalid --count 1"));
+        assert_eq!(unknown.status.code(), Some(1), "{unknown:?}");
+        assert!(
+            stderr(&unknown).contains("cannot look up nobody.invalid: "),
+            "{unknown:?}"
+        );
+        let wrong = output(&format!("measure {words} 127.0.0.1:99999"));
+        assert_eq!(wrong.status.code(), Some(64), "{wrong:?}");
+    }
+    let small = output("measure send localhost --size 60");
+    assert_eq!(small.status.code(), Some(1), "{small:?}");
+    assert!(stderr(&small).contains("a frame is at least"), "{small:?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The command line of `mpt-ctl measure`.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use mpt_core::metrics::Form;
 
 use super::stamp;
 use super::stream::Metrics;
+use super::target::Target;
 use super::two_way;
 
 /// UDP port of measurements: the number of the RFC whose metrics they give.
@@ -63,7 +64,7 @@ pub enum StampCommand {
 pub struct StampSendArgs {
     /// Where a reflector is: an address or name, with a port after a colon if it is not 862
     #[arg(value_name = "HOST[:PORT]", value_parser = reflector)]
-    pub(crate) target: SocketAddr,
+    pub(crate) target: Target,
 
     /// Packets to send
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -112,7 +113,7 @@ pub struct ReflectArgs {
 pub struct SendArgs {
     /// Where to: an address or name, with a port after a colon if it is not 5236
     #[arg(value_name = "HOST[:PORT]", value_parser = target)]
-    pub(crate) target: SocketAddr,
+    pub(crate) target: Target,
 
     /// Packets to send
     #[arg(long, value_name = "N", default_value_t = 65_535, value_parser = clap::value_parser!(u32).range(1..))]
@@ -270,33 +271,14 @@ impl MeasureCommand {
             output.check()?;
         }
         match self {
-            MeasureCommand::Send(send) => {
-                let ipv6 = send.target.is_ipv6();
-                let too_small = |size: &u16| stamp::payload_bytes(*size, ipv6).is_none();
-                if let Some(size) = send.size.filter(too_small) {
-                    return Err(format!(
-                        "--size {size}: a frame is at least {} bytes here, for the headers and what \
-                         is measured",
-                        stamp::least_frame(ipv6)
-                    ));
-                }
-                same_family(send.from, send.target)
-            }
-            MeasureCommand::Stamp(StampCommand::Send(send)) => {
-                let headers = stamp::headers_bytes(send.target.is_ipv6());
-                let may_be = |size: u16| {
-                    let bytes = usize::from(size).checked_sub(headers);
-                    bytes.is_some_and(two_way::may_have)
-                };
-                if let Some(size) = send.size.filter(|&size| !may_be(size)) {
-                    let least = headers + two_way::LEAST_BYTES;
-                    return Err(format!(
-                        "--size {size}: a frame is {least} bytes here, or at least {} with padding",
-                        least + 4
-                    ));
-                }
-                same_family(send.from, send.target)
-            }
+            MeasureCommand::Send(send) => match send.target.is_ipv6() {
+                Some(ipv6) => send.check_for(ipv6),
+                None => Ok(()),
+            },
+            MeasureCommand::Stamp(StampCommand::Send(send)) => match send.target.is_ipv6() {
+                Some(ipv6) => send.check_for(ipv6),
+                None => Ok(()),
+            },
             MeasureCommand::Stamp(StampCommand::Reflect(_))
             | MeasureCommand::Receive(_)
             | MeasureCommand::Read(_) => Ok(()),
@@ -304,42 +286,60 @@ impl MeasureCommand {
     }
 }
 
-fn same_family(from: Option<IpAddr>, target: SocketAddr) -> Result<(), String> {
+impl SendArgs {
+    /// What depends on the family of the target, which of a name is known once it is looked up.
+    ///
+    /// # Errors
+    /// What is wrong with the arguments.
+    pub(crate) fn check_for(&self, ipv6: bool) -> Result<(), String> {
+        let too_small = |size: &u16| stamp::payload_bytes(*size, ipv6).is_none();
+        if let Some(size) = self.size.filter(too_small) {
+            return Err(format!(
+                "--size {size}: a frame is at least {} bytes here, for the headers and what is measured",
+                stamp::least_frame(ipv6)
+            ));
+        }
+        same_family(self.from, &self.target, ipv6)
+    }
+}
+
+impl StampSendArgs {
+    /// What depends on the family of the target, which of a name is known once it is looked up.
+    ///
+    /// # Errors
+    /// What is wrong with the arguments.
+    pub(crate) fn check_for(&self, ipv6: bool) -> Result<(), String> {
+        let headers = stamp::headers_bytes(ipv6);
+        let may_be = |size: u16| {
+            let bytes = usize::from(size).checked_sub(headers);
+            bytes.is_some_and(two_way::may_have)
+        };
+        if let Some(size) = self.size.filter(|&size| !may_be(size)) {
+            let least = headers + two_way::LEAST_BYTES;
+            return Err(format!(
+                "--size {size}: a frame is {least} bytes here, or at least {} with padding",
+                least + 4
+            ));
+        }
+        same_family(self.from, &self.target, ipv6)
+    }
+}
+
+fn same_family(from: Option<IpAddr>, target: &Target, ipv6: bool) -> Result<(), String> {
     match from {
-        Some(from) if from.is_ipv6() != target.is_ipv6() => Err(format!(
-            "--from {from} and {} are of different families",
-            target.ip()
+        Some(from) if from.is_ipv6() != ipv6 => Err(format!(
+            "--from {from} and {target} are of different families"
         )),
         Some(_) | None => Ok(()),
     }
 }
 
-fn target(text: &str) -> Result<SocketAddr, String> {
-    with_port(text, PORT)
+fn target(text: &str) -> Result<Target, String> {
+    Target::parse(text, PORT)
 }
 
-fn reflector(text: &str) -> Result<SocketAddr, String> {
-    with_port(text, two_way::PORT)
-}
-
-/// An address or name, with or without a port; an IPv6 address with one stands in brackets.
-fn with_port(text: &str, port: u16) -> Result<SocketAddr, String> {
-    let plain = text.trim_start_matches('[').trim_end_matches(']');
-    if let Ok(address) = plain.parse::<IpAddr>() {
-        return Ok(SocketAddr::new(address, port));
-    }
-    let resolved = if text.contains(':') {
-        text.to_socket_addrs()
-    } else {
-        (text, port).to_socket_addrs()
-    };
-    let wanted = format!(
-        "give an address or name, with a port such as 192.0.2.1:{port} or [2001:db8::1]:{port}"
-    );
-    let mut addresses = resolved.map_err(|error| format!("{error}; {wanted}"))?;
-    addresses
-        .next()
-        .ok_or_else(|| format!("it has no address; {wanted}"))
+fn reflector(text: &str) -> Result<Target, String> {
+    Target::parse(text, two_way::PORT)
 }
 
 fn time(text: &str) -> Result<Duration, String> {
@@ -347,21 +347,4 @@ fn time(text: &str) -> Result<Duration, String> {
         .ok()
         .filter(|time| !time.is_zero() && *time <= LONGEST)
         .ok_or_else(|| "give a time with its unit, such as 10s, at most 1day".into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn targets_have_a_port_of_their_own_or_the_default() {
-        let parsed = |text| target(text).unwrap().to_string();
-        assert_eq!(parsed("127.0.0.1"), "127.0.0.1:5236");
-        assert_eq!(parsed("127.0.0.1:9"), "127.0.0.1:9");
-        assert_eq!(parsed("::1"), "[::1]:5236");
-        assert_eq!(parsed("[::1]"), "[::1]:5236");
-        assert_eq!(parsed("[::1]:9"), "[::1]:9");
-        assert!(target("127.0.0.1:99999").is_err());
-        assert!(target("").is_err());
-    }
 }

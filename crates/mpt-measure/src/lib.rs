@@ -35,6 +35,7 @@ mod session;
 mod stamp;
 mod stream;
 pub mod table;
+mod target;
 mod text;
 mod two_way;
 
@@ -62,6 +63,7 @@ use report::Report;
 use send::{SendError, Sending};
 use session::Patience;
 use stamp::Plan;
+use target::NoAddress;
 
 /// Exit code after a second Ctrl-C.
 const INTERRUPTED: i32 = 130;
@@ -73,6 +75,10 @@ pub struct MeasureError(#[from] Failure);
 
 #[derive(Debug, thiserror::Error)]
 enum Failure {
+    #[error(transparent)]
+    Target(#[from] NoAddress),
+    #[error("{0}")]
+    Unfit(String),
     #[error(transparent)]
     Channel(#[from] ChannelError),
     #[error(transparent)]
@@ -144,11 +150,13 @@ enum Sendings {
 }
 
 fn send(args: &SendArgs, json: bool) -> Result<Sendings, Failure> {
+    let target = args.target.resolve(args::PORT, args.from)?;
+    args.check_for(target.is_ipv6()).map_err(Failure::Unfit)?;
     let stop = stop_flag()?;
     let carrier = carrier(args.icmp);
-    let channel = Channel::to(args.target, carrier, args.from)?;
+    let channel = Channel::to(target, carrier, args.from)?;
     let sending = Sending {
-        target: args.target,
+        target,
         plan: Plan {
             count: args.count,
             frame_bytes: args.size.unwrap_or_else(|| channel.whole_frame()),
@@ -159,7 +167,7 @@ fn send(args: &SendArgs, json: bool) -> Result<Sendings, Failure> {
     if args.replies {
         let metrics = args.output.metrics();
         let (sent, report) = sending.run_with_replies(&channel, metrics, &stop)?;
-        for sentence in sent.sentences(&sending.plan, args.target, carrier) {
+        for sentence in sent.sentences(&sending.plan, target, carrier) {
             eprintln!("{sentence}");
         }
         return Ok(Sendings::Report(Box::new(report)));
@@ -168,7 +176,7 @@ fn send(args: &SendArgs, json: bool) -> Result<Sendings, Failure> {
     let text = if json {
         let value = serde_json::json!({
             "stream": format!("{:016x}", sending.stream),
-            "target": args.target,
+            "target": target,
             "packets": sent.packets,
             "frame_bytes": sending.plan.frame_bytes,
             "seconds": sent.seconds,
@@ -179,9 +187,7 @@ fn send(args: &SendArgs, json: bool) -> Result<Sendings, Failure> {
         });
         format!("{value:#}\n")
     } else {
-        sent.sentences(&sending.plan, args.target, carrier)
-            .join("\n")
-            + "\n"
+        sent.sentences(&sending.plan, target, carrier).join("\n") + "\n"
     };
     Ok(Sendings::Done {
         text,
@@ -212,15 +218,17 @@ fn listen(on: Option<IpAddr>, port: u16, carrier: Carrier) -> Result<Channel, Ch
 }
 
 fn send_stamp(args: &StampSendArgs) -> Result<Report, Failure> {
+    let target = args.target.resolve(two_way::PORT, args.from)?;
+    args.check_for(target.is_ipv6()).map_err(Failure::Unfit)?;
     let stop = stop_flag()?;
-    let channel = Channel::to(args.target, Carrier::Udp, args.from)?;
-    let headers = stamp::headers_bytes(args.target.is_ipv6());
+    let channel = Channel::to(target, Carrier::Udp, args.from)?;
+    let headers = stamp::headers_bytes(target.is_ipv6());
     let payload_bytes = match args.size {
         Some(size) => usize::from(size) - headers,
         None => two_way::LEAST_BYTES,
     };
     let session = two_way::sender::Session {
-        target: args.target,
+        target,
         plan: Plan {
             count: args.count,
             frame_bytes: u16::try_from(payload_bytes + headers).unwrap_or(u16::MAX),
