@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::io::Write;
+use std::io::{BufRead, Write};
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -486,6 +486,52 @@ fn a_name_without_an_address_is_an_error_and_no_wrong_command_line() {
     let small = output("measure send localhost --size 60");
     assert_eq!(small.status.code(), Some(1), "{small:?}");
     assert!(stderr(&small).contains("a frame is at least"), "{small:?}");
+}
+
+/// The first line that a program says on its standard error output.
+fn first_line(child: &mut Child) -> String {
+    let mut line = String::new();
+    let stderr = child.stderr.take().unwrap();
+    std::io::BufReader::new(stderr)
+        .read_line(&mut line)
+        .unwrap();
+    line
+}
+
+#[test]
+fn a_port_of_the_kernel_s_choice_is_told_while_it_is_listened_on() {
+    for (words, sent) in [
+        ("receive --port 0 --wait 20s", "send"),
+        ("stamp reflect --port 0 --idle 20s", "stamp send"),
+    ] {
+        let mut child = ctl(&format!("measure {words}")).spawn().unwrap();
+        let line = first_line(&mut child);
+        let port = line.trim_end().strip_prefix("listening on UDP port ");
+        let port: u16 = port.unwrap_or_else(|| panic!("{line}")).parse().unwrap();
+        let sent = output(&format!(
+            "measure {sent} 127.0.0.1:{port} --count 5 --rate 1000"
+        ));
+        assert!(sent.status.success(), "{sent:?}");
+        let _ = Command::new("kill")
+            .args(["-INT", &child.id().to_string()])
+            .status();
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn echoes_go_to_no_port() {
+    for words in ["receive --icmp --port 5", "send --icmp 127.0.0.1:5"] {
+        let refused = output(&format!("measure {words}"));
+        assert_eq!(refused.status.code(), Some(64), "{refused:?}");
+    }
+    let sent = output("measure send --icmp 127.0.0.3 --count 1 --size 100 --json");
+    if stderr(&sent).contains("CAP_NET_RAW") {
+        println!("skipped: no right to ICMP sockets here");
+        return;
+    }
+    let sent: Value = serde_json::from_slice(&sent.stdout).unwrap();
+    assert_eq!(sent["target"], "127.0.0.3");
 }
 
 #[test]

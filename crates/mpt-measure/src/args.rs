@@ -94,7 +94,7 @@ pub struct ReflectArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) on: Option<IpAddr>,
 
-    /// UDP port to listen on; below 1024 that needs CAP_NET_BIND_SERVICE
+    /// UDP port to listen on; below 1024 that needs CAP_NET_BIND_SERVICE, 0 takes a free one and says which
     #[arg(long, value_name = "PORT", default_value_t = two_way::PORT)]
     pub(crate) port: u16,
 
@@ -152,8 +152,8 @@ pub struct ReceiveArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) on: Option<IpAddr>,
 
-    /// UDP port to listen on
-    #[arg(long, value_name = "PORT", default_value_t = PORT)]
+    /// UDP port to listen on; 0 takes a free one and says which
+    #[arg(long, value_name = "PORT", default_value_t = PORT, conflicts_with = "icmp")]
     pub(crate) port: u16,
 
     /// Receive ICMP echo requests instead of UDP; needs CAP_NET_RAW. The kernel answers them all
@@ -271,10 +271,15 @@ impl MeasureCommand {
             output.check()?;
         }
         match self {
-            MeasureCommand::Send(send) => match send.target.is_ipv6() {
-                Some(ipv6) => send.check_for(ipv6),
-                None => Ok(()),
-            },
+            MeasureCommand::Send(send) => {
+                if let (true, Some(port)) = (send.icmp, send.target.port) {
+                    return Err(format!("an echo goes to no port: leave out :{port}"));
+                }
+                match send.target.is_ipv6() {
+                    Some(ipv6) => send.check_for(ipv6),
+                    None => Ok(()),
+                }
+            }
             MeasureCommand::Stamp(StampCommand::Send(send)) => match send.target.is_ipv6() {
                 Some(ipv6) => send.check_for(ipv6),
                 None => Ok(()),

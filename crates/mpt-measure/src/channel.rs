@@ -37,6 +37,16 @@ pub(crate) enum Carrier {
     Icmp,
 }
 
+impl Carrier {
+    /// Whom packets go to, for people and JSON. An echo goes to no port.
+    pub(crate) fn name(self, target: SocketAddr) -> String {
+        match self {
+            Carrier::Udp => target.to_string(),
+            Carrier::Icmp => target.ip().to_string(),
+        }
+    }
+}
+
 /// Why a socket cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChannelError {

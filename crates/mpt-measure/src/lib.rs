@@ -176,7 +176,7 @@ fn send(args: &SendArgs, json: bool) -> Result<Sendings, Failure> {
     let text = if json {
         let value = serde_json::json!({
             "stream": format!("{:016x}", sending.stream),
-            "target": target,
+            "target": carrier.name(target),
             "packets": sent.packets,
             "frame_bytes": sending.plan.frame_bytes,
             "seconds": sent.seconds,
@@ -199,6 +199,7 @@ fn receive(args: &ReceiveArgs) -> Result<Report, Failure> {
     let stop = stop_flag()?;
     let carrier = carrier(args.icmp);
     let channel = listen(args.on, args.port, carrier)?;
+    tell_port(&channel, args.port);
     let patience = Patience {
         idle: args.idle,
         first: args.wait,
@@ -214,6 +215,13 @@ fn listen(on: Option<IpAddr>, port: u16, carrier: Carrier) -> Result<Channel, Ch
         // Where IPv6 is off, IPv4 alone.
         (None, Carrier::Udp) => Channel::listen((Ipv6Addr::UNSPECIFIED, port).into(), carrier)
             .or_else(|_| Channel::listen((Ipv4Addr::UNSPECIFIED, port).into(), carrier)),
+    }
+}
+
+/// Says which port a sender must name, where it was the kernel's choice.
+fn tell_port(channel: &Channel, asked: u16) {
+    if let (0, Some(local)) = (asked, channel.local()) {
+        eprintln!("listening on UDP port {}", local.port());
     }
 }
 
@@ -246,6 +254,7 @@ fn send_stamp(args: &StampSendArgs) -> Result<Report, Failure> {
 fn reflect(args: &ReflectArgs, json: bool) -> Result<Outcome, MeasureError> {
     let stop = stop_flag()?;
     let channel = listen(args.on, args.port, Carrier::Udp).map_err(Failure::from)?;
+    tell_port(&channel, args.port);
     let reflected =
         two_way::reflector::reflect(&channel, args.idle, &stop).map_err(Failure::Receive)?;
     Ok(Outcome {

@@ -298,11 +298,7 @@ impl Sent {
         target: SocketAddr,
         carrier: Carrier,
     ) -> Vec<String> {
-        let target = match carrier {
-            Carrier::Udp => target.to_string(),
-            // An echo goes to no port.
-            Carrier::Icmp => target.ip().to_string(),
-        };
+        let target = carrier.name(target);
         let rate = if self.seconds > 0.0 {
             f64::from(self.packets) / self.seconds
         } else {
