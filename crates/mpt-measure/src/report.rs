@@ -8,6 +8,8 @@ use serde::Serialize;
 
 use super::numbering::Numbering;
 
+mod csv;
+
 /// A measurement's result. Nothing in it is ever NaN: what has no value is absent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub(crate) struct Report {
@@ -153,66 +155,8 @@ impl Report {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
-    /// The report as comma-separated values: a line a value, `stream,metric,x,value`, so that one
-    /// file holds scalars (without x) and distributions alike.
+    /// The report as comma-separated values: a line a value, `stream,metric,x,value`.
     pub(crate) fn csv(&self) -> String {
-        let mut text = String::from("stream,metric,x,value\n");
-        for stream in &self.streams {
-            let mut line = |metric: &str, x: String, value: String| {
-                let name = stream.name.replace(['"', ','], " ");
-                text.push_str(&format!("{name},{metric},{x},{value}\n"));
-            };
-            for (metric, value) in stream.scalars() {
-                line(metric, String::new(), value);
-            }
-            let order = &stream.order;
-            for (n, count) in (1..).zip(&order.reordering.n_reordered) {
-                let n: u32 = n;
-                line("n_reordered", n.to_string(), count.to_string());
-            }
-            for (extent, count) in &order.reordering.extents {
-                line("extent", extent.to_string(), count.to_string());
-            }
-            for (displacement, share) in order.density.density() {
-                line("rd", displacement.to_string(), share.to_string());
-            }
-            for (held, share) in order.occupancy.density() {
-                line("rbd", held.to_string(), share.to_string());
-            }
-        }
-        text
-    }
-}
-
-impl StreamReport {
-    /// Everything that is one number.
-    fn scalars(&self) -> Vec<(&'static str, String)> {
-        let (reordering, density) = (&self.order.reordering, &self.order.density);
-        let mut scalars = vec![
-            ("received", self.received.to_string()),
-            ("duplicates", self.duplicates.to_string()),
-            ("seconds", self.seconds.to_string()),
-            ("reordered", reordering.reordered.to_string()),
-            ("reordered_ratio", reordering.ratio.to_string()),
-            ("extent_max", reordering.extent.max.to_string()),
-            ("late_ns_max", reordering.late_ns.max.to_string()),
-            ("behind_max", reordering.behind.max.to_string()),
-            ("mean_displacement", density.mean_displacement.to_string()),
-            ("entropy_nats", density.entropy_nats.to_string()),
-            ("rbd_mean", self.order.occupancy.mean.to_string()),
-        ];
-        scalars.extend(self.sent.map(|sent| ("sent", sent.to_string())));
-        scalars.extend(self.lost.map(|lost| ("lost", lost.to_string())));
-        scalars.extend(self.sent_pps.map(|rate| ("sent_pps", rate.to_string())));
-        if let Some(delay) = &self.delay {
-            scalars.extend([
-                ("pdv_ns_p50", delay.pdv_ns.p50.to_string()),
-                ("pdv_ns_p99", delay.pdv_ns.p99.to_string()),
-                ("pdv_ns_max", delay.pdv_ns.max.to_string()),
-                ("ipdv_size_ns_mean", delay.ipdv_size_ns.mean.to_string()),
-                ("jitter_ns", delay.jitter_ns.to_string()),
-            ]);
-        }
-        scalars
+        csv::table(self)
     }
 }
