@@ -37,6 +37,8 @@ pub(crate) enum CaptureError {
 pub(crate) struct Capture {
     reader: Box<dyn PcapReaderIterator + Send>,
     interfaces: Vec<Interface>,
+    /// Byte order of the section of pcapng that is read.
+    is_big_endian: bool,
     /// Nanoseconds in a unit of an old-style file's fraction of a second.
     fraction_ns: u64,
     frames: u64,
@@ -69,6 +71,15 @@ pub(crate) struct Frame<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
+impl Frame<'_> {
+    /// A frame of an interface that the file does not describe, or of one too many: what its bytes are is unknown.
+    const UNDESCRIBED: Frame<'static> = Frame {
+        link: LinkType::Undescribed,
+        at_ns: 0,
+        bytes: &[],
+    };
+}
+
 impl Capture {
     /// Begins to read a file.
     pub(crate) fn open(source: impl Read + Send + 'static) -> Result<Self, CaptureError> {
@@ -94,6 +105,7 @@ impl Capture {
         Ok(Capture {
             reader,
             interfaces: Vec::new(),
+            is_big_endian: false,
             fraction_ns: 1000,
             frames: 0,
             taken: 0,
@@ -155,7 +167,12 @@ impl Capture {
                         bytes: packet.data,
                     })
                 }
-                PcapBlockOwned::NG(block) => of_block(&mut self.interfaces, block),
+                PcapBlockOwned::NG(block) => {
+                    if let Block::SectionHeader(section) = &block {
+                        self.is_big_endian = section.big_endian();
+                    }
+                    of_block(&mut self.interfaces, block, self.is_big_endian)
+                }
             };
             if let Some(frame) = frame {
                 self.frames += 1;
@@ -166,8 +183,12 @@ impl Capture {
     }
 }
 
-/// The frame in a block of pcapng, if it holds one and tells from which interface.
-fn of_block<'a>(interfaces: &mut Vec<Interface>, block: Block<'a>) -> Option<Frame<'a>> {
+/// The frame in a block of pcapng, if it holds one.
+fn of_block<'a>(
+    interfaces: &mut Vec<Interface>,
+    block: Block<'a>,
+    is_big_endian: bool,
+) -> Option<Frame<'a>> {
     match block {
         Block::SectionHeader(_) => {
             interfaces.clear();
@@ -176,13 +197,20 @@ fn of_block<'a>(interfaces: &mut Vec<Interface>, block: Block<'a>) -> Option<Fra
         Block::InterfaceDescription(described) => {
             if interfaces.len() < INTERFACES {
                 let link = LinkType::new(described.linktype.0);
-                let (resolution, offset_s) = (described.if_tsresol, described.if_tsoffset);
-                interfaces.push(Interface::new(link, resolution, offset_s));
+                // The parser takes this option for little-endian in any section.
+                let offset_s = match is_big_endian {
+                    true => described.if_tsoffset.swap_bytes(),
+                    false => described.if_tsoffset,
+                };
+                interfaces.push(Interface::new(link, described.if_tsresol, offset_s));
             }
             None
         }
         Block::EnhancedPacket(packet) => {
-            let interface = interfaces.get(usize::try_from(packet.if_id).ok()?)?;
+            let place = usize::try_from(packet.if_id).ok();
+            let Some(interface) = place.and_then(|place| interfaces.get(place)) else {
+                return Some(Frame::UNDESCRIBED);
+            };
             let units = u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low);
             Some(Frame {
                 link: interface.link,
@@ -191,14 +219,17 @@ fn of_block<'a>(interfaces: &mut Vec<Interface>, block: Block<'a>) -> Option<Fra
             })
         }
         // It carries no time: its order is all there is.
-        Block::SimplePacket(packet) => Some(Frame {
-            link: interfaces.first()?.link,
-            at_ns: 0,
-            bytes: {
-                let length = usize::try_from(packet.origlen).unwrap_or(usize::MAX);
-                packet.data.get(..length).unwrap_or(packet.data)
-            },
-        }),
+        Block::SimplePacket(packet) => {
+            let Some(interface) = interfaces.first() else {
+                return Some(Frame::UNDESCRIBED);
+            };
+            let length = usize::try_from(packet.origlen).unwrap_or(usize::MAX);
+            Some(Frame {
+                link: interface.link,
+                at_ns: 0,
+                bytes: packet.data.get(..length).unwrap_or(packet.data),
+            })
+        }
         Block::NameResolution(_)
         | Block::InterfaceStatistics(_)
         | Block::SystemdJournalExport(_)
@@ -369,6 +400,49 @@ pub(crate) mod tests {
                 (0, Err(CaptureError::Damaged(0))),
                 "{length}"
             );
+        }
+    }
+
+    #[test]
+    fn a_frame_of_an_interface_that_is_not_described_is_counted() {
+        let mut file = pcapng(9, 7);
+        let interface = file.len() - 36 + 8;
+        file[interface] = 1;
+        let (frames, end) = read(file);
+        assert_eq!(
+            (frames, end),
+            (vec![(LinkType::Undescribed, 0, vec![])], Ok(()))
+        );
+    }
+
+    #[test]
+    fn times_of_an_interface_are_offset_in_both_byte_orders() {
+        let words = |words: &[u32], big_endian: bool| -> Vec<u8> {
+            let bytes = words.iter().map(|word| match big_endian {
+                true => word.to_be_bytes(),
+                false => word.to_le_bytes(),
+            });
+            bytes.flatten().collect()
+        };
+        let pair = |high: u32, low: u32, big_endian| match big_endian {
+            true => high << 16 | low,
+            false => low << 16 | high,
+        };
+        for big_endian in [false, true] {
+            // An offset of 3 s, its halves in the order of the section.
+            let offset = if big_endian { [0, 3] } else { [3, 0] };
+            let file = [
+                &[0x0a0d_0d0a, 28, 0x1a2b_3c4d, pair(1, 0, big_endian)][..],
+                &[u32::MAX, u32::MAX, 28],
+                &[1, 36, pair(101, 0, big_endian), 0],
+                &[pair(14, 8, big_endian), offset[0], offset[1], 0, 36],
+                &[6, 36, 0, 0, 5_000_000, 3, 3, 0, 36],
+            ]
+            .map(|part| words(part, big_endian))
+            .concat();
+            let (frames, end) = read(file);
+            assert_eq!((frames.len(), end), (1, Ok(())), "{big_endian}");
+            assert_eq!(frames[0].1, 8_000_000_000, "{big_endian}");
         }
     }
 

@@ -21,6 +21,8 @@ pub(crate) enum LinkType {
     LinuxCooked2,
     /// One that is not read, by its number.
     Other(i32),
+    /// The file does not say.
+    Undescribed,
 }
 
 impl LinkType {
@@ -73,6 +75,8 @@ pub(crate) enum Skip {
     Broken,
     /// Of a link type that is not read.
     LinkType(i32),
+    /// Of an interface that the file does not describe.
+    Undescribed,
 }
 
 impl Skip {
@@ -83,6 +87,7 @@ impl Skip {
             Skip::Fragment => "IP fragments, which are not put together".into(),
             Skip::Broken => "cut short or broken".into(),
             Skip::LinkType(number) => format!("of link type {number}, which is not read"),
+            Skip::Undescribed => "of interfaces that the file does not describe".into(),
         }
     }
 }
@@ -96,6 +101,7 @@ pub(crate) fn parse(link: LinkType, frame: &[u8]) -> Result<Packet<'_>, Skip> {
         LinkType::LinuxCooked => cooked(frame, 14, 16)?,
         LinkType::LinuxCooked2 => cooked(frame, 0, 20)?,
         LinkType::Other(number) => return Err(Skip::LinkType(number)),
+        LinkType::Undescribed => return Err(Skip::Undescribed),
     };
     let (from, to, fragment, ipv6) = match &sliced.net {
         Some(LaxNetSlice::Ipv4(v4)) => (
@@ -191,6 +197,12 @@ pub(crate) mod tests {
         assert_eq!(payload_of(LinkType::Ethernet, &ethernet), b"hello");
         let vlan = with(&[0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 6, 0x81, 0, 0, 7, 8, 0]);
         assert_eq!(payload_of(LinkType::Ethernet, &vlan), b"hello");
+        let stacked = [
+            &[0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 6][..],
+            &[0x88, 0xa8, 0, 7, 0x81, 0, 0, 8, 8, 0],
+        ];
+        let stacked = with(&stacked.concat());
+        assert_eq!(payload_of(LinkType::Ethernet, &stacked), b"hello");
         let cooked = with(&[0, 0, 0, 1, 0, 6, 0, 1, 2, 3, 4, 5, 0, 0, 8, 0]);
         assert_eq!(payload_of(LinkType::LinuxCooked, &cooked), b"hello");
         let cooked = with(&[8, 0, 0, 0, 0, 0, 0, 2, 0, 1, 0, 6, 0, 1, 2, 3, 4, 5, 0, 0]);
@@ -211,6 +223,15 @@ pub(crate) mod tests {
         let mut packet = udp(1, (1, 2), b"hello");
         packet[6] = 0x20;
         assert_eq!(parse(LinkType::RawIp, &packet), Err(Skip::Fragment));
+        let builder = PacketBuilder::ipv6([1; 16], [2; 16], 64).udp(1, 2);
+        let mut packet_v6 = Vec::new();
+        builder.write(&mut packet_v6, b"hello").unwrap();
+        // A fragment header in front of UDP, with more to come.
+        let header = [17, 0, 0, 1, 0, 0, 0, 9];
+        packet_v6[6] = 44;
+        packet_v6[5] += 8;
+        packet_v6.splice(40..40, header);
+        assert_eq!(parse(LinkType::RawIp, &packet_v6), Err(Skip::Fragment));
         let wifi = LinkType::new(105);
         assert_eq!(parse(wifi, &packet), Err(Skip::LinkType(105)));
         assert_eq!(parse(LinkType::RawIp, &[]), Err(Skip::Broken));
