@@ -26,6 +26,8 @@ use super::stream::{Measured, Metrics};
 
 /// Streams that are measured side by side; each takes about half a megabyte.
 const STREAMS: usize = 64;
+/// Reasons to pass over a frame that are told apart: a capture has one or two link types, a hostile one 65,536.
+const SKIPS: usize = 16;
 /// GRE's longest header, in bytes: with less of a packet its number may be missing.
 const GRE_BYTES: usize = 16;
 /// UDP port of GRE-in-UDP (RFC 8086 section 3.1).
@@ -147,6 +149,11 @@ impl Reading {
         let packet = match frame::parse(frame.link, frame.bytes) {
             Ok(packet) => packet,
             Err(skip) => {
+                let is_known = self.skipped.contains_key(&skip);
+                let skip = match is_known || self.skipped.len() < SKIPS {
+                    true => skip,
+                    false => Skip::Broken,
+                };
                 *self.skipped.entry(skip).or_default() += 1;
                 return;
             }

@@ -1,6 +1,7 @@
 //! What a reader makes of captures that these tests write.
 
 use super::super::capture::tests::pcap;
+use super::super::frame::LinkType;
 use super::super::frame::tests::udp;
 use super::super::stamp::Plan;
 use super::*;
@@ -241,4 +242,21 @@ proptest::proptest! {
         payload.extend(bytes);
         let _ = report(&[udp(0, (4754, 4754), &payload)], wanted());
     }
+}
+
+#[test]
+fn a_capture_of_countless_link_types_does_not_fill_the_report() {
+    let mut reading = Reading::new(wanted());
+    for number in 1000..3000 {
+        reading.take(&Frame {
+            link: LinkType::new(number),
+            at_ns: 0,
+            bytes: &[],
+        });
+    }
+    let report = reading.report("test".into(), String::new());
+    let frames = &report.ignored.frames;
+    assert!(frames.len() <= SKIPS + 1, "{}", frames.len());
+    assert_eq!(frames.iter().map(|unread| unread.frames).sum::<u64>(), 2000);
+    assert!(report.notes.len() <= SKIPS + 2, "{}", report.notes.len());
 }
