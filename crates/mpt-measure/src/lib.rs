@@ -83,8 +83,6 @@ enum Failure {
     Channel(#[from] ChannelError),
     #[error(transparent)]
     Send(#[from] SendError),
-    #[error("cannot send: {0}")]
-    Stamp(#[source] io::Error),
     #[error("cannot receive: {0}")]
     Receive(#[source] io::Error),
     #[error(transparent)]
@@ -246,9 +244,7 @@ fn send_stamp(args: &StampSendArgs) -> Result<Report, Failure> {
         id: (random()? as u16).max(1),
     };
     let metrics = args.output.metrics();
-    session
-        .run(&channel, metrics, &stop)
-        .map_err(Failure::Stamp)
+    Ok(session.run(&channel, metrics, &stop)?)
 }
 
 fn reflect(args: &ReflectArgs, json: bool) -> Result<Outcome, MeasureError> {

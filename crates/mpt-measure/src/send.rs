@@ -78,6 +78,27 @@ pub(crate) enum SendError {
     Io(#[from] io::Error),
 }
 
+impl SendError {
+    /// What the kernel's `error` means: of a frame that does not fit, which size does, `least_bytes` at least.
+    pub(crate) fn of(
+        error: io::Error,
+        channel: &Channel,
+        frame_bytes: u16,
+        least_bytes: usize,
+    ) -> SendError {
+        if error.raw_os_error() != Some(rustix::io::Errno::MSGSIZE.raw_os_error()) {
+            return SendError::Io(error);
+        }
+        let mtu = channel.path_mtu();
+        let fitting = mtu.map_or(1300, |mtu| mtu + stamp::ETHERNET_BYTES as u32);
+        SendError::TooBig {
+            frame_bytes,
+            mtu,
+            fitting: fitting.max(least_bytes as u32),
+        }
+    }
+}
+
 impl Sending {
     /// Sends all packets and the end markers, or until `stop` is set.
     pub(crate) fn run(&self, channel: &Channel, stop: &AtomicBool) -> Result<Sent, SendError> {
@@ -188,17 +209,11 @@ impl Sending {
                 thread::sleep(NO_ROOM_PAUSE);
             }
             Some(rustix::io::Errno::INTR) => {}
-            Some(rustix::io::Errno::MSGSIZE) => {
-                let mtu = channel.path_mtu();
+            Some(_) | None => {
                 let least = stamp::least_frame(self.target.is_ipv6());
-                let fitting = mtu.map_or(1300, |mtu| mtu + stamp::ETHERNET_BYTES as u32);
-                return Err(SendError::TooBig {
-                    frame_bytes: self.plan.frame_bytes,
-                    mtu,
-                    fitting: fitting.max(least as u32),
-                });
+                let frame_bytes = self.plan.frame_bytes;
+                return Err(SendError::of(error, channel, frame_bytes, least));
             }
-            Some(_) | None => return Err(SendError::Io(error)),
         }
         Ok(())
     }

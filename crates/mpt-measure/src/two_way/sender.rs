@@ -14,7 +14,8 @@ use crate::numbering::Numbering;
 use crate::pace::{Pacer, Turn};
 use crate::progress::Progress;
 use crate::report::{Ignored, Report, RoundTrip};
-use crate::stamp::{Kind, Plan, Stamp};
+use crate::send::SendError;
+use crate::stamp::{self, Kind, Plan, Stamp};
 use crate::stream::{Measured, Metrics};
 
 /// An answer that comes later than this counts as lost.
@@ -52,7 +53,7 @@ impl Session {
         channel: &Channel,
         metrics: Metrics,
         stop: &AtomicBool,
-    ) -> io::Result<Report> {
+    ) -> Result<Report, SendError> {
         let clock = Clock::start();
         let (finished, sent_count) = (AtomicBool::new(false), AtomicU32::new(0));
         thread::scope(|scope| {
@@ -79,7 +80,7 @@ impl Session {
         })
     }
 
-    fn send(&self, channel: &Channel, clock: Clock, stop: &AtomicBool) -> io::Result<Sent> {
+    fn send(&self, channel: &Channel, clock: Clock, stop: &AtomicBool) -> Result<Sent, SendError> {
         let mut pacer = Pacer::new(self.plan.count, self.plan.rate_pps);
         let mut progress = Progress::new();
         while !stop.load(Ordering::Relaxed) {
@@ -94,11 +95,16 @@ impl Session {
                 Turn::Send(number) => {
                     let now_ns = clock.unix_ns(clock.elapsed_ns());
                     let mut test = packet::test(number, self.id, now_ns, self.payload_bytes);
-                    match channel.send(&mut test, 0, number) {
+                    let mut send = || channel.send(&mut test, 0, number);
+                    let sent = match send() {
+                        // Nobody listens for one that was sent before; this one has not been sent.
+                        Err(error) if is_refusal(&error) => send(),
+                        sent => sent,
+                    };
+                    match sent {
                         Ok(()) => {}
-                        // Nobody listens for one that was sent before.
-                        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-                        Err(error) => return Err(error),
+                        Err(error) if is_refusal(&error) => {}
+                        Err(error) => return Err(self.send_error(error, channel)),
                     }
                 }
             }
@@ -107,6 +113,11 @@ impl Session {
             packets: pacer.sent(),
             slips: pacer.slips(),
         })
+    }
+
+    fn send_error(&self, error: io::Error, channel: &Channel) -> SendError {
+        let least = stamp::headers_bytes(self.target.is_ipv6()) + super::LEAST_BYTES;
+        SendError::of(error, channel, self.plan.frame_bytes, least)
     }
 
     /// Takes answers until all are there, or none is to be waited for any more. Says how many packets were none.
@@ -186,7 +197,11 @@ impl Session {
         let numbers = answers.iter().map(|answer| answer.reply.number);
         let reflected = numbers.max().map_or(0, |number| u64::from(number) + 1);
         let lost = u64::from(sent.packets).saturating_sub(back.received);
-        if is_numbered || lost == 0 {
+        // More than each packet and a copy of it: it counts on from an earlier session, or from anywhere.
+        let is_from_zero = reflected <= 2 * u64::from(sent.packets);
+        if lost == 0 && !is_from_zero {
+            (there.lost, back.lost) = (Some(0), Some(0));
+        } else if lost == 0 || is_numbered && is_from_zero {
             there.lost = Some(u64::from(sent.packets).saturating_sub(reflected));
             back.sent = u32::try_from(reflected).ok();
             back.lost = Some(reflected.saturating_sub(back.received));
@@ -237,6 +252,10 @@ impl Session {
             sent_ns,
         }
     }
+}
+
+fn is_refusal(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionRefused
 }
 
 impl Answer {
@@ -350,9 +369,54 @@ mod tests {
     }
 
     #[test]
-    fn any_number_may_come_from_the_network() {
-        let report = report(&[answer(u32::MAX, 0, 0)], 1);
-        assert_eq!(report.streams[0].lost, Some(0));
+    fn a_reflector_that_counts_on_from_an_earlier_session_lost_none_of_its_packets() {
+        let whole = report(&[answer(u32::MAX, 0, 0)], 1);
+        let lost = |report: &Report, direction: usize| report.streams[direction].lost;
+        assert_eq!((lost(&whole, 0), lost(&whole, 1)), (Some(0), Some(0)));
+        let lossy = report(&[answer(1000, 0, 0), answer(1001, 2, 0)], 3);
+        assert_eq!((lost(&lossy, 0), lost(&lossy, 1)), (None, None));
+        assert!(lossy.notes[0].starts_with("1 packets did not come back"));
+        // A packet that was doubled on the way there is no such thing.
+        let doubled = report(&[answer(0, 0, 0), answer(2, 0, 0)], 2);
+        assert_eq!((lost(&doubled, 0), lost(&doubled, 1)), (Some(0), Some(1)));
+    }
+
+    #[test]
+    fn a_packet_that_an_earlier_ones_refusal_kept_back_is_sent_all_the_same() {
+        let reflector = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let target = reflector.local_addr().unwrap();
+        drop(reflector);
+        let session = Session {
+            target,
+            ..session(2)
+        };
+        let channel = Channel::to(target, crate::channel::Carrier::Udp, None).unwrap();
+        channel.send(&mut [0; 44], 0, 0).unwrap();
+        thread::sleep(Duration::from_millis(100));
+        // Its refusal has come; now somebody listens.
+        let reflector = UdpSocket::bind(target).unwrap();
+        let sent = session.send(&channel, Clock::start(), &AtomicBool::new(false));
+        assert_eq!(sent.unwrap().packets, 2);
+        reflector.set_nonblocking(true).unwrap();
+        let came = (0..9).filter(|_| reflector.recv(&mut [0; 100]).is_ok());
+        assert_eq!(came.count(), 2);
+    }
+
+    #[test]
+    fn a_packet_that_is_too_big_names_a_size_that_is_not() {
+        let target = "127.0.0.1:9".parse().unwrap();
+        let session = Session {
+            target,
+            payload_bytes: 65_508,
+            ..session(1)
+        };
+        let channel = Channel::to(target, crate::channel::Carrier::Udp, None).unwrap();
+        let sent = session.send(&channel, Clock::start(), &AtomicBool::new(false));
+        let error = sent.unwrap_err().to_string();
+        assert!(
+            error.contains("do not fit the path") && error.contains("try --size"),
+            "{error}"
+        );
     }
 
     #[test]
