@@ -208,7 +208,8 @@ impl Session {
         } else if answers.is_empty() {
             notes.push(format!(
                 "nobody answered. Start a reflector at {}, such as `mpt-ctl measure stamp reflect --port {}`, and let UDP \
-                 to that port through",
+                 to that port through; where that host has several addresses, give it this one with `--on`, since answers \
+                 go out from the route's",
                 self.target.ip(),
                 self.target.port()
             ));
@@ -435,6 +436,8 @@ mod tests {
         let lossy = report(&of(&[0, 2]), 3);
         assert_eq!((lossy.streams[0].lost, lossy.streams[1].lost), (None, None));
         assert!(lossy.notes[0].starts_with("1 packets did not come back"));
-        assert!(report(&[], 3).streams.is_empty());
+        let nothing = report(&[], 3);
+        assert!(nothing.streams.is_empty());
+        assert!(nothing.notes[0].contains("with `--on`"), "{nothing:?}");
     }
 }
