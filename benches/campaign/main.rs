@@ -183,6 +183,11 @@ fn run(options: &Options) -> Result<(), String> {
              95th percentile {p95:.1} ms"
         );
     }
+    if let Some((p10, median, p90)) = tally.beside_keeps() {
+        println!(
+            "the other host's flow keeps, of what it has beside a plain path: p10 {p10:.2}, median {median:.2}, p90 {p90:.2}"
+        );
+    }
     print!("{}", worst(&tally, family));
     let folder = write_files(&tally, family)
         .map_err(|error| format!("cannot write the results: {error}"))?;
@@ -450,9 +455,15 @@ fn one(case: Case, sender: Sender) -> String {
         "Mbit/s in each second\n  tunnel  {}",
         mbps(&bond.bytes)
     );
+    if case.traffic.beside {
+        let _ = writeln!(text, "  beside  {}", mbps(&bond.beside));
+    }
     for path in 0..case.paths.len() {
         let alone = case.alone(path).run_once(sender, Policy::Weighted, false);
         let _ = writeln!(text, "  path {path}  {}", mbps(&alone.bytes));
+        if !alone.beside.is_empty() {
+            let _ = writeln!(text, "  beside  {}", mbps(&alone.beside));
+        }
     }
     text
 }
@@ -482,18 +493,22 @@ fn folder() -> io::Result<PathBuf> {
 
 fn write_files(tally: &Tally, family: Family) -> io::Result<PathBuf> {
     let folder = folder()?;
-    let mut csv = String::from("seed,group,phase,bond_mbps,best_mbps,sum_mbps,links\n");
-    for Outcome { case, phases, .. } in tally.outcomes() {
+    let mut csv =
+        String::from("seed,group,phase,bond_mbps,best_mbps,sum_mbps,beside_keeps,links\n");
+    for outcome in tally.outcomes() {
+        let Outcome { case, phases, .. } = outcome;
+        let keeps = outcome.beside_keeps.map(|share| format!("{share:.3}"));
         for (phase, measured) in family.phases().iter().zip(phases) {
             let _ = writeln!(
                 csv,
-                "{},{},{},{:.3},{:.3},{:.3},\"{}\"",
+                "{},{},{},{:.3},{:.3},{:.3},{},\"{}\"",
                 case.seed,
                 case.group,
                 phase.name,
                 measured.bond_bps / 1e6,
                 measured.best_bps / 1e6,
                 measured.sum_bps / 1e6,
+                keeps.as_deref().unwrap_or_default(),
                 describe(case)
             );
         }

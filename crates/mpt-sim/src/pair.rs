@@ -31,7 +31,7 @@ mod end;
 mod relay;
 
 pub use config::{PairConfig, PathSpec, Side, is_sealed};
-pub use end::{End, Wire};
+pub use end::{Carried, End, Wire};
 use relay::Relay;
 pub use relay::{Caught, Passed, Plan, RELAY};
 
@@ -48,7 +48,9 @@ pub struct Pair {
     now: Time,
     ends: [End; 2],
     /// By path, then by the side that sends.
-    links: Vec<[Link<Wire>; 2]>,
+    links: Vec<[Link<Carried>; 2]>,
+    /// What came over the links beside the tunnel, by the side that it came to.
+    beside: [Vec<(Time, Vec<u8>)>; 2],
     /// Where each side is on each path, if not where it began.
     moved: HashMap<(Side, usize), SocketAddr>,
     on_the_way: Option<OnTheWay>,
@@ -76,6 +78,7 @@ impl Pair {
             now: Time::ZERO,
             ends,
             links,
+            beside: Default::default(),
             moved: HashMap::new(),
             on_the_way: None,
             relay: None,
@@ -114,7 +117,7 @@ impl Pair {
     }
 
     /// The link of path `path` over which `from` sends.
-    pub fn link(&mut self, path: usize, from: Side) -> &mut Link<Wire> {
+    pub fn link(&mut self, path: usize, from: Side) -> &mut Link<Carried> {
         &mut self.links[path][from.index()]
     }
 
@@ -166,6 +169,24 @@ impl Pair {
             self.ends[side.index()].handle_tun(self.now, packet.as_ref());
         }
         self.flush(side);
+    }
+
+    /// Another host at `side` sends packets over the link of a path, beside the tunnel.
+    pub fn send_beside(
+        &mut self,
+        side: Side,
+        path: usize,
+        packets: impl IntoIterator<Item = Vec<u8>>,
+    ) {
+        let link = &mut self.links[path][side.index()];
+        for packet in packets {
+            link.send(self.now.as_nanos(), packet.len(), Carried::Beside(packet));
+        }
+    }
+
+    /// Packets that came to the other host at `side` since the last call, with the time.
+    pub fn delivered_beside(&mut self, side: Side) -> Vec<(Time, Vec<u8>)> {
+        std::mem::take(&mut self.beside[side.index()])
     }
 
     /// A datagram from anywhere arrives at `to` on the socket of path `path`.
@@ -331,7 +352,15 @@ impl Pair {
                 let link = &mut self.links[path][side.other().index()];
                 let end = &mut self.ends[side.index()];
                 let now_ns = self.now.as_nanos();
-                let mut arrived: Vec<Wire> = std::iter::from_fn(|| link.deliver(now_ns)).collect();
+                let mut arrived: Vec<Wire> = Vec::new();
+                for carried in std::iter::from_fn(|| link.deliver(now_ns)) {
+                    match carried {
+                        Carried::Own(wire) => arrived.push(wire),
+                        Carried::Beside(packet) => {
+                            self.beside[side.index()].push((self.now, packet));
+                        }
+                    }
+                }
                 if let Some(relay) = self.relay.as_mut().filter(|relay| relay.path == path) {
                     arrived.retain(|wire| {
                         let caught = Caught {
@@ -405,7 +434,11 @@ impl Pair {
             let path = wire.path.index();
             let overhead = if self.config.paths[path].v6 { 48 } else { 28 };
             let link = &mut self.links[path][side.index()];
-            link.send(self.now.as_nanos(), wire.bytes.len() + overhead, wire);
+            link.send(
+                self.now.as_nanos(),
+                wire.bytes.len() + overhead,
+                Carried::Own(wire),
+            );
         }
     }
 }

@@ -41,6 +41,8 @@ const ACK_BYTES: usize = 60;
 /// One greedy flow from one side of a [`Pair`] to the other.
 pub struct Flow {
     from: Side,
+    /// The path over whose link it goes, if that is not the tunnel.
+    beside: Option<usize>,
     inner: Inner,
     law: Law,
     receiver_window: f64,
@@ -105,6 +107,7 @@ impl Flow {
     pub fn of(sender: Sender, from: Side, len: usize) -> Flow {
         Flow {
             from,
+            beside: None,
             inner: Inner {
                 lite: true,
                 ..Inner::of_len(len)
@@ -134,6 +137,13 @@ impl Flow {
     #[must_use]
     pub fn with_port(mut self, source_port: u16) -> Flow {
         self.inner.source_port = source_port;
+        self
+    }
+
+    /// The same of another host, over the link of a path and beside the tunnel.
+    #[must_use]
+    pub fn beside(mut self, path: usize) -> Flow {
+        self.beside = Some(path);
         self
     }
 
@@ -172,7 +182,10 @@ impl Flow {
             self.send(pair);
             pair.step(until.min(self.deadline()));
             for side in Side::BOTH {
-                let arrived = pair.delivered(side);
+                let arrived = match self.beside {
+                    Some(_) => pair.delivered_beside(side),
+                    None => pair.delivered(side),
+                };
                 self.take(pair, side, &arrived);
             }
             self.handle_timeout(pair.now());
@@ -252,7 +265,7 @@ impl Flow {
             batch.push(self.inner.packet(segment));
         }
         if !batch.is_empty() {
-            pair.send_batch(self.from, batch);
+            self.put(pair, self.from, batch);
         }
     }
 
@@ -307,7 +320,14 @@ impl Flow {
         });
         let acks: Vec<_> = acks.collect();
         if !acks.is_empty() {
-            pair.send_batch(side, acks);
+            self.put(pair, side, acks);
+        }
+    }
+
+    fn put(&self, pair: &mut Pair, side: Side, packets: Vec<Vec<u8>>) {
+        match self.beside {
+            Some(path) => pair.send_beside(side, path, packets),
+            None => pair.send_batch(side, packets),
         }
     }
 

@@ -36,11 +36,13 @@ pub enum Family {
     Single,
     /// Two links, and pages of 30 objects over 6 connections instead of a bulk flow.
     Pages,
+    /// Two links, one of which another host's bulk flow uses, too: what that keeps counts.
+    Shared,
 }
 
 impl Family {
     /// All of them.
-    pub const ALL: [Family; 9] = [
+    pub const ALL: [Family; 10] = [
         Family::Pairs,
         Family::Changing,
         Family::Asymmetric,
@@ -50,6 +52,7 @@ impl Family {
         Family::Field,
         Family::Single,
         Family::Pages,
+        Family::Shared,
     ];
 
     /// As the command line names it.
@@ -61,6 +64,7 @@ impl Family {
             Family::Asymmetric => "asymmetric",
             Family::Drifting => "drifting",
             Family::Crossed => "crossed",
+            Family::Shared => "shared",
             Family::Flows => "flows",
             Family::Field => "field",
             Family::Single => "single",
@@ -91,6 +95,7 @@ impl Family {
             | Family::Asymmetric
             | Family::Drifting
             | Family::Crossed
+            | Family::Shared
             | Family::Flows
             | Family::Single => &STEADY,
         }
@@ -110,6 +115,7 @@ impl Family {
             Family::Pairs
             | Family::Flows
             | Family::Crossed
+            | Family::Shared
             | Family::Field
             | Family::Single
             | Family::Pages => any,
@@ -219,6 +225,8 @@ pub struct Traffic {
     /// Others put packets of their own on path 0: a bulk of this share of its rate, in percent, on for
     /// two seconds and off for two.
     pub cross_percent: u32,
+    /// Another host has a bulk flow over path 0, beside the tunnel.
+    pub beside: bool,
 }
 
 /// One drawn case.
@@ -258,6 +266,7 @@ impl Case {
             | Family::Asymmetric
             | Family::Drifting
             | Family::Crossed
+            | Family::Shared
             | Family::Flows
             | Family::Field
             | Family::Pages => 2,
@@ -279,6 +288,7 @@ impl Case {
                 | Family::Asymmetric
                 | Family::Drifting
                 | Family::Crossed
+                | Family::Shared
                 | Family::Field
                 | Family::Single => 1,
             },
@@ -289,6 +299,7 @@ impl Case {
             } else {
                 0
             },
+            beside: family == Family::Shared,
         };
         Case {
             family,
@@ -354,6 +365,7 @@ impl Case {
                 pages: false,
                 call: false,
                 cross_percent: 0,
+                beside: false,
             },
             group: weathers[0].name(),
             weathers: weathers.into(),
@@ -370,6 +382,7 @@ impl Case {
         alone.changes.iter_mut().for_each(|change| change.path = 0);
         if path != 0 {
             alone.traffic.cross_percent = 0;
+            alone.traffic.beside = false;
         }
         alone
     }

@@ -28,6 +28,7 @@ const SEALED_PAYLOAD: f64 = 1372.0 / 1458.0;
 /// Ports: bulk flows count up from the first.
 const FIRST_PORT: u16 = 4000;
 const CALL_PORT: u16 = 3999;
+const BESIDE_PORT: u16 = 3998;
 /// A call: a packet of so many bytes each 20 ms (G.711 with headers).
 const CALL_BYTES: usize = 200;
 const CALL_EVERY: Duration = Duration::from_millis(20);
@@ -36,6 +37,8 @@ const CALL_UNDER_WAY: Duration = Duration::from_secs(2);
 /// Others' packets, in bytes, and how long they come and pause.
 const CROSS_BYTES: usize = 1500;
 const CROSS_SPELL: Duration = Duration::from_secs(2);
+/// When the other host's flow begins: the tunnel's has had its early phase alone.
+const BESIDE_FROM: Duration = Duration::from_secs(2);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// What one run gave.
@@ -48,6 +51,8 @@ pub struct Run {
     pub call: Vec<Option<Duration>>,
     /// How long each page took that was loaded to its end, and when it began.
     pub pages: Vec<(Duration, Duration)>,
+    /// Bytes of the other host's flow that arrived in order in each second.
+    pub beside: Vec<u64>,
 }
 
 /// What was measured of one phase.
@@ -85,6 +90,8 @@ pub struct Outcome {
     pub phases: Vec<Measured>,
     /// 99th percentile of the call's delay beyond that of the best link alone, in ms, where there is a call.
     pub call_later_ms: Option<f64>,
+    /// What the other host's flow keeps in the last phase, in parts of what it has beside a plain path, where there is one.
+    pub beside_keeps: Option<f64>,
 }
 
 impl Case {
@@ -120,9 +127,14 @@ impl Case {
             let best = alone.iter().filter_map(Run::call_p99_ms);
             bond - best.fold(f64::INFINITY, f64::min)
         });
+        let last = self.family.phases().last().filter(|_| self.traffic.beside);
+        let beside_keeps = last
+            .zip(alone.first())
+            .map(|(phase, plain)| bond.beside_bps(*phase) / plain.beside_bps(*phase).max(1.0));
         Outcome {
             phases: phases.collect(),
             call_later_ms,
+            beside_keeps,
             case: self,
         }
     }
@@ -192,9 +204,10 @@ impl Case {
                     .map(|step| {
                         let at = SECOND * phase.from as u32 + SECOND * step as u32 / 20;
                         let link = self.link_at(path, at);
-                        let others = match path == 0 && others_send(at) {
-                            true => f64::from(self.traffic.cross_percent) / 100.0,
-                            false => 0.0,
+                        let others = match path {
+                            0 if self.traffic.beside && at >= BESIDE_FROM => 0.5,
+                            0 if others_send(at) => f64::from(self.traffic.cross_percent) / 100.0,
+                            _ => 0.0,
                         };
                         match link.up {
                             true => {
@@ -242,6 +255,12 @@ impl Run {
         let page = self.pages.iter().find(|(began, _)| *began == from);
         let took = page.map_or(SECOND * (phase.to - phase.from) as u32, |&(_, took)| took);
         bytes as f64 * 8.0 / took.as_secs_f64()
+    }
+
+    /// Mean goodput of the other host's flow in a phase, in bits a second.
+    fn beside_bps(&self, phase: Phase) -> f64 {
+        let bytes: u64 = self.beside[phase.from..phase.to].iter().sum();
+        bytes as f64 * 8.0 / (phase.to - phase.from) as f64
     }
 
     /// 99th percentile of the call's delay; a packet that did not arrive took for ever.
@@ -303,6 +322,8 @@ struct World<'a> {
     next_call: Option<Time>,
     call_sent: Vec<Time>,
     next_cross: Option<Time>,
+    /// The other host's flow.
+    beside: Option<Flow>,
     page: Option<Page>,
     /// Bytes of pages that are over.
     paged: u64,
@@ -330,6 +351,7 @@ impl World<'_> {
             next_call: case.traffic.call.then_some(began),
             call_sent: Vec::new(),
             next_cross: (case.traffic.cross_percent > 0).then_some(began),
+            beside: None,
             page: None,
             paged: 0,
             run: Run::default(),
@@ -339,7 +361,7 @@ impl World<'_> {
     }
 
     fn run(&mut self, pair: &mut Pair) {
-        let mut before = 0;
+        let (mut before, mut before_beside) = (0, 0);
         for second in 1..=self.case.seconds() as u32 {
             let phases = self.case.family.phases();
             if self.case.traffic.pages && phases.iter().any(|p| p.from as u32 + 1 == second) {
@@ -366,6 +388,11 @@ impl World<'_> {
             let received = pages + bulk;
             self.run.bytes.push(received - before);
             before = received;
+            if self.case.traffic.beside {
+                let received = self.beside.as_ref().map_or(0, Flow::received_bytes);
+                self.run.beside.push(received - before_beside);
+                before_beside = received;
+            }
         }
         let under_way = CALL_UNDER_WAY.as_micros() / CALL_EVERY.as_micros();
         let counts = self.run.call.len().saturating_sub(under_way as usize);
@@ -376,9 +403,11 @@ impl World<'_> {
     fn next(&self) -> Option<Time> {
         let change = self.case.changes.get(self.next_change);
         let change = change.map(|change| self.began + change.at);
-        let flows = self.flows.iter().map(Flow::deadline);
+        let beside =
+            (self.case.traffic.beside && self.beside.is_none()).then_some(self.began + BESIDE_FROM);
+        let flows = self.flows.iter().chain(&self.beside).map(Flow::deadline);
         let page = self.page.as_ref().and_then(Page::deadline);
-        let others = [change, self.next_call, self.next_cross, page];
+        let others = [change, self.next_call, self.next_cross, beside, page];
         flows.chain(others.into_iter().flatten()).min()
     }
 
@@ -408,7 +437,13 @@ impl World<'_> {
         if let Some(at) = self.next_cross.filter(|&at| at <= now) {
             self.cross(pair, at);
         }
-        for flow in &mut self.flows {
+        if self.beside.is_none() && self.case.traffic.beside && now >= self.began + BESIDE_FROM {
+            let flow = Flow::of(self.sender, Side::A, BULK_BYTES).with_port(BESIDE_PORT);
+            let mut flow = flow.beside(0);
+            flow.begin(now);
+            self.beside = Some(flow);
+        }
+        for flow in self.flows.iter_mut().chain(&mut self.beside) {
             flow.handle_timeout(now);
             flow.send(pair);
         }
@@ -474,6 +509,10 @@ impl World<'_> {
 
     fn take(&mut self, pair: &mut Pair) {
         for side in Side::BOTH {
+            if let Some(flow) = &mut self.beside {
+                let arrived = pair.delivered_beside(side);
+                flow.take(pair, side, &arrived);
+            }
             let arrived = pair.delivered(side);
             if arrived.is_empty() {
                 continue;
@@ -533,6 +572,7 @@ mod tests {
         pages: false,
         call: false,
         cross_percent: 0,
+        beside: false,
     };
 
     #[test]
@@ -591,6 +631,42 @@ mod tests {
     }
 
     #[test]
+    fn another_hosts_flow_has_its_share_of_a_plain_path_and_keeps_what_the_tunnel_leaves() {
+        let paths = vec![
+            PathSpec::symmetric(20, 10).queueing(50),
+            PathSpec::symmetric(10, 10).queueing(50),
+        ];
+        let shared = Traffic {
+            beside: true,
+            ..BULK
+        };
+        let case = case(paths, Vec::new(), shared);
+        let plain = case
+            .alone(0)
+            .run_once(Sender::Reno, Policy::Weighted, false);
+        let late = Family::Shared.phases()[1];
+        let [own, other] = [plain.goodput_bps(late), plain.beside_bps(late)];
+        assert_eq!(plain.beside[..2], [0, 0], "it begins later");
+        assert!((17e6..19.7e6).contains(&(own + other)), "{own} and {other}");
+        assert!(
+            (0.3..0.7).contains(&(own / (own + other))),
+            "{own} and {other}"
+        );
+        assert!(
+            case.alone(1)
+                .run_once(Sender::Reno, Policy::Weighted, false)
+                .beside
+                .is_empty()
+        );
+        let outcome = case.run_beside(Sender::Reno, &[plain]);
+        let keeps = outcome.beside_keeps.unwrap();
+        assert!((0.3..4.0).contains(&keeps), "{keeps}");
+        // Half of the first link, and the second.
+        let sum = outcome.phases[1].sum_bps / PAYLOAD;
+        assert!((sum - 20e6).abs() < 1e5, "{sum}");
+    }
+
+    #[test]
     fn a_call_has_its_delay_measured() {
         let paths = vec![PathSpec::symmetric(20, 10)];
         let call = Traffic {
@@ -598,6 +674,7 @@ mod tests {
             pages: false,
             call: true,
             cross_percent: 0,
+            beside: false,
         };
         let run = case(paths, Vec::new(), call).run_once(Sender::Reno, Policy::Weighted, false);
         assert_eq!(run.call.len(), 450);

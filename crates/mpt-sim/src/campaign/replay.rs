@@ -59,6 +59,7 @@ impl Case {
                 pages: false,
                 call: false,
                 cross_percent: 0,
+                beside: false,
             },
             group: "recorded",
             weathers: Vec::new(),

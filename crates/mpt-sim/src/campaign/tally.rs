@@ -114,6 +114,20 @@ impl Tally {
         later.sort_by(f64::total_cmp);
         Some((percentile(&later, 50)?, percentile(&later, 95)?))
     }
+
+    /// What the other host's flow keeps of what it has beside a plain path: 10th percentile, median and 90th percentile;
+    /// `None` without one.
+    #[must_use]
+    pub fn beside_keeps(&self) -> Option<(f64, f64, f64)> {
+        let mut shares: Vec<f64> = self
+            .outcomes
+            .iter()
+            .filter_map(|o| o.beside_keeps)
+            .collect();
+        shares.sort_by(f64::total_cmp);
+        let [p10, median, p90] = [10, 50, 90].map(|percent| percentile(&shares, percent));
+        Some((p10?, median?, p90?))
+    }
 }
 
 fn row(group: &'static str, phase: &'static str, measured: impl Iterator<Item = Measured>) -> Row {
@@ -166,6 +180,7 @@ mod tests {
                 case,
                 phases: vec![measured; 2],
                 call_later_ms: Some(seed as f64),
+                beside_keeps: Some(seed as f64 / 10.0),
             });
         }
         let rows = tally.rows(Family::Pairs);
@@ -184,5 +199,6 @@ mod tests {
         assert_eq!(rows.len(), 6);
         assert_eq!(tally.worst(0, 2)[1].case.seed, 2);
         assert_eq!(tally.call_later_ms(), Some((5.0, 10.0)));
+        assert_eq!(tally.beside_keeps(), Some((0.1, 0.5, 0.9)));
     }
 }

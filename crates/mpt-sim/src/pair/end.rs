@@ -33,6 +33,15 @@ pub struct Wire {
     pub bytes: Vec<u8>,
 }
 
+/// What a link carries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Carried {
+    /// The tunnel's own.
+    Own(Wire),
+    /// A packet of a host beside the tunnel.
+    Beside(Vec<u8>),
+}
+
 /// One end of the tunnel and what came of it.
 pub struct End {
     /// What its clock shows at the simulation's zero.
