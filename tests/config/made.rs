@@ -34,6 +34,80 @@ fn both_ends_that_are_made_pass_the_check() {
 }
 
 #[test]
+fn what_the_check_would_refuse_is_not_made() {
+    let one = "--client-interfaces eth0";
+    for words in [
+        format!("--server 203.0.113 {one}"),
+        format!("--server 0.0.0.0 {one}"),
+        format!("--server :: {one}"),
+        format!("--server 224.0.0.1 {one}"),
+        format!("--server 255.255.255.255 {one}"),
+        format!("--server ::ffff:203.0.113.7 {one}"),
+        format!("--server fe80::1 {one}"),
+        format!("--server fe80::1 --server-local eth0 {one}"),
+        format!("--server fe80::1 --server-local fe80::2 {one}"),
+        format!("--server 10.1.0.256 --server-local 10.0.0.5 {one}"),
+        format!("--server a..b --server-local 10.0.0.5 {one}"),
+        format!("--server a-.b --server-local 10.0.0.5 {one}"),
+        format!(
+            "--server {}.net --server-local 10.0.0.5 {one}",
+            "a".repeat(64)
+        ),
+        format!(
+            "--server {}.net --server-local 10.0.0.5 {one}",
+            "a".repeat(63)
+        ),
+        format!("--server office_1.example.net. --server-local 10.0.0.5 {one}"),
+        format!("--server 203.0.113.7 --server-local 0.0.0.0 {one}"),
+        format!("--server 203.0.113.7 --server-local 224.0.0.1 {one}"),
+        format!("--server 203.0.113.7 --server-local 300.1.1.1 {one}"),
+        format!("--server 203.0.113.7 --server-local mpt0 {one}"),
+        "--server 203.0.113.7 --client-interfaces mpt0".to_owned(),
+        "--server 203.0.113.7 --client-interfaces eth0,wan.7".to_owned(),
+        "--server 203.0.113.7 --client-interfaces 192.168.1.2".to_owned(),
+        format!("--server 203.0.113.7 --name lo {one}"),
+        format!("--server 203.0.113.7 --inner 224.0.0.0/4 {one}"),
+        format!("--server 203.0.113.7 --inner 0.0.0.0/31 {one}"),
+        format!("--server 203.0.113.7 --inner ::/127 {one}"),
+        format!("--server 203.0.113.7 --inner ff00::/8 {one}"),
+        format!("--server 203.0.113.7 --inner 203.0.113.6/31 {one}"),
+        format!("--server 10.99.0.2 {one}"),
+        format!("--server 203.0.113.7 --server-local 10.99.0.2 {one}"),
+        format!("--server 0.0.0.0 --clients 2 {one}"),
+        format!("--server 203.0.113.7 --clients 2 --inner 224.0.0.0/4 {one}"),
+        format!("--server 10.99.0.1 --clients 2 {one}"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = std::process::Command::new(net::process::program("mpt-ctl"));
+        command.arg("new").args(words.split(' '));
+        let output = command.arg("--out").arg(folder.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let is_right = [
+            "fe80::1 --server-local eth0",
+            "office_1",
+            &"a".repeat(63),
+            "wan.7",
+        ];
+        let too_long = words.contains(&"a".repeat(64));
+        let is_right = !too_long && is_right.iter().any(|one| words.contains(one));
+        assert_eq!(output.status.success(), is_right, "{words}: {said}");
+        if !is_right {
+            assert_eq!(output.status.code(), Some(64), "{words}: {said}");
+            assert!(
+                said.contains("give ") || said.contains("use "),
+                "{words}: {said}"
+            );
+            continue;
+        }
+        let server = folder.path().join("server");
+        for end in [folder.path(), &server] {
+            let (right, _, complaint) = check(end, &["--config", "."]);
+            assert!(right && complaint.is_empty(), "{words}: {complaint}");
+        }
+    }
+}
+
+#[test]
 fn a_hub_that_is_made_and_all_of_its_clients_pass_the_check() {
     for words in [
         "--server 203.0.113.7 --clients 20 --here server",

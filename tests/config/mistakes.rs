@@ -299,12 +299,15 @@ fn a_relative_socket() {
 
 #[test]
 fn names_that_the_kernel_keeps_for_itself() {
-    let said = ["all", "default"].map(|name| complaint(&edited(&[("mpt0", name)])));
+    let said = ["all", "default", "lo"].map(|name| complaint(&edited(&[("mpt0", name)])));
     insta::assert_snapshot!(said.join("\n"), @r#"
-    mpt0.toml:2:8: no interface can be called "all": the kernel has settings of that name
+    mpt0.toml:2:8: no tunnel can be called "all": the kernel keeps that name for itself
       help: write another name, like "mpt0"
 
-    mpt0.toml:2:8: no interface can be called "default": the kernel has settings of that name
+    mpt0.toml:2:8: no tunnel can be called "default": the kernel keeps that name for itself
+      help: write another name, like "mpt0"
+
+    mpt0.toml:2:8: no tunnel can be called "lo": the kernel keeps that name for itself
       help: write another name, like "mpt0"
     "#);
 }

@@ -218,6 +218,14 @@ fn new_says_what_it_has_to_be_told() {
     let dir = tempfile::tempdir().unwrap();
     let said = [
         "--server 203.0.113.7:4754",
+        "--server 203.0.113 --client-interfaces eth0",
+        "--server 0.0.0.0 --client-interfaces eth0",
+        "--server fe80::1 --client-interfaces eth0",
+        "--server a.example --client-interfaces eth0 --server-local 224.0.0.1",
+        "--server a.example --client-interfaces eth0 --server-local 300.1.1.1",
+        "--server 203.0.113.7 --client-interfaces eth0,mpt0",
+        "--server 203.0.113.7 --client-interfaces eth0 --inner 224.0.0.0/4",
+        "--server 10.99.0.2 --client-interfaces eth0",
         "--server 203.0.113.7 --client-interfaces eth0,eth0",
         "--server 203.0.113.7 --client-interfaces eth0,an-interface-of-20",
         "--server 203.0.113.7 --client-interfaces eth0,wwan0 --name all",
@@ -241,12 +249,28 @@ fn new_says_what_it_has_to_be_told() {
     insta::assert_snapshot!(said.join("\n"), @r#"
     --server 203.0.113.7:4754
         64 error: --server "203.0.113.7:4754": give an address or a name without a port, such as 203.0.113.7; the port is --port
+    --server 203.0.113 --client-interfaces eth0
+        64 error: --server "203.0.113": give an address or a name without a port, such as 203.0.113.7; the port is --port
+    --server 0.0.0.0 --client-interfaces eth0
+        64 error: --server 0.0.0.0 stands for any address: give the address that clients call the server at
+    --server fe80::1 --client-interfaces eth0
+        64 error: --server fe80::1 says nothing without a device: give the server's device as --server-local, or another address
+    --server a.example --client-interfaces eth0 --server-local 224.0.0.1
+        64 error: --server-local 224.0.0.1 is not the address of one host: give an address that the server itself has, or its device, such as eth0
+    --server a.example --client-interfaces eth0 --server-local 300.1.1.1
+        64 error: --server-local "300.1.1.1": this is neither an address nor a device; give an address that the server itself has, or its device, such as eth0
+    --server 203.0.113.7 --client-interfaces eth0,mpt0
+        64 error: --client-interfaces: mpt0 is the tunnel's own interface; name the uplinks, or give the tunnel another --name
+    --server 203.0.113.7 --client-interfaces eth0 --inner 224.0.0.0/4
+        64 error: --inner 224.0.0.0/4: no host has an address of it; give a network such as 10.99.0.0/30 or fd00:99::/64
+    --server 10.99.0.2 --client-interfaces eth0
+        64 mpt-ctl: --inner 10.99.0.0/30: the server's own address 10.99.0.2 is in it; give another network as --inner
     --server 203.0.113.7 --client-interfaces eth0,eth0
         64 error: --client-interfaces: eth0 is named twice
     --server 203.0.113.7 --client-interfaces eth0,an-interface-of-20
         64 error: --client-interfaces "an-interface-of-20": give a device as `ip link` names it, such as eth0
     --server 203.0.113.7 --client-interfaces eth0,wwan0 --name all
-        64 error: --name all: the kernel gives no interface that name; use another, such as mpt0
+        64 error: --name all: the kernel keeps that name for itself; use another, such as mpt0
     --server 203.0.113.7 --client-interfaces eth0,wwan0 --names fibre
         64 mpt-ctl: 1 --names for 2 uplinks (eth0, wwan0): give one for each
     --server 203.0.113.7 --client-interfaces eth0 --inner 10.0.0.0
@@ -507,4 +531,16 @@ fn new_says_why_there_is_no_hub() {
         64 mpt-ctl: 2 --names for 1 uplinks (eth0): give one for each
     ");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn new_says_run_as_root_only_where_that_would_help() {
+    let output = new(Path::new("/dev/null"), OF_TWO);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("cannot write /dev/null") && said.contains("give another folder as --out"),
+        "{said}"
+    );
+    assert!(!said.contains("root"), "{said}");
 }

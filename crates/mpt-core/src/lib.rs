@@ -12,12 +12,14 @@
 //! * [`metrics`]: how far a stream is from its order;
 //! * [`control`]: what `mpt-ctl` asks and sees.
 //!
-//! All count on [`seq`], numbers with modular order, [`time`], and the [`limits`] of settings.
+//! All count on [`seq`], numbers with modular order, [`time`], the [`limits`] of settings, and what may be an
+//! [`endpoint`] of a path.
 #![forbid(unsafe_code)]
 
 mod bucket;
 pub mod control;
 pub mod crypto;
+pub mod endpoint;
 pub mod hub;
 pub mod limits;
 pub mod metrics;

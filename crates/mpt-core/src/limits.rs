@@ -27,3 +27,6 @@ pub const COPIES: RangeInclusive<u64> = 8_000..=1_000_000_000;
 
 /// Rate limits of a hub's peer, in bits a second: 8 kbit/s, a packet in a second or two, to more than an interface carries.
 pub const RATE_LIMITS: RangeInclusive<u64> = 8_000..=100_000_000_000;
+
+/// Names that no tunnel's interface can have: `net.ipv4.conf` has settings `all` and `default`, and `lo` is there.
+pub const RESERVED_INTERFACES: [&str; 3] = ["all", "default", "lo"];

@@ -23,6 +23,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use mpt_core::crypto::PrivateKey;
+use mpt_core::endpoint::{End as EndOfPath, is_host_name, needs_device, unusable};
+use mpt_core::limits::RESERVED_INTERFACES;
 use mpt_core::path::MAX_PATHS;
 use serde::Serialize;
 use thiserror::Error;
@@ -150,7 +152,10 @@ pub(crate) enum NewError {
         .0.display()
     )]
     Exists(PathBuf),
-    #[error("cannot write {}: {source}; run it as root (sudo mpt-ctl new …), or give --out", file.display())]
+    #[error("cannot write {}: {source}; {}", file.display(), match source.kind() {
+        io::ErrorKind::PermissionDenied => "run it as root (sudo mpt-ctl new …), or give --out",
+        _ => "give another folder as --out",
+    })]
     Write { file: PathBuf, source: io::Error },
     #[error(transparent)]
     Key(#[from] KeyFailure),
@@ -261,21 +266,28 @@ impl NewCommand {
                 self.name
             ));
         }
-        // As `net.ipv4.conf.all`.
-        if ["all", "default"].contains(&&*self.name) {
+        if RESERVED_INTERFACES.contains(&&*self.name) {
             return Err(format!(
-                "--name {}: the kernel gives no interface that name; use another, such as mpt0",
+                "--name {}: the kernel keeps that name for itself; use another, such as mpt0",
                 self.name
             ));
         }
         for device in &self.client_interfaces {
             interface("--client-interfaces", device)?;
+            if is_dotted_number(device) {
+                return Err(format!(
+                    "--client-interfaces {device:?}: this is no device; give one as `ip link` names it, such as \
+                     eth0, which has whatever address it has"
+                ));
+            }
+            if *device == self.name {
+                return Err(format!(
+                    "--client-interfaces: {device} is the tunnel's own interface; name the uplinks, or give the \
+                     tunnel another --name"
+                ));
+            }
         }
-        if let Some(local) = &self.server_local
-            && local.parse::<IpAddr>().is_err()
-        {
-            interface("--server-local", local)?;
-        }
+        self.check_server_local()?;
         if self.client_interfaces.len() > MAX_PATHS {
             return Err(format!(
                 "--client-interfaces: a tunnel has at most {MAX_PATHS} paths"
@@ -296,14 +308,7 @@ impl NewCommand {
         if let Some(twice) = repeated(&self.names) {
             return Err(format!("--names: {twice} is named twice"));
         }
-        let server = self.server_address().is_some() || is_host_name(&self.server);
-        if !server {
-            return Err(format!(
-                "--server {:?}: give an address or a name without a port, such as 203.0.113.7; the port is \
-                 --port",
-                self.server
-            ));
-        }
+        self.check_server()?;
         if let (Some(address), Some(local)) = (self.server_address(), self.server_local_address())
             && address.is_ipv6() != local.is_ipv6()
         {
@@ -316,6 +321,60 @@ impl NewCommand {
             return Ok(());
         }
         self.inner_networks().map(drop)
+    }
+
+    /// The server is an address or a name that a client's file may have.
+    fn check_server(&self) -> Result<(), String> {
+        let Some(address) = self.server_address() else {
+            return match is_host_name(&self.server) {
+                true => Ok(()),
+                false => Err(format!(
+                    "--server {:?}: give an address or a name without a port, such as 203.0.113.7; the port is \
+                     --port",
+                    self.server
+                )),
+            };
+        };
+        if let Some(why) = unusable(address, EndOfPath::Remote) {
+            return Err(format!(
+                "--server {address} {why}: give the address that clients call the server at"
+            ));
+        }
+        let has_device = self.server_local.is_some() && self.server_local_address().is_none();
+        if needs_device(address) && !has_device {
+            return Err(format!(
+                "--server {address} says nothing without a device: give the server's device as --server-local, \
+                 or another address"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The server's sockets can be bound to what is given for them.
+    fn check_server_local(&self) -> Result<(), String> {
+        let Some(local) = &self.server_local else {
+            return Ok(());
+        };
+        let remedy = "give an address that the server itself has, or its device, such as eth0";
+        if let Some(address) = self.server_local_address() {
+            let why = unusable(address, EndOfPath::Remote);
+            let why = why.or(needs_device(address).then_some("says nothing without a device"));
+            return match why {
+                Some(why) => Err(format!("--server-local {address} {why}: {remedy}")),
+                None => Ok(()),
+            };
+        }
+        if is_dotted_number(local) || !is_name(local, MAX_INTERFACE_BYTES) {
+            return Err(format!(
+                "--server-local {local:?}: this is neither an address nor a device; {remedy}"
+            ));
+        }
+        if *local == self.name {
+            return Err(format!(
+                "--server-local: {local} is the tunnel's own interface; {remedy}"
+            ));
+        }
+        Ok(())
     }
 
     fn server_address(&self) -> Option<IpAddr> {
@@ -342,6 +401,7 @@ impl NewCommand {
                      fd00:99::/64"
                 )
             })?;
+            network.check_hosts(text)?;
             network.check_apart(text, &networks)?;
             networks.push(network);
         }
@@ -399,6 +459,10 @@ impl NewCommand {
                 u16::MAX
             )));
         }
+        let inner = self.inner_networks().map_err(NewError::Wrong)?;
+        inner
+            .iter()
+            .try_for_each(|network| network.check_outside(&server))?;
         Ok(Ends {
             here,
             name: self.name.clone(),
@@ -406,7 +470,7 @@ impl NewCommand {
             server,
             uplinks_found: self.client_interfaces.is_empty(),
             port: self.port,
-            inner: self.inner_networks().map_err(NewError::Wrong)?,
+            inner,
         })
     }
 
@@ -450,9 +514,9 @@ fn is_name(text: &str, longest: usize) -> bool {
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())
 }
 
-fn is_host_name(text: &str) -> bool {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    (1..=253).contains(&text.len()) && text.chars().all(allowed)
+/// Whether a device's name looks like an address that was meant.
+fn is_dotted_number(text: &str) -> bool {
+    text.contains('.') && text.chars().all(|c| c.is_ascii_digit() || c == '.')
 }
 
 fn repeated(names: &[String]) -> Option<&String> {

@@ -111,7 +111,9 @@ impl<'a> Plan<'a> {
                 let example = "such as 10.99.0.0/16 or fd00:99::/64";
                 NewError::Wrong(format!("--inner {text}: give a network, {example}"))
             })?;
+            network.check_hosts(text).map_err(NewError::Wrong)?;
             network.check_room(text, clients)?;
+            network.check_outside(&server)?;
             network
                 .check_apart(text, &networks)
                 .map_err(NewError::Wrong)?;

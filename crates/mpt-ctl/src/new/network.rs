@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::NewError;
+use super::server::ServerAt;
 
 /// A network inside. Its hosts are numbered from 0: the client's and the server's end, or the hub and its clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,13 +17,18 @@ pub(super) struct Network {
 impl Network {
     /// The network that an address and a length stand for; none with room for less than two hosts.
     pub(super) fn parse(text: &str) -> Option<Network> {
+        Network::of(text).filter(|network| network.length < network.bits())
+    }
+
+    /// The same of any length but 0.
+    pub(super) fn of(text: &str) -> Option<Network> {
         let (address, length) = text.split_once('/')?;
         let (address, length): (IpAddr, u8) = (address.parse().ok()?, length.parse().ok()?);
         let (bits, address) = match address {
             IpAddr::V4(v4) => (32, u128::from(v4.to_bits())),
             IpAddr::V6(v6) => (128, v6.to_bits()),
         };
-        let hosts = (1..bits).contains(&length).then(|| bits - length)?;
+        let hosts = (1..=bits).contains(&length).then(|| bits - length)?;
         Some(Network {
             base: address >> hosts << hosts,
             length,
@@ -80,11 +86,43 @@ impl Network {
         match others.iter().find(|other| other.overlaps(self)) {
             None => Ok(()),
             Some(other) => Err(format!(
-                "--inner {text}: it overlaps {}/{}; give networks that have nothing in common",
-                other.ip(0),
-                other.length
+                "--inner {text}: it overlaps {}; give networks that have nothing in common",
+                other.written()
             )),
         }
+    }
+
+    /// Whether a host may have an address of it; else an error.
+    pub(super) fn check_hosts(self, text: &str) -> Result<(), String> {
+        let first = self.address(0);
+        if first.is_multicast() || first.is_unspecified() {
+            return Err(format!(
+                "--inner {text}: no host has an address of it; give a network such as 10.99.0.0/30 or fd00:99::/64"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether the server is called at an address outside of it; else an error.
+    pub(super) fn check_outside(self, server: &ServerAt) -> Result<(), NewError> {
+        let ends = [server.address, server.local];
+        match ends.into_iter().find(|end| self.has(*end)) {
+            None => Ok(()),
+            Some(end) => Err(NewError::Wrong(format!(
+                "--inner {}: the server's own address {end} is in it; give another network as --inner",
+                self.written()
+            ))),
+        }
+    }
+
+    fn has(self, address: IpAddr) -> bool {
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        Network::of(&format!("{address}/{bits}")).is_some_and(|one| one.overlaps(self))
+    }
+
+    /// As `--inner` has it.
+    fn written(self) -> String {
+        format!("{}/{}", self.ip(0), self.length)
     }
 
     /// Whether an address may be of both.

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
 
+use mpt_core::endpoint::{End as EndOfPath, needs_device, unusable};
+
 use super::{NewCommand, NewError, host};
 
 /// Where the server is.
@@ -96,8 +98,11 @@ impl NewCommand {
         let found = (self.server.as_str(), self.port)
             .to_socket_addrs()
             .map_err(failed)?;
-        preferred(found.map(|found| found.ip()))
-            .ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
+        let found = found.map(|found| found.ip());
+        preferred(found.filter(|address| {
+            !needs_device(*address) && unusable(*address, EndOfPath::Remote).is_none()
+        }))
+        .ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
     }
 }
 

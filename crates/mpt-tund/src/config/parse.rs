@@ -5,7 +5,8 @@ use std::ops::RangeInclusive;
 use std::path::Path as FilePath;
 use std::time::Duration;
 
-use mpt_core::limits::{MAX_PATHS, WEIGHTS};
+use mpt_core::endpoint::End;
+use mpt_core::limits::{MAX_PATHS, RESERVED_INTERFACES, WEIGHTS};
 use mpt_core::send::scheduler::Policy;
 use mpt_core::tunnel::ReorderSettings;
 
@@ -22,7 +23,7 @@ use super::peers_dir::PeersDir;
 use super::reorder::reorder;
 use super::section::{Schema, Section, USER};
 use super::validate::Places;
-use super::values::{self, End, PrefixKind};
+use super::values::{self, PrefixKind};
 use super::{
     Config, Control, DEFAULT_PORT, DEFAULT_SOCKET_MODE, DEFAULT_WEIGHT, Local, MAX_FILE_BYTES,
     MOST_WORKERS, Offload, Path, Recovery, Routing, Tunnel, remote, validate,
@@ -336,10 +337,9 @@ fn tunnel(section: &Section<'_>, source: Source<'_>) -> Result<(Tunnel, Place), 
 fn interface_name(entry: Entry<'_>) -> Result<&str, Mistake> {
     let example = "mpt0";
     let name = values::name(entry, values::MAX_INTERFACE_BYTES, example)?;
-    // As `net.ipv4.conf.all`: the kernel refuses them.
-    if ["all", "default"].contains(&name) {
+    if RESERVED_INTERFACES.contains(&name) {
         return Err(entry.mistake(
-            format!("no interface can be called \"{name}\": the kernel has settings of that name"),
+            format!("no tunnel can be called \"{name}\": the kernel keeps that name for itself"),
             format!("write another name, like \"{example}\""),
         ));
     }

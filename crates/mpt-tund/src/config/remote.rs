@@ -5,11 +5,8 @@ use std::net::SocketAddr;
 use super::DEFAULT_PORT;
 use super::document::Mistake;
 use super::entry::Entry;
-use super::values::{self, End};
-
-/// Longest name of a host and of each of its labels, in bytes (RFC 1035 §2.3.4).
-const MAX_HOST_BYTES: usize = 253;
-const MAX_LABEL_BYTES: usize = 63;
+use super::values;
+use mpt_core::endpoint::{End, is_host_name};
 
 /// The `remote` of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +36,7 @@ impl Remote {
 pub(super) fn remote(entry: Entry<'_>) -> Result<Remote, Mistake> {
     let text = entry.text("10.1.0.2")?;
     let (host, port) = text.split_once(':').unwrap_or((text, ""));
-    if !is_host(host) || port.contains(':') {
+    if !is_host_name(host) || port.contains(':') {
         return values::endpoint(entry, End::Remote, DEFAULT_PORT).map(Remote::Address);
     }
     let port = match port {
@@ -54,51 +51,4 @@ pub(super) fn remote(entry: Entry<'_>) -> Result<Remote, Mistake> {
     })?;
     let host = host.to_owned();
     Ok(Remote::Name { host, port })
-}
-
-/// Whether the text is a host's name and could not be meant for an address: its last label has a letter.
-fn is_host(text: &str) -> bool {
-    let of_a_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    let is_label = |label: &str| {
-        (1..=MAX_LABEL_BYTES).contains(&label.len())
-            && label.chars().all(of_a_name)
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    let text = text.strip_suffix('.').unwrap_or(text);
-    let last = text.rsplit('.').next().unwrap_or_default();
-    text.len() <= MAX_HOST_BYTES
-        && text.split('.').all(is_label)
-        && last.chars().any(|c| c.is_ascii_alphabetic())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_host;
-
-    #[test]
-    fn names_are_told_from_addresses() {
-        for name in [
-            "office",
-            "office.example.net",
-            "office.example.net.",
-            "a-b_c.1x",
-        ] {
-            assert!(is_host(name), "{name}");
-        }
-        for other in [
-            "10.1.0.256",
-            "10.1.0.2",
-            "",
-            ".",
-            "a..b",
-            "-a.b",
-            "fd00::1",
-            "[fd00::1]",
-            "a b",
-        ] {
-            assert!(!is_host(other), "{other}");
-        }
-        assert!(!is_host(&"a.".repeat(200)));
-    }
 }

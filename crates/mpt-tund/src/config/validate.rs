@@ -4,6 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use mpt_core::endpoint;
 use mpt_core::limits::WEIGHTS;
 
 use super::document::{Mistake, Place};
@@ -180,9 +181,8 @@ pub(super) fn path(path: &Path, section: &Section<'_>) -> Result<(), Mistake> {
             "write the peer's address",
         ));
     }
-    let needs_device = local.into_iter().chain(remote).find(|address| {
-        address.is_unspecified() || matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
-    });
+    let mut ends = local.into_iter().chain(remote);
+    let needs_device = ends.find(|address| endpoint::needs_device(*address));
     if let Some(address) = needs_device.filter(|_| path.interface.is_none()) {
         return Err(section.mistake_at(
             at(if Some(address) == local {

@@ -7,6 +7,7 @@ use super::document::{Mistake, Source};
 use super::entry::Entry;
 use crate::control::Owner;
 use mpt_core::control::units::rate_of;
+use mpt_core::endpoint::{End, unusable};
 use mpt_core::limits::RATE_LIMITS;
 
 /// Longest name of a network interface, in bytes: IFNAMSIZ less the closing zero.
@@ -189,15 +190,6 @@ fn network(address: IpAddr, length: u8) -> IpAddr {
     }
 }
 
-/// Which end of a path an address belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
-    /// This host's.
-    Local,
-    /// The peer's.
-    Remote,
-}
-
 /// `ADDRESS[:PORT]`, an IPv6 address in brackets when a port follows.
 pub(super) fn endpoint(entry: Entry<'_>, end: End, port: u16) -> Result<SocketAddr, Mistake> {
     let (whose, example) = match end {
@@ -251,22 +243,6 @@ fn socket_address(text: &str, port: u16) -> Option<SocketAddr> {
             port,
         )),
         None => Some(SocketAddr::new(text.parse().ok()?, port)),
-    }
-}
-
-/// Why an address cannot be the end of a path. An unspecified local address is left to paths that
-/// are bound to a device, whose address may not be known beforehand.
-fn unusable(address: IpAddr, end: End) -> Option<&'static str> {
-    let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
-    let mapped = matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
-    if address.is_multicast() || broadcast {
-        Some("is not the address of one host")
-    } else if mapped {
-        Some("is an IPv4 address written as IPv6")
-    } else if address.is_unspecified() && end == End::Remote {
-        Some("stands for any address")
-    } else {
-        None
     }
 }
 
