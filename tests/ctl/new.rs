@@ -544,3 +544,60 @@ fn new_says_run_as_root_only_where_that_would_help() {
     );
     assert!(!said.contains("root"), "{said}");
 }
+
+#[test]
+fn new_takes_nothing_that_a_tunnel_beside_it_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = |more: &str| format!("{OF_TWO} --here server {more}");
+    let made = |more: &str| {
+        let output = new(dir.path(), &words(more));
+        let said = text(&output.stderr).replace(&dir.path().display().to_string(), "MADE");
+        (output.status.code().unwrap(), said)
+    };
+    assert_eq!(made("").0, 0);
+    let refused = [
+        "--name mpt1",
+        "--name mpt1 --inner fd00::/64,10.99.0.0/16",
+        "--name mpt1 --inner 10.7.0.0/30",
+        "--name mpt1 --inner 10.7.0.0/30 --port 4755",
+        "--name mpt1 --inner 10.7.0.0/30 --clients 1",
+    ]
+    .map(|more| {
+        let (code, said) = made(more);
+        format!("{more}\n    {code} {}", said.trim_end())
+    });
+    insta::assert_snapshot!(refused.join("\n"), @r"
+    --name mpt1
+        1 mpt-ctl: --inner 10.99.0.0/30: MADE/mpt0.toml has 10.99.0.2/30 already; give another network, such as --inner 10.99.0.4/30
+    --name mpt1 --inner fd00::/64,10.99.0.0/16
+        1 mpt-ctl: --inner 10.99.0.0/16: MADE/mpt0.toml has 10.99.0.2/30 already; give another network, such as --inner 10.100.0.0/16
+    --name mpt1 --inner 10.7.0.0/30
+        1 mpt-ctl: --port 4754: MADE/mpt0.toml has the server's port 4754 already; give another one, such as --port 4756
+    --name mpt1 --inner 10.7.0.0/30 --port 4755
+        1 mpt-ctl: --port 4755: MADE/mpt0.toml has the server's port 4755 already; give another one, such as --port 4756
+    --name mpt1 --inner 10.7.0.0/30 --clients 1
+        1 mpt-ctl: --port 4754: MADE/mpt0.toml has the server's port 4754 already; give another one, such as --port 4756
+    ");
+    assert_eq!(made("--name mpt1 --inner 10.99.0.4/30 --port 4756").0, 0);
+    // A server with two addresses has each port twice.
+    let other = "--name mpt2 --inner 10.99.0.8/30 --server-local 203.0.113.8";
+    assert_eq!(made(other).0, 0);
+    // What cannot be read is for `mpt-tund --check` to tell.
+    std::fs::write(dir.path().join("notes.toml"), "none").unwrap();
+    assert_eq!(made("--name mpt3 --inner 10.99.0.12/30 --port 4758").0, 0);
+}
+
+#[test]
+fn new_at_the_client_looks_at_what_it_made_for_the_server_before() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(new(dir.path(), OF_TWO).status.success());
+    let again = new(
+        dir.path(),
+        &format!("{OF_TWO} --name mpt1 --inner 10.7.0.0/30"),
+    );
+    let said = text(&again.stderr);
+    assert!(
+        !again.status.success() && said.contains("server/mpt0.toml has the server's port 4754"),
+        "{said}"
+    );
+}

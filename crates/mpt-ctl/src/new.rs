@@ -9,6 +9,7 @@
 //! copied; run at the server, the other way round. Nothing is ever overwritten: a key that is gone is
 //! gone. With `--clients` the server is a hub, and each client has a folder of its own.
 
+mod beside;
 mod ends;
 mod host;
 mod hub;
@@ -32,6 +33,7 @@ use zeroize::Zeroizing;
 
 use crate::client::USAGE;
 use crate::keys::{KeyFailure, random};
+use beside::Neighbour;
 use ends::Ends;
 use network::Network;
 
@@ -152,6 +154,8 @@ pub(crate) enum NewError {
         .0.display()
     )]
     Exists(PathBuf),
+    #[error("{0}")]
+    Taken(String),
     #[error("cannot write {}: {source}; {}", file.display(), match source.kind() {
         io::ErrorKind::PermissionDenied => "run it as root (sudo mpt-ctl new …), or give --out",
         _ => "give another folder as --out",
@@ -170,6 +174,7 @@ impl NewError {
             | NewError::NoInterfaces { .. }
             | NewError::NoUplinks
             | NewError::Exists(_)
+            | NewError::Taken(_)
             | NewError::Write { .. }
             | NewError::Key(_) => 1,
         }
@@ -214,6 +219,13 @@ pub(crate) fn run(command: &NewCommand) -> Result<Made, NewError> {
     let here = ends.here;
     let keys = [private_key()?, private_key()?];
     let there = command.out.join(here.other().name());
+    for (end, folder) in [(here, &command.out), (here.other(), &there)] {
+        let beside = Neighbour::all(folder, &command.name);
+        beside::check_networks(&ends.inner, &beside)?;
+        if end == End::Server {
+            beside::check_ports(&ends.server, ends.port, ends.paths.len(), &beside)?;
+        }
+    }
     let mut files = Vec::new();
     for (end, folder) in [(here, &command.out), (here.other(), &there)] {
         let (own, peer) = match end {

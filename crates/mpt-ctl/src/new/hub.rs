@@ -11,6 +11,7 @@ use mpt_core::crypto::{PrivateKey, PublicKey};
 use mpt_core::path::MAX_PATHS;
 use zeroize::Zeroizing;
 
+use super::beside::{self, Neighbour};
 use super::network::Network;
 use super::server::ServerAt;
 use super::{
@@ -39,6 +40,7 @@ struct Plan<'a> {
 /// Makes the files.
 pub(super) fn run(command: &NewCommand, clients: u32) -> Result<Made, NewError> {
     let plan = Plan::new(command, clients)?;
+    plan.check_beside()?;
     let hub_key = private_key()?;
     let mut peers = String::new();
     let mut files = Vec::new();
@@ -127,6 +129,18 @@ impl<'a> Plan<'a> {
             networks,
             guessed,
             clients,
+        })
+    }
+
+    /// Nothing is taken that the tunnels beside the hub's and the clients' files have.
+    fn check_beside(&self) -> Result<(), NewError> {
+        let name = &self.command.name;
+        let beside = Neighbour::all(&self.hub_folder(), name);
+        beside::check_networks(&self.networks, &beside)?;
+        beside::check_ports(&self.server, self.command.port, 1, &beside)?;
+        (1..=self.clients).try_for_each(|number| {
+            let folder = self.clients_folder().join(self.name(number));
+            beside::check_networks(&self.networks, &Neighbour::all(&folder, name))
         })
     }
 

@@ -120,13 +120,24 @@ impl Network {
         Network::of(&format!("{address}/{bits}")).is_some_and(|one| one.overlaps(self))
     }
 
+    /// The next network of this size that has nothing in common with the others.
+    pub(super) fn next_apart(self, others: &[Network]) -> Option<Network> {
+        let end = u128::MAX >> (128 - self.bits());
+        let size = 1_u128 << (self.bits() - self.length);
+        let bases = std::iter::successors(Some(self.base), |base| base.checked_add(size));
+        let mut networks = bases
+            .take_while(|base| *base <= end)
+            .map(|base| Network { base, ..self });
+        networks.find(|one| !others.iter().any(|other| other.overlaps(*one)))
+    }
+
     /// As `--inner` has it.
-    fn written(self) -> String {
+    pub(super) fn written(self) -> String {
         format!("{}/{}", self.ip(0), self.length)
     }
 
     /// Whether an address may be of both.
-    fn overlaps(self, other: Network) -> bool {
+    pub(super) fn overlaps(self, other: Network) -> bool {
         let shorter = self.length.min(other.length);
         let hosts = self.bits() - shorter;
         self.is_v4 == other.is_v4 && self.base >> hosts == other.base >> hosts
