@@ -5,6 +5,7 @@ use crate::control::budgets::BudgetState;
 use crate::control::drops::DropReason;
 use crate::control::units::percent;
 use crate::control::{Missing, PathState, PathStatus, Protection, Status};
+use crate::path::DownReason;
 
 /// A share of losses from which a path is worth a word: at 1 % and 50 ms of round trip TCP gets
 /// 3 Mbit/s (Mathis et al., CCR 27(3), 1997).
@@ -154,10 +155,15 @@ fn is_used_up(path: &PathStatus) -> bool {
     budget.is_some_and(|budget| budget.state == BudgetState::Off)
 }
 
+/// Whether its device is down or gone. The routes by it are gone with it then, and come back with it.
+fn has_no_link(path: &PathStatus) -> bool {
+    path.reason == Some(DownReason::LinkDown.to_string())
+}
+
 /// A path without a route answers no probe: that is why. One that is up has found its way all the same.
 fn no_route(path: &PathStatus) -> Option<Finding> {
     let device = path.routeless.as_ref()?;
-    if !matches!(path.state, PathState::Down | PathState::Probing) {
+    if !matches!(path.state, PathState::Down | PathState::Probing) || has_no_link(path) {
         return None;
     }
     let ip = if path.remote.starts_with('[') {
@@ -231,7 +237,7 @@ fn rests(path: &PathStatus) -> Option<Finding> {
 /// that: a router sends back, or a provider drops, what comes from another's address.
 fn wrong_device(status: &Status, path: &PathStatus) -> Option<Finding> {
     let (device, wanted) = (path.device.as_ref()?, path.device_wanted.as_ref()?);
-    if path.state == PathState::AdminDown || no_route(path).is_some() {
+    if path.state == PathState::AdminDown || has_no_link(path) || no_route(path).is_some() {
         return None;
     }
     let level = if path.state == PathState::Up && !has_company(status, path) {

@@ -5,6 +5,7 @@ use crate::control::{
     Handshake, HandshakeState, Missing, PathState, PathStatus, ReorderMode, ReorderStatus, Status,
     TunnelStatus,
 };
+use crate::path::DownReason;
 
 fn path(name: &str) -> PathStatus {
     PathStatus {
@@ -642,4 +643,17 @@ fn a_path_that_is_down_for_want_of_a_route_says_so_first() {
          wwan0 metric 1000` with the address of wwan0's router for GATEWAY makes one, where nothing that runs here \
          brings it back."
     );
+}
+
+#[test]
+fn a_path_whose_device_is_down_has_no_advice_on_routes() {
+    let mut status = healthy();
+    status.paths[1].state = PathState::Down;
+    status.paths[1].reason = Some(DownReason::LinkDown.to_string());
+    status.paths[1].routeless = Some("wwan0".into());
+    status.paths[1].device = Some("eth0".into());
+    status.paths[1].device_wanted = Some("wwan0".into());
+    let messages = judge(&status).messages;
+    let said: Vec<String> = messages.iter().map(|one| one.sentence()).collect();
+    assert_eq!(said, ["Path lte is down: its network interface is down."]);
 }
