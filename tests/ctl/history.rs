@@ -69,7 +69,27 @@ fn the_history_is_drawn_where_it_is_wanted() {
         &format!("history lte --svg {}", file.display()),
     );
     assert!(text(&beside.stdout).contains("path lte"), "{beside:?}");
+    assert_eq!(
+        text(&beside.stderr),
+        format!("mpt-ctl: drawn into {}\n", file.display())
+    );
     assert_eq!(std::fs::read_to_string(&file).unwrap(), here);
+}
+
+#[test]
+fn a_path_behind_svg_is_not_taken_for_the_chart_s_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("eth0");
+    std::fs::write(&file, "mine").unwrap();
+    let words = format!("history --svg {}", file.display());
+    let output = run(&dir.path().join("no-daemon"), &words);
+    assert_eq!(output.status.code(), Some(64));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("does not end in .svg") && said.contains("the path before --svg"),
+        "{said}"
+    );
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use mpt_core::control::setting::Setting;
 use mpt_core::control::{LatePolicy, LogLevel, Request};
 use mpt_core::limits::{HOLDS, MAX_WINDOW, WEIGHTS};
@@ -251,8 +251,12 @@ impl Cli {
     }
 
     fn parse_words(words: impl IntoIterator<Item = OsString>) -> Result<(Self, Task), clap::Error> {
-        let cli = Self::try_parse_from(bind_watch(words))?;
-        let wrong = |text| Self::command().error(ErrorKind::ValueValidation, text);
+        let mut command = command();
+        command.build();
+        let matches = command.try_get_matches_from_mut(bind_watch(words))?;
+        let cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+        let asked = asked(&command, &matches);
+        let wrong = |text| asked.clone().error(ErrorKind::ValueValidation, text);
         let task = cli.command.task().map_err(wrong)?;
         let alone = match &task {
             Task::Measure(_) => Some("measure"),
@@ -300,6 +304,38 @@ impl Cli {
     }
 }
 
+/// The command line. What asks no daemon takes no option of one, and does not list it.
+pub(crate) fn command() -> clap::Command {
+    let hidden = |command: &clap::Command, ids: &[&str]| -> Vec<clap::Arg> {
+        let arguments = command.get_arguments();
+        let arguments = arguments.filter(|one| ids.contains(&one.get_id().as_str()));
+        arguments.map(|one| one.clone().hide(true)).collect()
+    };
+    let command = Cli::command();
+    let of_a_daemon = hidden(&command, &["socket", "tunnel", "watch"]);
+    let of_keys = hidden(&command, &["socket", "tunnel", "watch", "json"]);
+    let without = |command: clap::Command, word: &str, hidden: &[clap::Arg]| {
+        command.mut_subcommand(word, |below| below.args(hidden))
+    };
+    let command = ["new", "measure"]
+        .into_iter()
+        .fold(command, |all, word| without(all, word, &of_a_daemon));
+    ["genkey", "pubkey", "genpsk"]
+        .into_iter()
+        .fold(command, |all, word| without(all, word, &of_keys))
+}
+
+/// The command that was given, down to its last word: its usage helps, and not that of the whole program.
+fn asked<'a>(command: &'a clap::Command, matches: &clap::ArgMatches) -> &'a clap::Command {
+    let below = matches
+        .subcommand()
+        .and_then(|(word, matches)| Some((command.find_subcommand(word)?, matches)));
+    match below {
+        Some((below, matches)) => asked(below, matches),
+        None => command,
+    }
+}
+
 impl Command {
     fn task(&self) -> Result<Task, String> {
         Ok(Task::Ask(match self {
@@ -343,7 +379,10 @@ impl Command {
                 }
             }
             Self::Trace(trace) => return Ok(Task::Trace(trace.clone())),
-            Self::History(history) => return Ok(Task::History(history.clone())),
+            Self::History(history) => {
+                history.check()?;
+                return Ok(Task::History(history.clone()));
+            }
             #[cfg(feature = "top")]
             Self::Top => return Ok(Task::Top),
             #[cfg(not(feature = "top"))]

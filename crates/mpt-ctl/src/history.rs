@@ -1,5 +1,6 @@
 //! `mpt-ctl history [PATH]`: the last 24 hours as text, JSON or a chart.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -49,6 +50,20 @@ pub(crate) struct HistoryCommand {
 }
 
 impl HistoryCommand {
+    /// What the command line alone can get wrong: a PATH behind `--svg` would be the file, and what is there lost.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match &self.svg {
+            Some(file) if !self.draws_here() && file.extension() != Some(OsStr::new("svg")) => {
+                let file = file.display();
+                Err(format!(
+                    "--svg {file}: this does not end in .svg; name a file such as {file}.svg, or give the path \
+                     before --svg, as in `mpt-ctl history {file} --svg`"
+                ))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// Whether the chart goes to the standard output.
     pub(crate) fn draws_here(&self) -> bool {
         self.svg.as_deref() == Some(Path::new(HERE))
@@ -67,14 +82,20 @@ pub(crate) fn run(
         return Ok(print(&drawn(&history))?);
     }
     if let Some(file) = &command.svg {
-        fs::write(file, drawn(&history)).map_err(|error| {
-            io::Error::new(error.kind(), format!("{}: {error}", file.display()))
-        })?;
+        write(file, &drawn(&history))?;
     }
     match as_json {
         true => print(&json(&history, true)?)?,
         false => print(&show(&history, command.path.is_some(), look))?,
     }
+    Ok(())
+}
+
+/// Writes a chart, and says so where it disturbs no answer.
+pub(crate) fn write(file: &Path, chart: &str) -> io::Result<()> {
+    fs::write(file, chart)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))?;
+    eprintln!("mpt-ctl: drawn into {}", file.display());
     Ok(())
 }
 

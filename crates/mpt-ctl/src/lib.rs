@@ -47,7 +47,7 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 /// The command line: names, values and all that `--help` says.
 #[must_use]
 pub fn command() -> clap::Command {
-    <Cli as clap::CommandFactory>::command()
+    args::command()
 }
 
 /// Runs the program with the arguments of this process. Its exit code is what `--help` promises.

@@ -1,8 +1,8 @@
 //! `mpt-ctl trace PATH`: why a path's rate is what it is, a line a decision, and a chart.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{fs, io};
 
 use clap::Args;
 use mpt_chart::rates;
@@ -10,6 +10,7 @@ use mpt_core::control::trace::{Decision, Trace};
 use mpt_core::control::{Answer, Request};
 
 use crate::client::{self, ClientError};
+use crate::history;
 use crate::render::trace::{head, lines, show, written};
 use crate::{Failure, json, print, stop_signals};
 
@@ -109,7 +110,5 @@ fn draw(file: &Path, trace: &Trace) -> io::Result<()> {
         None => String::new(),
     };
     let title = format!("Rate of path {}{since}", trace.path);
-    let svg = rates::svg(&title, &trace.decisions);
-    fs::write(file, svg)
-        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))
+    history::write(file, &rates::svg(&title, &trace.decisions))
 }

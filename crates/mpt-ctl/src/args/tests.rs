@@ -27,7 +27,52 @@ fn error(line: &str) -> String {
 
 #[test]
 fn the_command_line_is_consistent() {
-    Cli::command().debug_assert();
+    crate::command().debug_assert();
+}
+
+#[test]
+fn a_mistake_in_a_setting_shows_the_usage_of_its_command_alone() {
+    for (line, usage) in [
+        (
+            "reorder set window=-1",
+            "Usage: mpt-ctl reorder set [OPTIONS] <KEY=VALUE>...",
+        ),
+        (
+            "path set a weight=0",
+            "Usage: mpt-ctl path set [OPTIONS] <NAME> <KEY=VALUE>...",
+        ),
+        (
+            "new --server 203.0.113.7:1",
+            "Usage: mpt-ctl new [OPTIONS] --server <ADDRESS>",
+        ),
+    ] {
+        let said = parse(line).unwrap_err();
+        assert!(said.contains(usage), "{said}");
+    }
+}
+
+#[test]
+fn help_lists_no_option_that_the_command_refuses() {
+    let help = |line: &str| parse(&format!("{line} --help")).unwrap_err();
+    let of_a_daemon = ["--socket", "--tunnel", "--watch"];
+    for line in [
+        "new",
+        "measure",
+        "measure send",
+        "genkey",
+        "pubkey",
+        "genpsk",
+    ] {
+        let shown = help(line);
+        for option in of_a_daemon {
+            assert!(!shown.contains(option), "{line}: {option}");
+        }
+        let is_key = line.starts_with("gen") || line == "pubkey";
+        assert_eq!(shown.contains("--json"), !is_key, "{line}");
+    }
+    for option in of_a_daemon {
+        assert!(help("status").contains(option), "{option}");
+    }
 }
 
 #[cfg(not(feature = "top"))]
