@@ -198,7 +198,7 @@ fn a_folder_of_peers_is_checked_file_by_file() {
       help: give each peer a file of its own
     peers.d/dave.toml:1:14: peers "alice" of mpt0.toml and "dave" have one public key
       help: make each peer a key of its own, by `mpt-ctl genkey`, and give its public key here
-    peers.d/e ve.toml:1:1: a peer's file has no `name`
+    peers.d/e ve.toml:1:1: the file's name cannot be the peer's: "e ve", and the file has no `name`
       help: add a name for the peer, like name = "alice"
     peers.d/frank.toml:2:1: unknown key `alowed_ips` in a peer's file
       help: did you mean `allowed_ips`?

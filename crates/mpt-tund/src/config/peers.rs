@@ -110,8 +110,17 @@ pub(super) fn peer(
     let name = match (named, called) {
         (None, Some(called)) => called.to_owned(),
         _ => {
-            let name =
-                section.required("name", "add a name for the peer, like name = \"alice\"")?;
+            let remedy = "add a name for the peer, like name = \"alice\"";
+            if named.is_none()
+                && let Origin::Own(file) = origin
+            {
+                let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+                let what = format!(
+                    "the file's name cannot be the peer's: {stem:?}, and the file has no `name`"
+                );
+                return Err(section.mistake_at(None, what, remedy));
+            }
+            let name = section.required("name", remedy)?;
             values::name(name, values::MAX_PATH_NAME_BYTES, example)?.to_owned()
         }
     };
