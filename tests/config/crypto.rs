@@ -86,6 +86,49 @@ fn a_key_file_that_is_not_there() {
 }
 
 #[test]
+fn a_key_file_that_is_not_there_is_to_be_made_where_it_is_looked_for() {
+    let folder = sealed(&format!(
+        "private_key_file = \"other.key\"\npeer_public_key = \"{PEER}\""
+    ));
+    let inside = folder.path().join("etc");
+    std::fs::create_dir(&inside).unwrap();
+    std::fs::rename(folder.path().join("mpt0.toml"), inside.join("mpt0.toml")).unwrap();
+    let (right, _, complaint) = check(folder.path(), &["--config", "etc/mpt0.toml"]);
+    assert!(!right);
+    insta::assert_snapshot!(complaint, @r"
+    etc/mpt0.toml:21:20: etc/other.key cannot be read: No such file or directory (os error 2)
+      help: make it: (umask 077; mpt-ctl genkey > etc/other.key)
+    ");
+}
+
+#[test]
+fn no_name_of_a_key_file() {
+    let private = complaint(&format!(
+        "private_key_file = \"\"\npeer_public_key = \"{PEER}\""
+    ));
+    insta::assert_snapshot!(private, @r#"
+    mpt0.toml:21:20: `private_key_file` names no file
+      help: write private_key_file = "/etc/mpt/private.key", and make it: (umask 077; mpt-ctl genkey > /etc/mpt/private.key)
+    "#);
+    let shared = complaint(&format!(
+        "private_key_file = \"private.key\"\npeer_public_key = \"{PEER}\"\npsk_file = \"\""
+    ));
+    insta::assert_snapshot!(shared, @r#"
+    mpt0.toml:23:12: `psk_file` names no file
+      help: write psk_file = "/etc/mpt/psk.key", and make it: (umask 077; mpt-ctl genpsk > /etc/mpt/psk.key)
+    "#);
+}
+
+#[test]
+fn a_peer_s_key_with_a_letter_that_is_not_base64() {
+    let slip = PEER.replacen('f', "ä", 1);
+    insta::assert_snapshot!(complaint(&format!("private_key_file = \"private.key\"\npeer_public_key = \"{slip}\"")), @r"
+    mpt0.toml:22:19: `peer_public_key`: this is not base64
+      help: write what `mpt-ctl pubkey < private.key` prints at the peer, in double quotes
+    ");
+}
+
+#[test]
 fn a_preshared_key_that_is_cut_short() {
     insta::assert_snapshot!(complaint(&format!("private_key_file = \"private.key\"\npeer_public_key = \"{PEER}\"\npsk_file = \"cut.key\"")), @r"
     mpt0.toml:23:12: cut.key holds no key: a key has 44 characters of base64, and this has 20

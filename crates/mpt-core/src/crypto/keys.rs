@@ -175,8 +175,9 @@ fn encode(bytes: &[u8; KEY_BYTES]) -> String {
 
 fn decode(text: &str) -> Result<Zeroizing<[u8; KEY_BYTES]>, KeyError> {
     let text = text.trim();
-    if text.len() != KEY_CHARACTERS {
-        return Err(KeyError::Length(text.chars().count()));
+    let characters = text.chars().count();
+    if characters != KEY_CHARACTERS {
+        return Err(KeyError::Length(characters));
     }
     let mut bytes = Zeroizing::new([0; KEY_BYTES + 1]);
     let decoded = Base64::decode(text, bytes.as_mut()).map_err(|_| KeyError::Base64)?;

@@ -113,13 +113,19 @@ fn secret<K>(
     exposed: &mut Vec<(PathBuf, u32)>,
     read: impl Fn(&str) -> Result<K, KeyError>,
 ) -> Result<K, Mistake> {
-    let name = entry.text("/etc/mpt/private.key")?;
-    let make = format!("make it: (umask 077; mpt-ctl {command} > {name})");
+    let example = match entry.key {
+        "psk_file" => "/etc/mpt/psk.key",
+        _ => "/etc/mpt/private.key",
+    };
+    let name = entry.text(example)?;
+    let make = |file: &str| format!("make it: (umask 077; mpt-ctl {command} > {file})");
     if name.is_empty() || name.contains('\0') {
-        return Err(entry.mistake(format!("`{}` names no file", entry.key), make));
+        let remedy = format!("write {} = \"{example}\", and {}", entry.key, make(example));
+        return Err(entry.mistake(format!("`{}` names no file", entry.key), remedy));
     }
     let beside = source.file.parent();
     let file = beside.unwrap_or(FilePath::new("")).join(name);
+    let make = make(&file.display().to_string());
     let mut text = zeroizing_text();
     let mode = source
         .files
