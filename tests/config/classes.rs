@@ -97,6 +97,7 @@ fn a_match_that_makes_no_sense() {
             "match = { dscp = [46, \"EF\"] }",
             "this DSCP stands here twice",
         ),
+        ("match = { dscp = [\"64\"] }", "there is no DSCP \"64\""),
         ("match = { ports = [0] }", "`ports` is 0: out of range"),
         (
             "match = { ports = [\"9-8\"] }",
@@ -121,6 +122,11 @@ fn a_match_that_makes_no_sense() {
         assert!(first.ends_with(expected), "{said}");
         assert!(!remedy.is_empty());
     }
+    let quoted = class("match = { dscp = [\"46\"] }");
+    assert!(
+        quoted.trim_end().ends_with("help: write 46 without quotes"),
+        "{quoted}"
+    );
 }
 
 #[test]

@@ -313,9 +313,16 @@ fn dscp(entry: Entry<'_>) -> Result<u8, Mistake> {
     let known = DSCPS.iter();
     let mut known = known.filter(|(known, _)| known.eq_ignore_ascii_case(name));
     known.next().map(|(_, dscp)| *dscp).ok_or_else(|| {
+        let number = name.parse().ok().filter(|number: &u8| *number <= 63);
         entry.mistake(
             format!("there is no DSCP \"{}\"", name.escape_debug()),
-            "write a number from 0 to 63, or a name: EF, VA, LE, CS0 to CS7, AF11 to AF43",
+            match number {
+                Some(number) => format!("write {number} without quotes"),
+                None => {
+                    "write a number from 0 to 63, or a name: EF, VA, LE, CS0 to CS7, AF11 to AF43"
+                        .to_owned()
+                }
+            },
         )
     })
 }
