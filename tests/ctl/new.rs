@@ -580,15 +580,15 @@ fn new_takes_nothing_that_a_tunnel_beside_it_has() {
     ");
     assert_eq!(made("--name mpt1 --inner 10.99.0.4/30 --port 4756").0, 0);
     // A server with two addresses has each port twice.
-    let other = "--name mpt2 --inner 10.99.0.8/30 --server-local 203.0.113.8";
-    assert_eq!(made(other).0, 0);
+    let other = words("--name mpt2 --inner 10.99.0.8/30").replace("203.0.113.7", "203.0.113.8");
+    assert!(new(dir.path(), &other).status.success());
     // What cannot be read is for `mpt-tund --check` to tell.
     std::fs::write(dir.path().join("notes.toml"), "none").unwrap();
     assert_eq!(made("--name mpt3 --inner 10.99.0.12/30 --port 4758").0, 0);
 }
 
 #[test]
-fn new_at_the_client_looks_at_what_it_made_for_the_server_before() {
+fn new_at_the_client_knows_the_server_s_ports_that_are_taken() {
     let dir = tempfile::tempdir().unwrap();
     assert!(new(dir.path(), OF_TWO).status.success());
     let again = new(
@@ -597,7 +597,15 @@ fn new_at_the_client_looks_at_what_it_made_for_the_server_before() {
     );
     let said = text(&again.stderr);
     assert!(
-        !again.status.success() && said.contains("server/mpt0.toml has the server's port 4754"),
+        !again.status.success() && said.contains("/mpt0.toml has the server's port 4754"),
         "{said}"
     );
+    // Copied to the server, and so removed here: the client's own file still knows where it leads.
+    std::fs::remove_dir_all(dir.path().join("server")).unwrap();
+    let words = format!("{OF_TWO} --name mpt1 --inner 10.7.0.0/30");
+    let again = new(dir.path(), &words);
+    let said = text(&again.stderr);
+    assert!(said.contains("such as --port 4756"), "{said}");
+    let elsewhere = words.replace("203.0.113.7", "203.0.113.8");
+    assert!(new(dir.path(), &elsewhere).status.success());
 }

@@ -222,9 +222,7 @@ pub(crate) fn run(command: &NewCommand) -> Result<Made, NewError> {
     for (end, folder) in [(here, &command.out), (here.other(), &there)] {
         let beside = Neighbour::all(folder, &command.name);
         beside::check_networks(&ends.inner, &beside)?;
-        if end == End::Server {
-            beside::check_ports(&ends.server, ends.port, ends.paths.len(), &beside)?;
-        }
+        beside::check_ports(&ends.server, ends.port, ends.paths.len(), (&beside, end))?;
     }
     let mut files = Vec::new();
     for (end, folder) in [(here, &command.out), (here.other(), &there)] {

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::NewError;
 use super::network::Network;
 use super::server::ServerAt;
+use super::{End, NewError};
 
 /// Port where a file names none.
 const DEFAULT_PORT: u16 = 4754;
@@ -24,6 +24,8 @@ pub(super) struct Neighbour {
     /// Its addresses inside, as they stand there.
     addresses: Vec<(String, Network)>,
     sockets: Vec<Socket>,
+    /// Where its paths lead, as they stand there.
+    remotes: Vec<String>,
 }
 
 /// A path's end at the host that the file is for.
@@ -54,7 +56,7 @@ struct TunnelSection {
 #[serde(default)]
 struct PathSection {
     local: Option<String>,
-    remote: Option<IgnoredAny>,
+    remote: Option<String>,
     interface: Option<String>,
 }
 
@@ -79,13 +81,27 @@ impl Neighbour {
         let is_sealed = document.crypto.is_some();
         let socket = |path: PathSection| Socket::of(path, port, is_sealed);
         let addresses = document.tunnel.addresses.into_iter();
+        let remotes = document.paths.iter().filter_map(|path| path.remote.clone());
         Some(Neighbour {
+            remotes: remotes.collect(),
             addresses: addresses
                 .filter_map(|text| Network::of(&text).map(|network| (text, network)))
                 .collect(),
             sockets: document.paths.into_iter().filter_map(socket).collect(),
             file,
         })
+    }
+
+    /// Whether it has a port of the server: at the server by its own paths, at the client by where they lead.
+    fn takes(&self, server: &ServerAt, port: u16, end: End) -> bool {
+        let called = &server.called;
+        let leads_there = |remote: &String| {
+            *remote == format!("{called}:{port}") || port == DEFAULT_PORT && remote == called
+        };
+        match end {
+            End::Server => self.sockets.iter().any(|one| one.takes(server, port)),
+            End::Client => self.remotes.iter().any(leads_there),
+        }
     }
 }
 
@@ -153,19 +169,18 @@ pub(super) fn check_networks(networks: &[Network], beside: &[Neighbour]) -> Resu
     Ok(())
 }
 
-/// No neighbour has one of the server's ports, which are so many from `first` on.
+/// No neighbour, at this end, has one of the server's ports, which are so many from `first` on.
 pub(super) fn check_ports(
     server: &ServerAt,
     first: u16,
     count: usize,
-    beside: &[Neighbour],
+    (beside, end): (&[Neighbour], End),
 ) -> Result<(), NewError> {
     let last = |first: u16| usize::from(first) + count - 1;
     let taken = |first: u16| {
         let ports = first..=u16::try_from(last(first)).unwrap_or(u16::MAX);
         ports.into_iter().find_map(|port| {
-            let takes =
-                |one: &&Neighbour| one.sockets.iter().any(|socket| socket.takes(server, port));
+            let takes = |one: &&Neighbour| one.takes(server, port, end);
             beside.iter().find(takes).map(|one| (port, one))
         })
     };

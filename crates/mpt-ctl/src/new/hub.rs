@@ -137,7 +137,7 @@ impl<'a> Plan<'a> {
         let name = &self.command.name;
         let beside = Neighbour::all(&self.hub_folder(), name);
         beside::check_networks(&self.networks, &beside)?;
-        beside::check_ports(&self.server, self.command.port, 1, &beside)?;
+        beside::check_ports(&self.server, self.command.port, 1, (&beside, End::Server))?;
         (1..=self.clients).try_for_each(|number| {
             let folder = self.clients_folder().join(self.name(number));
             beside::check_networks(&self.networks, &Neighbour::all(&folder, name))
