@@ -220,7 +220,8 @@ mod tests {
         let read = |text: &str| PublicKey::from_base64(text).unwrap_err();
         assert_eq!(read(""), KeyError::Length(0));
         assert_eq!(read("hSDwCYkwp1R0i33c"), KeyError::Length(16));
-        assert_eq!(read(&"ü".repeat(44)), KeyError::Length(44));
+        assert_eq!(read(&"ü".repeat(22)), KeyError::Length(22));
+        assert_eq!(read(&"ü".repeat(44)), KeyError::Base64);
         assert_eq!(read(&"!".repeat(44)), KeyError::Base64);
         assert_eq!(read(&ALICE.1.replace('=', "A")), KeyError::Base64);
         assert_eq!(read(&ALICE.1.replace("mo=", "mp=")), KeyError::Base64);
