@@ -156,10 +156,15 @@ pub(crate) enum NewError {
     Exists(PathBuf),
     #[error("{0}")]
     Taken(String),
-    #[error("cannot write {}: {source}; {}", file.display(), match source.kind() {
-        io::ErrorKind::PermissionDenied => "run it as root (sudo mpt-ctl new …), or give --out",
-        _ => "give another folder as --out",
-    })]
+    #[error(
+        "cannot write {}: {source}; {}",
+        file.display(),
+        if source.kind() == io::ErrorKind::PermissionDenied {
+            "run it as root (sudo mpt-ctl new …), or give --out"
+        } else {
+            "give another folder as --out"
+        }
+    )]
     Write { file: PathBuf, source: io::Error },
     #[error(transparent)]
     Key(#[from] KeyFailure),
