@@ -225,10 +225,6 @@ impl Recovery {
         self.quickest = quickest;
     }
 
-    pub(crate) fn set_contended(&mut self, path: PathId, contended: bool) {
-        self.paths[path.index()].contended = contended;
-    }
-
     /// Says that `bytes` are about to be sent; whether what is sent now is to be kept.
     #[inline]
     pub(crate) fn keeps(&mut self, slab: &mut Slab, now: Time, bytes: usize) -> bool {
@@ -445,7 +441,7 @@ impl Recovery {
     fn judge_one(&mut self, now: Time, seq: Seq, kept: Kept) {
         let path = self.paths[kept.path.index()];
         let most_tries = MAX_TRIES + u8::from(kept.rescued);
-        if kept.due || kept.bound || kept.stranded || kept.tries >= most_tries || path.contended {
+        if kept.due || kept.bound || kept.stranded || kept.tries >= most_tries {
             return;
         }
         let reported = Reported {

@@ -141,9 +141,7 @@ impl Sender {
                 self.paths.probed(now, path, &probed);
                 self.rescue.answered(now, path, &probed);
             }
-            let is_contended = self.paths.is_contended(now, path);
             self.recovery.set_rtt(path, probed.rtt, quickest);
-            self.recovery.set_contended(path, is_contended);
         }
         self.set_patience(turn);
         self.rescue.rehabilitate(&mut self.recovery);

@@ -26,8 +26,6 @@ pub(super) struct PathRecovery {
     pub(super) rtt: Duration,
     /// How long one of its slower reports takes: the longest of the last ones, a little less with each.
     slow_report: Option<Duration>,
-    /// Its queue is filled by others: its losses are for the inner flows to see.
-    pub(super) contended: bool,
     /// Quarters of the round-trip time in the reordering window.
     quarters: u32,
     widened: Time,

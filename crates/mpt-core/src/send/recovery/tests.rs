@@ -321,16 +321,6 @@ fn a_burst_of_losses_is_sent_again_four_at_a_time_then_two() {
 }
 
 #[test]
-fn what_others_queue_drops_is_left_to_the_flows() {
-    let mut sender = Sender::new();
-    sender.recovery.set_contended(path(0), true);
-    let first = sender.send(at(0), path(0));
-    let second = sender.send(at(1), path(0));
-    sender.hears(at(40), &[(path(0), second)], &[(first, 1)], &[]);
-    assert_eq!(sender.resends(at(40), path(1)), []);
-}
-
-#[test]
 fn a_silent_tail_is_probed_with_the_newest_packet_and_not_for_ever() {
     let mut sender = Sender::new();
     sender.send(at(0), path(0));

@@ -135,11 +135,6 @@ impl Adaptive {
         &self.log
     }
 
-    /// Whether others fill the path's queue, so that what it loses is for the flows to see.
-    pub(crate) fn is_contended(&self, now: Time, path: PathId) -> bool {
-        self.paces[path.index()].is_contended(now)
-    }
-
     pub(crate) fn forget_path(&mut self, path: PathId) {
         if let Some(pace) = self.paces.known.get_mut(path.index()) {
             pace.forget();

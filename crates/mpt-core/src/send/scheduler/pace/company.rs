@@ -2,12 +2,12 @@
 //!
 //! If it does not, others fill it, and yielding to them would leave them all. The path then *competes*: it is left open
 //! for some seconds, or until the queue is found empty. After that the rate is lowered once to see whether they are gone;
-//! if that is in vain they are not, and it competes for twice as long. While it competes, what is lost on it is not sent
-//! again. So a path that carries little beside others yields: the flows would fall, by its losses, to what it carries.
+//! if that is in vain they are not, and it competes for twice as long. What is lost on it is sent again all the same: the
+//! receiver would wait for it in vain, and the inner flows would fall to what the path leaves them.
 //!
 //! What others send varies, and so does their queue. One that stays the same, whatever the rate, is none: the path takes
-//! that much longer than before. Where the rate was lowered by little, a queue of our own may stay, too. So for a long queue
-//! that stays for some round trips the rate is lowered by as much as would run it dry.
+//! that much longer than before, and has the rate that it had. Where the rate was lowered by little, a queue of our own may
+//! stay, too. So for a long queue that stays for some round trips the rate is lowered by as much as would run it dry.
 //!
 //! What that paid when it came, with [`Company::is_delay`] by the delay and [`Company::forget_trials`]: of 60 pairs of links as
 //! people have them (`campaign --family field --pairs 60 --seed 3000`) 11.7 % were below 0.95 of the better link late, and
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use super::epoch::Findings;
 use crate::send::scheduler::law::Law;
-use crate::send::units::Span;
+use crate::send::units::{Rate, Span};
 use crate::time::Time;
 
 /// What became of a queue that is above its target since the rate was lowered for it.
@@ -30,6 +30,8 @@ pub(super) struct Company {
     /// When the rate was lowered last, and by what share.
     lowered_at: Time,
     lowered_by: f64,
+    /// What the path carried before it was lowered the first time for this queue.
+    before: Option<Rate>,
     /// How often in a row that did not help.
     in_vain: u32,
     /// Whether a long queue stayed.
@@ -110,19 +112,21 @@ impl Company {
         self.in_vain >= enough && !may_be_delay
     }
 
-    /// Whether the queue, for which the rate was lowered in vain, is none, but the path takes `one_way`. That is believed
-    /// of the same delay once in `base_span`: a queue that others always fill to its end looks alike.
-    pub(super) fn is_delay(&mut self, now: Time, one_way: Span, queue: Span) -> bool {
+    /// Whether the queue, for which the rate was lowered in vain, is none, but the path takes `one_way`: then, what it
+    /// carried before. That is believed of the same delay once in `base_span`: a queue that others always fill to its end
+    /// looks alike.
+    pub(super) fn is_delay(&mut self, now: Time, one_way: Span, queue: Span) -> Option<Rate> {
         let within = queue * self.law.differs;
         let was_believed = self
             .longer
             .is_some_and(|(longer, until)| now < until && (one_way - longer).abs() < within);
-        let is_delay = self.same.0 >= self.law.company_in_vain && !was_believed;
-        if is_delay {
-            self.longer = Some((one_way, now + self.law.base_span));
-            self.relieved();
+        if self.same.0 < self.law.company_in_vain || was_believed {
+            return None;
         }
-        is_delay
+        let carried = self.before;
+        self.longer = Some((one_way, now + self.law.base_span));
+        self.relieved();
+        carried
     }
 
     /// Whether `found` tells of what was sent since the rate was lowered last.
@@ -130,9 +134,10 @@ impl Company {
         found.sent >= self.lowered_at
     }
 
-    /// The rate is lowered by this share.
-    pub(super) fn lowered(&mut self, now: Time, by: f64) {
+    /// The rate of a path that is said to carry so much is lowered by this share.
+    pub(super) fn lowered(&mut self, now: Time, by: f64, carries: Rate) {
         (self.lowered_at, self.lowered_by) = (now, by);
+        self.before.get_or_insert(carries);
     }
 
     /// There is no queue above its target.
@@ -144,6 +149,7 @@ impl Company {
     /// What became of the queue is not to be judged.
     pub(super) fn forget_queue(&mut self) {
         self.longest = None;
+        self.before = None;
         self.lowered_by = 0.0;
         self.forget_trials();
     }
@@ -188,9 +194,12 @@ impl Company {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::send::units::Rate;
 
     const QUEUE: Span = Span::nanos(60e6);
+
+    fn rate() -> Rate {
+        Rate::of(1e6, Duration::from_secs(1))
+    }
 
     fn at(ms: u64) -> Time {
         Time::from_nanos(ms * 1_000_000)
@@ -216,7 +225,7 @@ mod tests {
         let mut verdicts = Vec::new();
         for (step, trend) in [0.1, -0.1, -0.3, 0.1, -0.1, 0.0].into_iter().enumerate() {
             let now = at(100 * step as u64);
-            company.lowered(now, 0.4);
+            company.lowered(now, 0.4, rate());
             // What was sent before says nothing.
             assert!(!company.shows_in(&found(at(0), 0.0)) || step == 0);
             verdicts.push(company.is_vain(&found(now, trend), QUEUE));
@@ -238,11 +247,13 @@ mod tests {
     ) -> Option<(usize, bool)> {
         let mut now = at(from_ms);
         for (step, &queue_ms) in queues.iter().enumerate() {
-            company.lowered(now, 0.5);
+            company.lowered(now, 0.5, rate());
             if company.is_vain(&found(now, 0.0), ms(queue_ms)) {
                 return Some((
                     step + 1,
-                    company.is_delay(now, ms(one_way_ms), ms(queue_ms)),
+                    company
+                        .is_delay(now, ms(one_way_ms), ms(queue_ms))
+                        .is_some(),
                 ));
             }
             now = now + Duration::from_millis(100);
@@ -266,6 +277,26 @@ mod tests {
     }
 
     #[test]
+    fn a_path_that_takes_longer_carries_what_it_carried_before_it_was_lowered() {
+        let mut company = Company::default();
+        for (step, share) in [1.0, 0.5, 0.25].into_iter().enumerate() {
+            let now = at(100 * step as u64);
+            company.lowered(now, 0.5, rate() * share);
+            company.is_vain(&found(now, 0.0), QUEUE);
+        }
+        let carried = company.is_delay(at(300), ms(100.0), QUEUE);
+        assert!(
+            carried.is_some_and(|carried| carried == rate()),
+            "{carried:?}"
+        );
+        // Of the next queue nothing is known.
+        company.lowered(at(400), 0.5, rate() * 0.25);
+        company.relieved();
+        company.lowered(at(500), 0.5, rate() * 0.5);
+        assert!(company.before == Some(rate() * 0.5));
+    }
+
+    #[test]
     fn the_same_delay_is_not_believed_twice_in_ten_seconds_and_another_is() {
         let same = &[61.4, 61.1, 61.1];
         let mut company = Company::default();
@@ -281,17 +312,17 @@ mod tests {
     #[test]
     fn what_was_lowered_for_a_short_queue_tells_nothing_of_a_long_one() {
         let mut company = Company::default();
-        company.lowered(at(0), 0.5);
+        company.lowered(at(0), 0.5, rate());
         company.forget_queue();
         for step in 1..10 {
             assert!(!company.is_vain(&found(at(100 * step), 0.0), QUEUE));
         }
         for step in 10..12 {
-            company.lowered(at(100 * step), 0.5);
+            company.lowered(at(100 * step), 0.5, rate());
             assert!(!company.is_vain(&found(at(100 * step), 0.0), ms(10.0 * step as f64)));
         }
         company.forget_trials();
-        company.lowered(at(1_200), 0.5);
+        company.lowered(at(1_200), 0.5, rate());
         assert!(!company.is_vain(&found(at(1_200), 0.0), QUEUE));
     }
 
@@ -311,7 +342,7 @@ mod tests {
         company.compete(at(0));
         assert!(company.is_competing(at(9_999)) && !company.is_competing(at(10_000)));
         company.forget_queue();
-        company.lowered(at(10_000), 0.5);
+        company.lowered(at(10_000), 0.5, rate());
         assert!(company.is_vain(&found(at(10_000), -0.2), QUEUE));
         company.compete(at(10_500));
         assert!(company.is_competing(at(30_499)) && !company.is_competing(at(30_500)));
@@ -319,13 +350,13 @@ mod tests {
         company.forget_queue();
         company.left(at(25_000));
         assert!(!company.is_competing(at(25_000)));
-        company.lowered(at(25_100), 0.5);
+        company.lowered(at(25_100), 0.5, rate());
         assert!(company.is_vain(&found(at(25_100), 0.0), QUEUE));
         company.compete(at(40_000));
         assert!(company.is_competing(at(79_999)) && !company.is_competing(at(80_000)));
         // They are gone: all begins anew.
         company.relieved();
-        company.lowered(at(200_000), 0.5);
+        company.lowered(at(200_000), 0.5, rate());
         assert!(!company.is_vain(&found(at(200_000), 0.0), QUEUE));
         company.compete(at(200_000));
         assert!(!company.is_competing(at(210_000)));

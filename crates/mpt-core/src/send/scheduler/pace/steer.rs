@@ -34,7 +34,7 @@ impl Pace {
     pub(super) fn work_off(&mut self, now: Time) {
         let fall = (-self.correction()).clamp(0.0, 1.0 - self.law.least_gain);
         let fall = fall.max(self.company.pressed());
-        self.company.lowered(now, fall);
+        self.company.lowered(now, fall, self.capacity);
         // Where jitter takes the queue above its target now and then, the pause counts from the last trial.
         let until = match self.phase {
             Phase::Cruise { until } if !self.doubt.is_steady() => until,
@@ -165,7 +165,9 @@ impl Pace {
         if !self.company.is_vain(found, self.queue) {
             return false;
         }
-        if self.company.is_delay(now, found.one_way, self.queue) {
+        if let Some(carried) = self.company.is_delay(now, found.one_way, self.queue) {
+            // What was delivered since was no more than was let go.
+            self.capacity = self.capacity.max(carried);
             self.begin_base(now, found.one_way);
             self.cruise(now, Why::Longer);
             return true;
