@@ -12,8 +12,9 @@
 //! late. That is what a run adds, at most, to the time that the reorder window waits. At low rates
 //! runs are single packets; a run counts as one packet in the sums above.
 //!
-//! When the set of usable paths or a weight changes, all credit is forgotten: a path that went down
-//! gets nothing more, and one that returns has no arrears to burst.
+//! When a weight changes, all credit is forgotten. A path that is not usable keeps its own, which is a few runs'
+//! at most: so one that returns has no arrears to burst, and packets that may use different paths (see
+//! [`crate::send::classes`]) share each set of them by weight, in whatever order they come.
 
 pub(crate) mod adaptive;
 pub mod flow;
@@ -95,7 +96,7 @@ impl Scheduler {
     /// Follows another policy from the next packet on.
     pub fn set_policy(&mut self, policy: Policy) {
         self.policy = policy;
-        self.weighted.begin(self.weighted.usable);
+        self.weighted.begin();
     }
 
     /// Gives a path the relative share `weight`, clamped to [`WEIGHTS`].
@@ -187,7 +188,7 @@ impl Weighted {
     /// Gives a path the relative share `weight`, clamped to [`WEIGHTS`]. Counting starts anew.
     pub fn set_weight(&mut self, path: PathId, weight: u32) {
         self.weights[path.index()] = weight.clamp(*WEIGHTS.start(), *WEIGHTS.end());
-        self.begin(self.usable);
+        self.begin();
     }
 
     /// Picks the path for the next packets, of which `at_hand` are there, each of `bytes` bytes: the
@@ -201,7 +202,7 @@ impl Weighted {
         at_hand: usize,
     ) -> Option<(PathId, usize)> {
         if usable != self.usable {
-            self.begin(usable);
+            self.follow(usable);
         }
         if self.count == 1 {
             return usable.iter().next().map(|path| (path, at_hand));
@@ -235,10 +236,16 @@ impl Weighted {
         self.rates[path.index()].count(now, bytes as u64);
     }
 
-    fn begin(&mut self, usable: PathSet) {
+    /// All credit is forgotten.
+    fn begin(&mut self) {
+        self.credit = [0; MAX_PATHS];
+        self.follow(self.usable);
+    }
+
+    /// The next packets may go over these.
+    fn follow(&mut self, usable: PathSet) {
         self.usable = usable;
         self.count = usable.bits().count_ones();
-        self.credit = [0; MAX_PATHS];
         self.total = usable
             .iter()
             .map(|path| i64::from(self.weights[path.index()]))
@@ -336,6 +343,23 @@ mod tests {
         }
         let taken: Vec<_> = (0..4).map(|_| take(&mut scheduler, both, 1400)).collect();
         assert_eq!(taken.iter().filter(|&&path| path == second).count(), 2);
+    }
+
+    #[test]
+    fn packets_that_may_use_different_paths_share_each_set_by_weight() {
+        for (sets, shares) in [
+            ([0b001, 0b011], [1500, 500, 0]),
+            ([0b011, 0b110], [500, 1000, 500]),
+        ] {
+            let (mut scheduler, _) = paths(&[1, 1, 1]);
+            let mut taken = [0; 3];
+            for _ in 0..1000 {
+                for set in sets {
+                    taken[take(&mut scheduler, PathSet::from_bits(set), 1400).index()] += 1;
+                }
+            }
+            assert_eq!(taken, shares, "{sets:?}");
+        }
     }
 
     #[test]
