@@ -183,6 +183,10 @@ const IDLE_SPAN: Duration = Duration::from_millis(150);
 /// … and after this long what it carried before has left its queue.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
+/// Two clocks that differ by 20 ppm are a millisecond apart after this long: then the delay of a path that nothing came on
+/// is not known any more.
+pub(crate) const DRIFTS_AFTER: Duration = Duration::from_secs(60);
+
 /// Probes that are remembered, and those that make a median.
 const IDLE_PROBES: usize = 16;
 const MEDIAN_OF: usize = 4;
@@ -203,8 +207,10 @@ pub(crate) struct IdleDelay {
     busy: Option<Time>,
     /// The last probe was one of them.
     is_fresh: bool,
-    /// The newest; a ring.
+    /// The newest; a ring. Between any two of them less than [`DRIFTS_AFTER`] has passed.
     delays: [i64; IDLE_PROBES],
+    /// When the last of them came.
+    newest: Time,
     count: usize,
     median: i64,
     jitter: f64,
@@ -224,9 +230,11 @@ impl IdleDelay {
         if !self.is_fresh {
             return;
         }
-        if self.count > 0 && one_way.abs_diff(self.median) > CLOCK_JUMP {
+        let has_drifted = now.since(self.newest) > DRIFTS_AFTER;
+        if self.count > 0 && (has_drifted || one_way.abs_diff(self.median) > CLOCK_JUMP) {
             self.count = 0;
         }
+        self.newest = now;
         self.delays[self.count % IDLE_PROBES] = one_way;
         self.count += 1;
         let mut newest = self.delays;
@@ -436,6 +444,37 @@ mod tests {
             "{}",
             idle.jitter()
         );
+    }
+
+    /// Probes are seconds apart while a path is in use, and 200 s on a metered one that is idle.
+    #[test]
+    fn clocks_that_drift_between_rare_probes_are_neither_delay_nor_jitter() {
+        let mut idle = IdleDelay::default();
+        let mut now = Time::ZERO + Duration::from_secs(1);
+        let mut probe = |idle: &mut IdleDelay, apart: Duration, late_ns: i64| {
+            now = now + apart;
+            let drift = (now.as_nanos() / 50_000) as i64;
+            idle.probed(now, 20_000_000 + drift + late_ns, 0);
+            20_000_000 + drift
+        };
+        for index in 0..20 {
+            probe(&mut idle, Duration::from_millis(200), index % 3 * 2_000_000);
+        }
+        let before = idle.jitter();
+        assert!(before > 1_000_000, "{before}");
+        for _ in 0..20 {
+            let present = probe(&mut idle, Duration::from_secs(200), 0);
+            let told = idle.median().unwrap_or(present);
+            assert!(told.abs_diff(present) < 1_000_000, "{told} {present}");
+            assert_eq!(idle.jitter(), before);
+        }
+        // It is used again: what it takes now is known after a few.
+        let mut present = 0;
+        for _ in 0..MEDIAN_OF {
+            present = probe(&mut idle, Duration::from_millis(200), 0);
+        }
+        let told = idle.median().unwrap();
+        assert!(told.abs_diff(present) < 1_000_000, "{told} {present}");
     }
 
     #[test]

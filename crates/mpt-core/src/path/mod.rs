@@ -36,7 +36,7 @@ use crate::time::{Time, earliest};
 use crate::wire::probe::Message;
 pub use answered::{Answered, RoundTrip};
 use echoes::Echoes;
-pub(crate) use estimate::{CLOCK_JUMP, IdleDelay, SmoothedDelay};
+pub(crate) use estimate::{CLOCK_JUMP, DRIFTS_AFTER, IdleDelay, SmoothedDelay};
 use estimate::{Loss, Rate, Rtt};
 pub(crate) use names::Names;
 pub(crate) use place::{Call, Place, Rank, Ruling};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Inbound;
 use crate::control::drops::DropReason;
-use crate::path::{Answered, MAX_PATHS, PathId, PathSet, PathState, SmoothedDelay};
+use crate::path::{Answered, DRIFTS_AFTER, MAX_PATHS, PathId, PathSet, PathState, SmoothedDelay};
 use crate::receive::reorder::{MAX_DISTANCE, Recovery};
 use crate::seq::Seq;
 use crate::time::{Time, earliest};
@@ -31,10 +31,6 @@ const REPORTS_A_ROUND_TRIP: u32 = 2;
 const RECOVERY_MARGIN: Duration = Duration::from_millis(5);
 /// More packets than this do not overtake a message of a session that has just begun.
 const MAX_OVERTAKING: i32 = 1024;
-
-/// Two clocks that differ by 20 ppm are a millisecond apart after this long: then the delay of a path that nothing came on
-/// is not known any more.
-const DRIFTS_AFTER: Duration = Duration::from_secs(60);
 
 impl Inbound {
     pub(super) fn handle_message(&mut self, now: Time, path: PathId, message: &Message) {
