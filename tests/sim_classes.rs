@@ -300,6 +300,50 @@ fn a_sparing_class_goes_over_its_own_paths_or_not_at_all() {
     assert_eq!(seen[1].get(), 0);
 }
 
+/// Packets of no other class go over that path, and reports of these come more often than a probe is answered.
+#[test]
+fn a_sparing_class_comes_back_when_its_path_was_silent_for_a_moment() {
+    const GUESTS_PORT: u16 = 4002;
+    for guests_gap in [2 * MS, 20 * MS] {
+        let classes = [
+            ClassConfig {
+                paths: PathSet::from_bits(0b01),
+                ..class(port(BACKUP_PORT), ClassPolicy::Sparing)
+            },
+            ClassConfig {
+                name: "guests".to_owned(),
+                paths: PathSet::from_bits(0b10),
+                ..class(port(GUESTS_PORT), ClassPolicy::Adaptive)
+            },
+        ];
+        let mut pair = pair([path(20, 20, 0.0), path(20, 20, 0.0)], true, 1, &classes);
+        let from = |source_port| Inner {
+            source_port,
+            ..Inner::default()
+        };
+        let began = pair.now();
+        let mut each_second = [0; 8];
+        for tick in 0..8_000 {
+            pair.set_links_up(0, !(3_000..3_400).contains(&tick));
+            if tick % 5 == 0 {
+                pair.send(Side::A, from(BACKUP_PORT).packet(u64::from(tick)));
+            }
+            if tick % (guests_gap.as_millis() as u32) == 0 {
+                pair.send(Side::A, from(GUESTS_PORT).packet(u64::from(tick)));
+            }
+            pair.run_for(MS);
+            for (at, packet) in pair.delivered(Side::B) {
+                if source_port_of(&packet) == Some(BACKUP_PORT) {
+                    each_second[at.since(began).as_secs() as usize] += 1;
+                }
+            }
+        }
+        println!("{guests_gap:?} {each_second:?}");
+        assert!(each_second[3] >= 100, "{each_second:?}");
+        assert!(each_second[4..].iter().all(|&second| second >= 195));
+    }
+}
+
 /// A backup that prefers the first of two paths and has run for three seconds, and what goes over each.
 fn backup_over_the_first() -> (Pair, Rc<[Cell<u64>; 2]>, Flow) {
     let classes = [ClassConfig {

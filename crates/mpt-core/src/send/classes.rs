@@ -5,7 +5,8 @@
 //! what fits none goes as in a tunnel without classes.
 //!
 //! *Paths.* A class prefers its paths: while any of them is usable it goes over these alone, and over the others when none
-//! is. A class that is [`ClassPolicy::Sparing`] goes over its own or not at all.
+//! is. A class that is [`ClassPolicy::Sparing`] goes over its own or not at all: where all of these have fallen silent, it
+//! goes over them nevertheless, as a whole tunnel does whose paths all have. Else nothing would show that one is mended.
 //!
 //! *Copies.* What is [`ClassPolicy::Redundant`] goes at once over two paths, without a number, so that it waits for
 //! nothing at the receiver. Its copies are one sealed datagram, of which the receiver opens the first and drops the
@@ -142,12 +143,22 @@ impl Class {
         }
     }
 
-    /// Of these paths, those that the class goes over.
-    pub(crate) fn allowed(&mut self, usable: PathSet, paths: &Adaptive) -> PathSet {
-        let own = PathSet::from_bits(usable.bits() & self.config.paths.bits());
-        let allowed = match own.is_empty() {
-            true if self.config.policy != ClassPolicy::Sparing => usable,
-            true | false => own,
+    /// Of the paths that are `trusted`, those that the class goes over; a sparing one whose own are none of these goes
+    /// over its own among those that are `usable`.
+    pub(crate) fn allowed(
+        &mut self,
+        trusted: PathSet,
+        usable: PathSet,
+        paths: &Adaptive,
+    ) -> PathSet {
+        let own = self.config.paths.bits();
+        let among = |paths: PathSet| PathSet::from_bits(paths.bits() & own);
+        let allowed = match among(trusted) {
+            none if none.is_empty() => match self.config.policy {
+                ClassPolicy::Sparing => among(usable),
+                ClassPolicy::Adaptive | ClassPolicy::Fastest | ClassPolicy::Redundant => trusted,
+            },
+            some => some,
         };
         if self.config.policy != ClassPolicy::Fastest {
             return allowed;
@@ -156,9 +167,9 @@ impl Class {
         self.nearest.map_or(PathSet::EMPTY, PathSet::only)
     }
 
-    /// Whether none of the class's own paths is usable.
-    pub(crate) fn is_away(&self, usable: PathSet) -> bool {
-        usable.bits() & self.config.paths.bits() == 0
+    /// Whether none of these paths is the class's own.
+    pub(crate) fn is_away(&self, paths: PathSet) -> bool {
+        paths.bits() & self.config.paths.bits() == 0
     }
 
     /// What goes by itself first.
@@ -242,14 +253,15 @@ impl Classes {
         self.of(&Packet::parse(packet).ok()?)
     }
 
-    /// Of these paths, those that a packet goes over.
+    /// Of these paths, those that a packet goes over: see [`Class::allowed`].
     pub(crate) fn allowed_for(
         &mut self,
         packet: &[u8],
+        trusted: PathSet,
         usable: PathSet,
         paths: &Adaptive,
     ) -> PathSet {
-        self.allowed(self.class_of(packet), usable, paths)
+        self.allowed(self.class_of(packet), trusted, usable, paths)
     }
 
     /// The same by its class.
@@ -257,12 +269,13 @@ impl Classes {
     pub(crate) fn allowed(
         &mut self,
         class: Option<ClassId>,
+        trusted: PathSet,
         usable: PathSet,
         paths: &Adaptive,
     ) -> PathSet {
         match class.and_then(|class| self.list.get_mut(class)) {
-            Some(class) => class.allowed(usable, paths),
-            None => usable,
+            Some(class) => class.allowed(trusted, usable, paths),
+            None => trusted,
         }
     }
 
@@ -280,20 +293,20 @@ impl Classes {
         turn: &mut Turn<'_>,
         paths: &Adaptive,
         class: Option<ClassId>,
-        usable: PathSet,
+        trusted: PathSet,
         segments: &Segments<'_>,
     ) -> PathSet {
         let Some(class) = class.and_then(|class| self.list.get_mut(class)) else {
-            return usable;
+            return trusted;
         };
         let packets = segments.remaining() as u64;
         class.counters.packets += packets;
         class.counters.bytes += segments.remaining_bytes() as u64;
-        let allowed = class.allowed(usable, paths);
+        let allowed = class.allowed(trusted, turn.usable, paths);
         if allowed.is_empty() {
             class.counters.dropped_no_path += packets;
-            turn.drops.count(without_path(usable), packets);
-        } else if class.is_away(usable) {
+            turn.drops.count(without_path(trusted), packets);
+        } else if class.is_away(allowed) {
             class.counters.elsewhere += packets;
         }
         allowed

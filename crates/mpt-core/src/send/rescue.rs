@@ -158,7 +158,7 @@ impl Rescue {
             let mut others = self.trusted(turn);
             others.remove(swallowed_by);
             if let Some(packet) = recovery.packet(seq) {
-                let allowed = classes.allowed_for(slab.bytes(packet), others, paths);
+                let allowed = classes.allowed_for(slab.bytes(packet), others, others, paths);
                 if allowed.is_empty() && !others.is_empty() {
                     recovery.leave_stranded(seq);
                     continue;

@@ -192,7 +192,8 @@ impl Sender {
     /// Of these paths, those that a packet goes over.
     pub(crate) fn allowed(&mut self, packet: &Packet<'_>, usable: PathSet) -> PathSet {
         let packet = packet.bytes();
-        self.lanes.classes.allowed_for(packet, usable, &self.paths)
+        let classes = &mut self.lanes.classes;
+        classes.allowed_for(packet, usable, usable, &self.paths)
     }
 
     /// Where estimates are not followed, what is to be copied goes at once; what remains goes over the paths that
@@ -340,7 +341,8 @@ impl Sender {
                 let newest = number.plus(run as u32 - 1);
                 let (paths, slab) = (&mut self.paths, &mut self.slab);
                 let last = slab.store(inner_len, |out| out.copy_from_slice(packet));
-                let own = self.lanes.classes.own(class);
+                let mut own = self.lanes.classes.own(class);
+                own.remove(path);
                 self.rescue
                     .try_suspected(turn, paths, own, (newest, tos), slab.bytes(&last));
                 slab.release(last);
@@ -422,7 +424,7 @@ impl Sender {
             return false;
         }
         let classes = &mut self.lanes.classes;
-        let usable = classes.allowed(lane.class(), trusted, &self.paths);
+        let usable = classes.allowed(lane.class(), trusted, turn.usable, &self.paths);
         let waiting = self.lanes.waiting_with(lane);
         // What goes by itself passes what is bound to a path.
         let unbound = [0; MAX_PATHS];
@@ -545,17 +547,19 @@ impl Sender {
         if !self.rescue.suspected().is_empty() {
             let bytes = self.slab.bytes(&packet);
             let classes = &self.lanes.classes;
-            let own = classes.own(classes.class_of(bytes));
+            let mut own = classes.own(classes.class_of(bytes));
+            own.remove(path);
             self.rescue
                 .try_suspected(turn, &mut self.paths, own, (seq, tos), bytes);
         }
         self.slab.release(packet);
     }
 
-    /// Sends what is committed to paths that can take it.
-    fn send_committed(&mut self, turn: &mut Turn<'_>, usable: PathSet) {
-        self.recommit(turn, usable);
-        for path in usable.iter() {
+    /// Sends what is committed to paths that can take it. To one that is usable and not `trusted` only what has no other
+    /// is.
+    fn send_committed(&mut self, turn: &mut Turn<'_>, trusted: PathSet) {
+        self.recommit(turn, trusted);
+        for path in turn.usable.iter() {
             if self.committed.bytes()[path.index()] == 0 {
                 continue;
             }
@@ -567,7 +571,7 @@ impl Sender {
         }
     }
 
-    /// What is committed to a path that is not usable any more goes over another, if one may take it.
+    /// What is committed to a path that is none of these any more goes over another, if one may take it.
     fn recommit(&mut self, turn: &mut Turn<'_>, usable: PathSet) {
         for path in (0..MAX_PATHS).filter_map(PathId::new) {
             if usable.contains(path) || self.committed.bytes()[path.index()] == 0 {
@@ -576,7 +580,7 @@ impl Sender {
             for packet in self.committed.take(path) {
                 let bytes = self.slab.bytes(&packet.packet);
                 let classes = &mut self.lanes.classes;
-                let allowed = classes.allowed_for(bytes, usable, &self.paths);
+                let allowed = classes.allowed_for(bytes, usable, turn.usable, &self.paths);
                 let cheapest = self.paths.tiers.cheapest(allowed);
                 if let Some((other, _)) = self.paths.fastest(turn.now, cheapest) {
                     self.committed.insert(other, packet);
@@ -628,7 +632,8 @@ impl Sender {
         };
         let trusted = self.rescue.trusted(turn);
         let bytes = self.slab.bytes(packet);
-        let allowed = self.lanes.classes.allowed_for(bytes, trusted, &self.paths);
+        let classes = &mut self.lanes.classes;
+        let allowed = classes.allowed_for(bytes, trusted, turn.usable, &self.paths);
         // What is lost on a cheaper path is no reason to use a dearer one.
         let mut usable = self.paths.tiers.cheapest(allowed);
         let mut others = usable;

@@ -37,7 +37,7 @@ impl Class {
         }
         let cheapest = paths.tiers.cheapest(usable);
         let first = paths.fastest(now, cheapest).map(|(path, _)| path);
-        let mut others = self.allowed(turn.usable, paths);
+        let mut others = self.allowed(turn.usable, turn.usable, paths);
         first.into_iter().for_each(|path| others.remove(path));
         let trusted = PathSet::from_bits(others.bits() & usable.bits());
         if !trusted.is_empty() {

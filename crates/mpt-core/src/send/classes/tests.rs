@@ -131,7 +131,10 @@ fn a_class_prefers_its_paths_and_a_sparing_one_has_no_others() {
             policy,
             ..config("a", Match::default())
         });
-        let mut allowed = |usable| class.allowed(PathSet::from_bits(usable), &paths).bits();
+        let mut allowed = |usable| {
+            let usable = PathSet::from_bits(usable);
+            class.allowed(usable, usable, &paths).bits()
+        };
         assert_eq!(
             (allowed(0b111), allowed(0b110), allowed(0b100)),
             (0b11, 0b10, instead)
@@ -222,5 +225,25 @@ proptest! {
             classes.set(&[config("a", ports(&[0..=u16::MAX])), config("b", Match::default())]);
             prop_assert!(classes.of(&packet).is_some());
         }
+    }
+}
+
+#[test]
+fn a_sparing_class_goes_over_its_own_paths_when_all_of_them_are_silent_and_not_over_others() {
+    let paths = Adaptive::new(&crate::send::scheduler::law::Law::LAW);
+    for (policy, allowed) in [
+        (ClassPolicy::Sparing, 0b011),
+        (ClassPolicy::Adaptive, 0b100),
+    ] {
+        let mut class = Class::new(ClassConfig {
+            paths: PathSet::from_bits(0b011),
+            policy,
+            ..ClassConfig::default()
+        });
+        let mut of = |trusted| {
+            let [trusted, usable] = [trusted, 0b111].map(PathSet::from_bits);
+            class.allowed(trusted, usable, &paths).bits()
+        };
+        assert_eq!((of(0b100), of(0b101)), (allowed, 0b001), "{policy:?}");
     }
 }
