@@ -283,6 +283,10 @@ impl Sender {
             // Nobody would notice that the path swallows it.
             return false;
         }
+        let lasts = self.paths.lasts(path, len + turn.out.overhead());
+        if !self.sparse.has_share(now, lasts) {
+            return false;
+        }
         let header = turn.out.unnumbered_header(packet.version(), len);
         let tos = ecn::outer_tos(packet.tos());
         let (out, bytes) = turn.out.append(path, &header, tos, len);

@@ -1,0 +1,165 @@
+//! What flows that send little do to each other, to a download and to the paths when there are many, over links in
+//! virtual time.
+//!
+//! `cargo test -p mpt-sim --test sim_sparse -- --ignored --nocapture` prints two tables, by which the bound of
+//! `send/sparse.rs` was chosen.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use mpt_core::time::Time;
+use mpt_sim::packet::{Inner, id_of, source_port_of};
+use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side};
+use mpt_sim::source::Flow;
+
+const SECOND: Duration = Duration::from_secs(1);
+const MS: Duration = Duration::from_millis(1);
+/// For so long the flows send.
+const SPAN: Duration = Duration::from_secs(10);
+/// The flows' ports begin here.
+const PORTS: u16 = 10_000;
+
+/// How the packets of many flows fared.
+#[derive(Debug)]
+struct Fared {
+    sent: usize,
+    lost: usize,
+    p50: Duration,
+    p99: Duration,
+    /// What a download beside them got, in bit/s.
+    download_bps: f64,
+}
+
+/// So many flows, each of which sends packets of `inner` in turn, one of all of them each `gap`, beside a download.
+fn many(mbps: [u64; 2], flows: u32, inner: Inner, gap: Duration, download: bool) -> Fared {
+    let paths = mbps.map(|mbps| PathSpec::symmetric(mbps, 20).queueing(300));
+    let mut pair = Pair::running(PairConfig::adaptive(paths).sealed(), 2 * SECOND);
+    let mut download = download.then(|| Flow::new(Side::A, 1400));
+    if let Some(download) = &mut download {
+        download.begin(pair.now());
+        download.run_for(&mut pair, 3 * SECOND);
+    }
+    let received = |download: &Option<Flow>| download.as_ref().map_or(0, Flow::received_bytes);
+    let (began, before) = (pair.now(), received(&download));
+    let (mut sent, mut delays) = (Vec::<Time>::new(), Vec::new());
+    let mut during = 0;
+    while pair.now() < began + SPAN * 2 {
+        let is_over = pair.now() >= began + SPAN;
+        let next = if is_over {
+            during = during.max(received(&download) - before);
+            began + SPAN * 2
+        } else {
+            began + gap * sent.len() as u32
+        };
+        if pair.now() >= next {
+            let id = sent.len() as u64;
+            let flow = Inner {
+                source_port: PORTS + (id % u64::from(flows)) as u16,
+                ..inner
+            };
+            sent.push(pair.now());
+            pair.send(Side::A, flow.packet(id));
+            continue;
+        }
+        let mut until = next.min(if is_over { next } else { began + SPAN });
+        if let Some(download) = download.as_mut().filter(|_| !is_over) {
+            download.send(&mut pair);
+            until = until.min(download.deadline());
+        }
+        pair.step(until);
+        for side in Side::BOTH {
+            let arrived = pair.delivered(side);
+            if let Some(download) = &mut download {
+                download.take(&mut pair, side, &arrived);
+            }
+            for (at, packet) in arrived.iter().filter(|_| side == Side::B) {
+                if source_port_of(packet).is_some_and(|port| port >= PORTS) {
+                    delays.push(at.since(sent[id_of(packet).unwrap() as usize]));
+                }
+            }
+        }
+        if let Some(download) = &mut download {
+            download.handle_timeout(pair.now());
+        }
+    }
+    delays.sort();
+    Fared {
+        sent: sent.len(),
+        lost: sent.len() - delays.len(),
+        p50: delays[delays.len() / 2],
+        p99: delays[delays.len() * 99 / 100],
+        download_bps: during as f64 * 8.0 / SPAN.as_secs_f64(),
+    }
+}
+
+/// So many flows share `kbps` evenly, in packets of 1,000 bytes.
+fn small_flows(mbps: [u64; 2], flows: u32, kbps: u64) -> Fared {
+    let gap = Duration::from_nanos(8_000_000_000 / kbps);
+    many(mbps, flows, Inner::default(), gap, false)
+}
+
+/// So many calls of 50 packets a second, of 200 bytes each, beside a download.
+fn calls(mbps: [u64; 2], calls: u32) -> Fared {
+    many(mbps, calls, Inner::of_len(200), 20 * MS / calls, true)
+}
+
+/// Each is sparse, and together they are more than the paths carry without queues. Without a bound 11 to 28 % were lost, and
+/// one in a hundred came 0.6 to 4.5 s after it was sent.
+#[test]
+fn many_small_flows_are_paced_as_one_is() {
+    for kbps in [12_900, 16_000, 20_000] {
+        let fared = small_flows([12, 12], 100, kbps);
+        println!("{kbps} kbit/s {fared:?}");
+        assert!(fared.lost * 1000 <= fared.sent, "{fared:?}");
+        assert!(fared.p99 <= 100 * MS, "{fared:?}");
+    }
+}
+
+#[test]
+fn one_call_and_a_few_wait_for_no_download() {
+    for count in [1, 5] {
+        let fared = calls([12, 12], count);
+        println!("{count} calls {fared:?}");
+        // The link's 20 ms, and what the rate law lets stand there.
+        assert!(fared.p99 <= 32 * MS, "{fared:?}");
+    }
+}
+
+/// Without a bound the download has 7.6 Mbit/s, and when all are numbered 14.7.
+#[test]
+fn many_calls_leave_a_download_what_they_do_not_need() {
+    let fared = calls([12, 12], 80);
+    println!("{fared:?}");
+    assert!(fared.download_bps > 14e6, "{fared:?}");
+    assert!(fared.p99 <= 80 * MS, "{fared:?}");
+}
+
+#[test]
+#[ignore = "prints a table"]
+fn table_of_small_flows() {
+    println!("Mbit/s of the paths, kbit/s offered, flows: lost in a thousand, median ms, p99 ms");
+    for mbps in [[12, 12], [20, 5]] {
+        for kbps in [8_000, 12_900, 16_000, 20_000] {
+            for flows in [10, 40, 100, 300] {
+                let fared = small_flows(mbps, flows, kbps);
+                let lost = fared.lost as f64 * 1000.0 / fared.sent as f64;
+                let [p50, p99] = [fared.p50, fared.p99].map(|delay| delay.as_millis());
+                println!("{mbps:?} {kbps} {flows}: {lost:.1} {p50} {p99}");
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "prints a table"]
+fn table_of_calls() {
+    println!("Mbit/s of the paths, calls: lost, median ms, p99 ms, the download's Mbit/s");
+    for mbps in [[12, 12], [20, 5], [2, 2]] {
+        for count in [1, 5, 10, 20, 40, 80] {
+            let fared = calls(mbps, count);
+            let [p50, p99] = [fared.p50, fared.p99].map(|delay| delay.as_millis());
+            let (lost, download) = (fared.lost, fared.download_bps / 1e6);
+            println!("{mbps:?} {count}: {lost} {p50} {p99} {download:.1}");
+        }
+    }
+}
