@@ -385,23 +385,17 @@ fn what_is_deleted_comes_back_and_a_new_gateway_is_used() {
     });
     assert!(tunnel.client.log().contains("had been removed"));
 
-    // The LTE router gets another address; while none is known, status says where the path goes.
+    // The LTE router gets another address; while none is known, status says so.
     client.run("ip route del default dev wwan0");
     wait_for("the path that has no gateway", PATIENCE, || {
         let lte = tunnel.client.status().paths.remove(1);
         (lte.device_wanted.as_deref() == Some("wwan0")).then_some(())
     });
     let lte = tunnel.client.status().paths.remove(1);
-    assert_eq!(lte.device.as_deref(), Some("eth0"));
+    assert_eq!(lte.device, None, "by no other uplink: {lte:?}");
     let remedy = lte.device_remedy.unwrap();
     assert!(remedy.contains("ip route add default via"), "{remedy}");
-    let messages = tunnel.client.status().verdict.messages;
-    assert!(
-        messages
-            .iter()
-            .any(|finding| finding.code == "wrong-device"),
-        "{messages:?}"
-    );
+    await_code(&tunnel.client, "no-route");
     tunnel.net.routers[1].run("ip addr add 192.168.2.254/24 dev lan");
     client.run("ip route add default via 192.168.2.254 dev wwan0 metric 300");
     wait_for("the new gateway", PATIENCE, || {
@@ -410,6 +404,118 @@ fn what_is_deleted_comes_back_and_a_new_gateway_is_used() {
     });
     tunnel.await_paths();
     assert_leaves_by_own_devices(&tunnel);
+}
+
+/// Waits until status says this.
+fn await_code(daemon: &Daemon, code: &str) {
+    wait_for(code, PATIENCE, || {
+        let messages = daemon.status().verdict.messages;
+        let mut codes = messages.iter().map(|finding| &finding.code);
+        codes.any(|one| one == code).then_some(())
+    });
+}
+
+/// A path by its address alone whose uplink loses its route, beside one whose budget is used up: nothing goes over that.
+#[test]
+fn a_path_without_a_route_does_not_spend_the_budget_of_another() {
+    let Some(_turn) = net::turn() else { return };
+    if !can("this kernel has no policy routing") {
+        return;
+    }
+    let net = Uplinks::new();
+    await_addresses(&net.client);
+    let before = routing_of(&net.client);
+    let files = Files::sealed().by(By::Address);
+    let with_budget = |text: String| {
+        let name = "name = \"lte\"\n";
+        let budget = "cost = 10\nbudget = \"1 MB / month\"\nat_budget = \"off\"\n";
+        text.replace(name, &format!("{name}{budget}"))
+    };
+    let start = |host: &Namespace, side, change: &dyn Fn(String) -> String| {
+        Daemon::start(host, "mpt0", |socket| change(files.toml(side, socket)))
+    };
+    let mut tunnel = Uplinked {
+        server: start(&net.server, Side::B, &|text| text),
+        client: start(&net.client, Side::A, &with_budget),
+        net,
+    };
+    tunnel.await_paths();
+    let (client, inner) = (&tunnel.net.client, Side::B.inner_v4());
+    let state = |number: usize| tunnel.client.status().paths.remove(number).state;
+    tunnel.client.ctl(&["path", "down", "fibre"]);
+    wait_for("the budget to be used up", PATIENCE * 4, || {
+        let _ = ping(client, inner, 100, 2, "-s 1300 -W 1");
+        (state(1) == PathState::AdminDown).then_some(())
+    });
+    tunnel.client.ctl(&["path", "up", "fibre"]);
+    wait_for("the fibre", PATIENCE, || {
+        (state(0) == PathState::Up).then_some(())
+    });
+
+    tunnel.net.remove_default_route(0);
+    await_code(&tunnel.client, "no-route");
+    assert_eq!(state(0), PathState::Down);
+    let sent = sent_by(client, "wwan0");
+    let received = ping(client, inner, 300, 2, "-s 1300 -W 1").received;
+    let over_lte = sent_by(client, "wwan0") - sent;
+    println!("{over_lte} bytes over the uplink whose budget is used up");
+    assert!(over_lte < 20_000 && received == 0, "{over_lte} {received}");
+
+    tunnel.net.add_default_route(0);
+    wait_for("the fibre again", PATIENCE, || {
+        (state(0) == PathState::Up).then_some(())
+    });
+    assert_eq!(ping(client, inner, 10, 20, "-W 1").received, 10);
+    let log = tunnel.client.log();
+    assert!(!log.contains("had been removed"), "{log}");
+    tunnel.net.remove_default_route(0);
+    await_code(&tunnel.client, "no-route");
+    tunnel.client.crash_and_restart(client);
+    await_code(&tunnel.client, "no-route");
+    tunnel.net.add_default_route(0);
+    wait_for("the fibre after a crash", PATIENCE, || {
+        let fibre = tunnel.client.status().paths.remove(0);
+        (fibre.state == PathState::Up).then_some(())
+    });
+    tunnel.client.terminate();
+    assert_eq!(routing_of(&tunnel.net.client), before);
+}
+
+/// Bytes that a device has sent.
+fn sent_by(host: &Namespace, device: &str) -> u64 {
+    let line = format!("ip -s -j link show dev {device}");
+    let links: serde_json::Value = serde_json::from_str(&host.run(&line)).unwrap();
+    links[0]["stats64"]["tx"]["bytes"].as_u64().unwrap()
+}
+
+/// The same over IPv6: a route that refuses takes the place of the way that is gone, and gives it back.
+#[test]
+fn over_ipv6_a_path_without_a_route_does_not_leave_by_another_uplink() {
+    let Some(_turn) = net::turn() else { return };
+    if !can("this kernel has no policy routing") {
+        return;
+    }
+    let net = internet_of_ipv6([1024, 2048]);
+    let before = routing_of(&net.client);
+    let mut tunnel = start_over_ipv6(net, By::Address);
+    tunnel.await_paths();
+    let client = &tunnel.net.client;
+    let table = || client.run("ip -6 route show table 475402");
+    for _ in 0..2 {
+        let lte = default_over_ipv6(1, 2048);
+        client.run(&lte.replace("append", "del"));
+        await_code(&tunnel.client, "no-route");
+        assert_eq!(tunnel.client.status().paths[1].device, None);
+        assert!(table().contains("unreachable default"), "{}", table());
+        client.run(&lte);
+        tunnel.await_paths();
+        let table = table();
+        assert!(!table.contains("unreachable"), "{table}");
+    }
+    let log = tunnel.client.log();
+    assert!(!log.contains("had been removed"), "{log}");
+    tunnel.client.terminate();
+    assert_eq!(routing_of(&tunnel.net.client), before);
 }
 
 /// An LTE modem that speaks MBIM is an Ethernet device on which nobody asks for link addresses (`NOARP`), and there

@@ -78,8 +78,9 @@ fn routing_of_the_tunnels_own_is_put_back() {
     bench.finish("routing");
 }
 
-/// With `routing = "off"` and no rule of the operator's, the second path leaves by the first one's uplink. And
-/// a gateway is gone: of that the kernel tells a socket that is bound to no device, and of others it is asked.
+/// With `routing = "off"` and no rule of the operator's, the second path leaves by the first one's uplink. With rules
+/// it does not, also where its own uplink has no route any more. And a gateway is gone: of that the kernel tells a
+/// socket that is bound to no device, and of others it is asked.
 #[test]
 fn paths_without_an_interface() {
     let Some(_turn) = net::turn() else { return };
@@ -95,6 +96,15 @@ fn paths_without_an_interface() {
             .by_hand("`routing = \"auto\"`, or the command that status prints"),
         |pair| start_with(pair, Side::A, &after),
         |pair| start_with(pair, Side::A, &before),
+    );
+    bench.run(
+        &Fault::new("an uplink's default route is gone, paths by `local`")
+            .client("no-route", "eth0")
+            .server("path-down", "Path fibre")
+            .stalls_at_most_ms(1500)
+            .back_within_ms(4000),
+        |pair| pair.net.remove_default_route(0),
+        |pair| pair.net.add_default_route(0),
     );
     gateway_is_gone(
         &mut bench,

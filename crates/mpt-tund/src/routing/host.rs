@@ -38,14 +38,25 @@ pub(super) fn single(address: IpAddr) -> Prefix {
     (address, if address.is_ipv4() { 32 } else { 128 })
 }
 
-/// A route over one device. One with several next hops is several of these.
+/// What a route does with the packets that it is for (`rtm_type`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Sends them on by its device.
+    Unicast,
+    /// Refuses them, and whoever sends them is told (`RTN_UNREACHABLE`). It has no device.
+    Unreachable,
+}
+
+/// A route over one device. One with several next hops is several of these. Routes that refuse packets are
+/// known where they are ours alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Route {
+    pub(super) kind: Kind,
     pub(super) table: u32,
     pub(super) destination: Prefix,
     /// Sources that it is for alone, where it is so.
     pub(super) sources: Option<Prefix>,
-    /// Index of the device.
+    /// Index of the device; 0 for none.
     pub(super) device: u32,
     pub(super) gateway: Option<IpAddr>,
     /// The gateway is on the link whatever the prefixes say.
@@ -67,6 +78,7 @@ impl Route {
     pub(super) fn is_like(&self, other: &Route) -> bool {
         let key = |route: &Route| {
             let Route {
+                kind,
                 table,
                 destination,
                 device,
@@ -75,7 +87,7 @@ impl Route {
                 source,
                 ..
             } = *route;
-            (table, destination, device, gateway, onlink, source)
+            (kind, table, destination, device, gateway, onlink, source)
         };
         key(self) == key(other)
     }
@@ -193,11 +205,21 @@ impl Host {
         bound_to: Option<u32>,
         device: u32,
     ) -> bool {
+        let mut devices = self.devices(table, key, bound_to).peekable();
+        devices.peek().is_some() && devices.all(|one| one == device)
+    }
+
+    /// The devices that packets from `source` to `target` may leave by; none where the table has no route for them.
+    pub(super) fn devices(
+        &self,
+        table: u32,
+        key: (IpAddr, Option<IpAddr>),
+        bound_to: Option<u32>,
+    ) -> impl Iterator<Item = u32> {
         let best = self.best(table, key, bound_to).map(rank);
-        let mut equal = self
-            .candidates(table, key, bound_to)
-            .filter(|route| Some(rank(route)) == best);
-        best.is_some() && equal.all(|route| route.device == device)
+        let candidates = self.candidates(table, key, bound_to);
+        let equal = candidates.filter(move |route| Some(rank(route)) == best);
+        equal.map(|route| route.device)
     }
 
     /// The routes of a table for such packets.

@@ -22,7 +22,7 @@ use rtnetlink::packet_route::{AddressFamily, IpProtocol};
 use rtnetlink::{Handle, IpVersion};
 
 use super::host::PROTOCOL;
-use super::host::{Host, MAIN, Prefix, Route, Rule};
+use super::host::{Host, Kind, MAIN, Prefix, Route, Rule};
 use super::plan::Action;
 use crate::netlink;
 
@@ -337,18 +337,21 @@ fn rule_message(rule: &Rule) -> RuleMessage {
     message
 }
 
-/// The unicast routes of a message: one for each next hop.
+/// The unicast routes of a message, one for each next hop; and of ours that which refuses packets.
 fn routes_of(message: &RouteMessage, is_ipv4: bool, routes: &mut Vec<Route>) {
     let header = &message.header;
+    let kind = match header.kind {
+        RouteType::Unicast => Kind::Unicast,
+        RouteType::Unreachable if u8::from(header.protocol) == PROTOCOL => Kind::Unreachable,
+        _ => return,
+    };
     // A kernel without one family answers with the routes of the other.
-    if header.address_family != family(is_ipv4)
-        || header.kind != RouteType::Unicast
-        || header.flags.contains(RouteFlags::Cloned)
-    {
+    if header.address_family != family(is_ipv4) || header.flags.contains(RouteFlags::Cloned) {
         return;
     }
     let any = unspecified(is_ipv4);
     let mut route = Route {
+        kind,
         table: header.table.into(),
         destination: (any, header.destination_prefix_length),
         sources: (header.source_prefix_length > 0).then_some((any, header.source_prefix_length)),
@@ -367,7 +370,8 @@ fn routes_of(message: &RouteMessage, is_ipv4: bool, routes: &mut Vec<Route>) {
             RouteAttribute::Source(from) => {
                 route.sources = ip(from).map(|ip| (ip, header.source_prefix_length));
             }
-            RouteAttribute::Oif(device) => route.device = *device,
+            // Of IPv6 such a route is said to lead to the loopback device.
+            RouteAttribute::Oif(device) if kind == Kind::Unicast => route.device = *device,
             RouteAttribute::Gateway(gateway) => route.gateway = ip(gateway),
             RouteAttribute::Via(via) => route.gateway = ip_of_via(via),
             RouteAttribute::PrefSource(source) => route.source = ip(source),
@@ -404,8 +408,11 @@ fn route_message(route: &Route) -> RouteMessage {
         destination_prefix_length: length,
         table: if route.table == MAIN { MAIN as u8 } else { 0 },
         protocol: PROTOCOL.into(),
-        kind: RouteType::Unicast,
-        scope: if is_ipv4 && route.gateway.is_none() {
+        kind: match route.kind {
+            Kind::Unicast => RouteType::Unicast,
+            Kind::Unreachable => RouteType::Unreachable,
+        },
+        scope: if is_ipv4 && route.gateway.is_none() && route.kind == Kind::Unicast {
             RouteScope::Link
         } else {
             RouteScope::Universe
@@ -422,7 +429,9 @@ fn route_message(route: &Route) -> RouteMessage {
     if length > 0 {
         attributes.push(RouteAttribute::Destination(network.into()));
     }
-    attributes.push(RouteAttribute::Oif(route.device));
+    if route.kind == Kind::Unicast {
+        attributes.push(RouteAttribute::Oif(route.device));
+    }
     match route.gateway {
         Some(IpAddr::V6(gateway)) if is_ipv4 => {
             attributes.push(RouteAttribute::Via(RouteVia::Inet6(gateway)));

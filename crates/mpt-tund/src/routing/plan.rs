@@ -12,11 +12,16 @@
 //! or where somebody else's rules may, the path gets a table with what the host knows about that device: its
 //! prefixes, and the routes by it to the remote and to everywhere. A rule leads the path's own packets
 //! there. What the table does not know goes on as before.
+//!
+//! **A path whose device has no route.** The main table may still lead its packets on, by what is left: an uplink of
+//! another path, past that path's `cost` and `budget`. Then the path gets a table all the same, which refuses what goes
+//! beyond the device's own networks, so that the path is down. Where the main table leads to any other device, it is
+//! followed: somebody may mean it so.
 
 use std::net::IpAddr;
 
 use super::block::{Block, MARK_MASK, MARKS};
-use super::host::{Host, LOCAL, MAIN, Prefix, Route, Rule, contains, single};
+use super::host::{Host, Kind, LOCAL, MAIN, Prefix, Route, Rule, contains, single};
 
 /// Routes that the kernel makes for its addresses (`RTPROT_KERNEL`).
 const BY_KERNEL: u8 = 2;
@@ -58,6 +63,22 @@ pub(crate) struct PathNeed {
 pub(super) struct Plan {
     pub(super) rules: Vec<Rule>,
     pub(super) routes: Vec<Route>,
+}
+
+impl Plan {
+    /// Adds these; of several to one prefix of one table the first.
+    fn add_routes(&mut self, routes: impl Iterator<Item = Route>) {
+        let place = |route: &Route| (route.table, route.destination);
+        for route in routes {
+            if !self
+                .routes
+                .iter()
+                .any(|known| place(known) == place(&route))
+            {
+                self.routes.push(route);
+            }
+        }
+    }
 }
 
 /// The tunnel's routes that stand in the main table: all but those that would catch its own packets, where rules can
@@ -132,6 +153,7 @@ fn tunnel_routes<'a>(
 /// A route of ours without a gateway.
 fn over(device: u32, table: u32, destination: Prefix) -> Route {
     Route {
+        kind: Kind::Unicast,
         table,
         destination,
         sources: None,
@@ -162,6 +184,14 @@ fn path_routes(
         return;
     };
     let Some(way) = way_by(device, path.local, path.remote, host) else {
+        if is_led_to_another_path(need, path, host) {
+            let refusal = Route {
+                kind: Kind::Unreachable,
+                ..over(0, block.path_table(path.slot), everywhere(is_ipv4))
+            };
+            plan.rules.push(path_rule(path, block));
+            plan.add_routes(networks_of(device, path, host, block).chain([refusal]));
+        }
         return;
     };
     // What comes in by a strict device is looked up as its answer would be, without a mark.
@@ -182,31 +212,10 @@ fn path_routes(
     }
     let table = block.path_table(path.slot);
     let to_everywhere = way_by(device, path.local, None, host);
-    let prefixes = host.routes.iter().filter(|route| {
-        route.table == MAIN
-            && route.device == device
-            && route.is_ipv4() == is_ipv4
-            && route.protocol == BY_KERNEL
-            && route.gateway.is_none()
-    });
-    for route in prefixes.cloned().chain([way]).chain(to_everywhere) {
-        let is_known =
-            |known: &Route| (known.table, known.destination) == (table, route.destination);
-        if !plan.routes.iter().any(is_known) {
-            plan.routes.push(Route {
-                gateway: route.gateway,
-                onlink: route.onlink,
-                source: route.source,
-                ..over(device, table, route.destination)
-            });
-        }
-    }
-    plan.rules.push(Rule {
-        from: path.interface.is_none().then(|| single(path.local)),
-        device: path.interface.clone(),
-        mark: Some((block.mark(), u32::MAX)),
-        ..Rule::new(is_ipv4, block.own_priority(), table)
-    });
+    let ways = [way].into_iter().chain(to_everywhere);
+    let ways = ways.map(|way| in_table(&way, device, table));
+    plan.add_routes(networks_of(device, path, host, block).chain(ways));
+    plan.rules.push(path_rule(path, block));
     if is_strict {
         for address in addresses_of(need, path, device) {
             plan.rules.push(Rule {
@@ -216,6 +225,59 @@ fn path_routes(
             });
         }
     }
+}
+
+/// The rule that leads a path's packets into its table.
+fn path_rule(path: &PathNeed, block: Block) -> Rule {
+    let table = block.path_table(path.slot);
+    Rule {
+        from: path.interface.is_none().then(|| single(path.local)),
+        device: path.interface.clone(),
+        mark: Some((block.mark(), u32::MAX)),
+        ..Rule::new(path.local.is_ipv4(), block.own_priority(), table)
+    }
+}
+
+/// The networks on a device, as they stand in a path's table.
+fn networks_of(
+    device: u32,
+    path: &PathNeed,
+    host: &Host,
+    block: Block,
+) -> impl Iterator<Item = Route> {
+    let (is_ipv4, table) = (path.local.is_ipv4(), block.path_table(path.slot));
+    let networks = host.routes.iter().filter(move |route| {
+        route.table == MAIN
+            && route.device == device
+            && route.is_ipv4() == is_ipv4
+            && route.protocol == BY_KERNEL
+            && route.gateway.is_none()
+    });
+    networks.map(move |route| in_table(route, device, table))
+}
+
+/// The same way, as a route of ours in another table.
+fn in_table(way: &Route, device: u32, table: u32) -> Route {
+    Route {
+        gateway: way.gateway,
+        onlink: way.onlink,
+        source: way.source,
+        ..over(device, table, way.destination)
+    }
+}
+
+/// Whether the main table leads a path whose own device has no route to the device of another path. A bound socket
+/// leaves by its device alone. Before the peer is known there is nothing to send but answers to who calls, and those
+/// go as the main table says.
+fn is_led_to_another_path(need: &Need, path: &PathNeed, host: &Host) -> bool {
+    if path.interface.is_some() || path.remote.is_none() {
+        return false;
+    }
+    let mut devices = host.devices(MAIN, (path.local, path.remote), None);
+    devices.any(|device| {
+        let mut others = need.paths.iter().filter(|other| other.slot != path.slot);
+        others.any(|other| device_of(need, other, host) == Some(device))
+    })
 }
 
 fn is_link_local(address: IpAddr) -> bool {
@@ -246,18 +308,24 @@ pub(super) fn way_by(
     others.sort_unstable();
     others.dedup();
     let straight = || {
-        let any = match source {
-            IpAddr::V4(_) => IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
-            IpAddr::V6(_) => IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED),
-        };
         let is_straight = host.straight.contains(&device);
-        is_straight.then(|| over(device, MAIN, (any, 0)))
+        is_straight.then(|| over(device, MAIN, everywhere(source.is_ipv4())))
     };
     std::iter::once(MAIN)
         .chain(others)
         .find_map(|table| host.best(table, (source, target), Some(device)))
         .cloned()
         .or_else(straight)
+}
+
+/// The prefix of all addresses.
+fn everywhere(is_ipv4: bool) -> Prefix {
+    let any = if is_ipv4 {
+        IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED)
+    } else {
+        IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED)
+    };
+    (any, 0)
 }
 
 /// The addresses that a path's packets may come from.

@@ -135,7 +135,7 @@ fn from(source: &str, target: &str, mark: u32) -> Flow {
 fn looked_up(host: &Host, flow: &Flow) -> Option<u32> {
     let mut rules: Vec<&Rule> = host.rules.iter().collect();
     rules.sort_by_key(|rule| rule.priority);
-    rules
+    let route = rules
         .into_iter()
         .filter(|rule| applies(rule, flow))
         .find_map(|rule| {
@@ -145,8 +145,8 @@ fn looked_up(host: &Host, flow: &Flow) -> Option<u32> {
                     rule.suppressed
                         .is_none_or(|length| u32::from(route.destination.1) > length)
                 })
-                .map(|route| route.device)
-        })
+        })?;
+    (route.kind == Kind::Unicast).then_some(route.device)
 }
 
 fn applies(rule: &Rule, flow: &Flow) -> bool {
@@ -254,18 +254,93 @@ fn a_gateway_that_another_table_knows_is_used() {
     assert_eq!(looked_up(&after, &flow), Some(LTE));
 }
 
-#[test]
-fn without_a_gateway_there_is_no_rule_and_to_one_host_at_the_other_end_none_is_needed() {
+/// The fibre is there, with its address, and has no default route any more.
+fn without_fibre() -> Host {
     let mut host = host();
-    host.routes
-        .retain(|route| route.destination.1 != 0 || route.device != LTE);
-    let of_lte = |plan: &Plan| {
-        let table = block().path_table(1);
-        plan.rules.iter().any(|rule| rule.table == table)
+    let is_its = |route: &Route| route.destination.1 == 0 && route.device == FIBRE;
+    host.routes.retain(|route| !is_its(route));
+    host
+}
+
+/// LTE may cost money, or have a budget that is used up.
+#[test]
+fn without_a_gateway_a_path_does_not_leave_by_the_uplink_of_another() {
+    let before = without_fibre();
+    let after = carried_out(&need(&[]), &before);
+    let mark = block().mark();
+    for (source, target, mark, device) in [
+        ("192.168.1.10", "203.0.113.7", mark, None),
+        ("192.168.1.10", "198.51.100.1", mark, None),
+        // What is on the fibre's own link is reached.
+        ("192.168.1.10", "192.168.1.1", mark, Some(FIBRE)),
+        ("192.168.2.10", "203.0.113.7", mark, Some(LTE)),
+        ("192.168.1.10", "203.0.113.7", 0, Some(LTE)),
+    ] {
+        let found = looked_up(&after, &from(source, target, mark));
+        assert_eq!(found, device, "{source} {target} {mark:#x}");
+    }
+    // The route comes back: the refusal goes.
+    let mut back = after.clone();
+    back.routes
+        .push(route("0.0.0.0/0", Some("192.168.1.1"), FIBRE, 100));
+    let again = carried_out(&need(&[]), &back);
+    let flow = from("192.168.1.10", "203.0.113.7", mark);
+    assert_eq!(looked_up(&again, &flow), Some(FIBRE));
+    let is_refusal = |route: &Route| route.kind == Kind::Unreachable;
+    assert!(!again.routes.iter().any(is_refusal), "{again:?}");
+}
+
+#[test]
+fn over_ipv6_a_path_does_not_leave_by_the_uplink_of_another_either() {
+    let mut host = host();
+    host.routes.push(route("2001:db8:2::/64", None, LTE, 256));
+    let need = Need {
+        paths: vec![
+            path(0, "2001:db8:1::10", FIBRE, "2001:db8:7::7"),
+            path(1, "2001:db8:2::10", LTE, "2001:db8:7::7"),
+        ],
+        ..need(&[])
     };
-    assert!(!of_lte(&plan(&need(&[]), &host, block())));
-    host.straight.insert(LTE);
-    assert!(of_lte(&plan(&need(&[]), &host, block())));
+    let after = carried_out(&need, &host);
+    let flow = from("2001:db8:2::10", "2001:db8:7::7", block().mark());
+    assert_eq!(looked_up(&host, &flow), Some(FIBRE));
+    assert_eq!(looked_up(&after, &flow), None);
+}
+
+#[test]
+fn a_path_by_a_device_of_no_other_path_is_left_to_the_main_table() {
+    const SECOND_FIBRE: u32 = 7;
+    let mut host = without_fibre();
+    let elsewhere = route("0.0.0.0/0", Some("192.168.3.1"), SECOND_FIBRE, 50);
+    host.routes.push(elsewhere);
+    let leaves_by = |need: &Need| {
+        let flow = from("192.168.1.10", "203.0.113.7", block().mark());
+        looked_up(&carried_out(need, &host), &flow)
+    };
+    assert_eq!(leaves_by(&need(&[])), Some(SECOND_FIBRE));
+    // Equally good is as bad: the kernel takes any.
+    let mut equal = without_fibre();
+    let elsewhere = route("0.0.0.0/0", Some("192.168.3.1"), SECOND_FIBRE, 600);
+    equal.routes.push(elsewhere);
+    let flow = from("192.168.1.10", "203.0.113.7", block().mark());
+    assert_eq!(looked_up(&carried_out(&need(&[]), &equal), &flow), None);
+    // Answers to who calls go where they went before.
+    let mut unknown = need(&[]);
+    unknown.paths[0].remote = None;
+    host = without_fibre();
+    let flow = from("192.168.1.10", "203.0.113.7", block().mark());
+    assert_eq!(looked_up(&carried_out(&unknown, &host), &flow), Some(LTE));
+}
+
+#[test]
+fn to_one_host_at_the_other_end_no_gateway_is_needed() {
+    let mut host = without_fibre();
+    host.straight.insert(FIBRE);
+    let flow = from("192.168.1.10", "203.0.113.7", block().mark());
+    assert_eq!(
+        looked_up(&carried_out(&need(&[]), &host), &flow),
+        Some(FIBRE)
+    );
 }
 
 #[test]
@@ -448,6 +523,9 @@ proptest! {
             prop_assert_ne!(device, Some(TUN));
             if way_by(path.device.unwrap(), path.local, Some(remote), &host).is_some() {
                 prop_assert_eq!(device, path.device, "{:?}", flow);
+            } else {
+                let is_anothers = need.paths.iter().any(|other| other.device == device);
+                prop_assert!(!is_anothers, "{:?} {:?}", device, flow);
             }
         }
         for &server in &need.name_servers {
