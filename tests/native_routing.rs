@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use std::net::UdpSocket;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::Command;
 use std::time::Duration;
 
@@ -12,6 +14,7 @@ use net::settings::Side;
 use net::traffic::ping;
 use net::uplinks::{By, SERVER, UPLINKS, Uplinked, has_nat};
 use net::{Daemon, Files, Namespace, Uplinks, process, wait_for};
+use rustix::process::Uid;
 
 /// Reached through the tunnel alone: the server has it, and nobody else knows the way.
 const BEYOND: &str = "198.18.0.1";
@@ -518,6 +521,59 @@ fn over_ipv6_a_path_without_a_route_does_not_leave_by_another_uplink() {
     assert_eq!(routing_of(&tunnel.net.client), before);
 }
 
+/// Anybody may bind the names by which daemons claim their numbers. Who is neither root nor the daemon's user keeps
+/// nobody from them: two daemons find numbers, each its own.
+#[test]
+fn a_program_of_another_user_keeps_no_tunnel_from_its_numbers() {
+    let Some(_turn) = net::turn() else { return };
+    if !can("this kernel has no policy routing") {
+        return;
+    }
+    let (net, _names) = internet();
+    let Some(_taken) = net.client.inside(names_as_nobody) else {
+        return net::skip("this user may become no other");
+    };
+    let before = routing_of(&net.client);
+    let mut tunnel = net.start(&everything());
+    assert_works(&tunnel);
+    let log = tunnel.client.log();
+    assert_eq!(log.matches("a program of another user").count(), 1, "{log}");
+    let mut second = Daemon::start(&tunnel.net.client, "mpt1", |socket| {
+        beside(everything().toml(Side::A, socket))
+    });
+    assert_works(&tunnel);
+    let rules = tunnel.net.client.run("ip rule");
+    for word in ["0x1280", "0x1281"] {
+        assert!(rules.contains(word), "{word} in {rules}");
+    }
+    second.terminate();
+    assert_works(&tunnel);
+    tunnel.client.terminate();
+    assert_eq!(routing_of(&tunnel.net.client), before);
+}
+
+/// Sockets with all the names of claims, made by a user who has no rights here; `None` where nobody can be that.
+fn names_as_nobody() -> Option<Vec<UnixDatagram>> {
+    // Of this thread alone, which ends with this.
+    let nobody = Uid::from_raw(65_534);
+    rustix::thread::set_thread_res_uid(nobody, nobody, nobody).ok()?;
+    let bind = |number: u32| {
+        let address = SocketAddr::from_abstract_name(format!("mpt/routing/{number}"));
+        UnixDatagram::bind_addr(&address.unwrap()).unwrap()
+    };
+    Some((0..64).map(bind).collect())
+}
+
+/// The file of a second tunnel beside the first, whose peer is not there: the server is the first one's.
+fn beside(text: String) -> String {
+    text.replace("mpt0", "mpt1")
+        .replace("10.99.0.", "10.99.1.")
+        .replace("fd99::", "fd99:1::")
+        .replace("local = \"192.168.1.10\"", "local = \"192.168.1.10:5001\"")
+        .replace("local = \"192.168.2.10\"", "local = \"192.168.2.10:5002\"")
+        .replace(&format!("{NAME}:475"), &format!("{NAME}:575"))
+}
+
 /// An LTE modem that speaks MBIM is an Ethernet device on which nobody asks for link addresses (`NOARP`), and there
 /// may be no gateway: what is sent comes out at the provider's.
 #[test]
@@ -565,15 +621,7 @@ fn two_daemons_use_numbers_of_their_own() {
     let with_foreign = routing_of(&net.client);
     let mut tunnel = net.start(&everything());
     let mut second = Daemon::start(&tunnel.net.client, "mpt1", |socket| {
-        everything()
-            .toml(Side::A, socket)
-            .replace("mpt0", "mpt1")
-            .replace("10.99.0.", "10.99.1.")
-            .replace("fd99::", "fd99:1::")
-            .replace("local = \"192.168.1.10\"", "local = \"192.168.1.10:5001\"")
-            .replace("local = \"192.168.2.10\"", "local = \"192.168.2.10:5002\"")
-            // Its peer is not there: the server is the other tunnel's.
-            .replace(&format!("{NAME}:475"), &format!("{NAME}:575"))
+        beside(everything().toml(Side::A, socket))
     });
     assert_works(&tunnel);
     let rules = tunnel.net.client.run("ip rule");

@@ -14,6 +14,7 @@
 //! watch      notifications: its own socket, initial state, recovery from lost notifications
 //! links      the table of links and addresses that they keep current
 //! filters    which devices filter what comes in
+//! sockets    which Unix sockets have abstract names, and whose they are
 //! wire       the few netlink messages and attributes that it takes, read from bytes
 //! ```
 
@@ -23,6 +24,7 @@ mod filters;
 #[cfg(test)]
 pub(crate) mod hostile;
 mod links;
+mod sockets;
 mod watch;
 mod wire;
 
@@ -32,4 +34,5 @@ pub(crate) use filters::strict_devices;
 #[cfg(test)]
 pub(crate) use links::tests as links_tests;
 pub(crate) use links::{Address, Change, Links, RouteChange};
+pub(crate) use sockets::{AbstractSocket, abstract_sockets};
 pub(crate) use watch::LinkWatch;

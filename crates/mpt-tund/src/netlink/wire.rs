@@ -96,29 +96,44 @@ pub(super) struct LinkState<'a> {
 
 /// The messages in a datagram, those of no concern left out.
 pub(super) fn messages(datagram: &[u8]) -> impl Iterator<Item = Message<'_>> {
+    wholes(datagram).filter_map(parse)
+}
+
+/// The messages in a datagram of whatever protocol: the type of each, and what follows its header.
+pub(super) fn bodies(datagram: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    wholes(datagram).filter_map(|message| Some((u16_at(message, 4)?, message.get(HEADER..)?)))
+}
+
+/// The messages in a datagram, each with its header.
+fn wholes(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
         let (whole, after) = split(rest, u32_at(rest, 0)? as usize, HEADER)?;
         rest = after;
         Some(whole)
     })
-    .filter_map(parse)
 }
 
 /// A request for all links (`RTM_GETLINK`), all addresses (`RTM_GETADDR`) or the settings of all devices
 /// (`RTM_GETNETCONF`), of one address family or of any.
 pub(super) fn dump_request(kind: u16, family: libc::c_int, sequence: u32) -> Vec<u8> {
-    const LENGTH: usize = HEADER + LINK;
+    // Any index: all zero, for each kind of request.
+    let mut body = [0; LINK];
+    body[0] = family as u8;
+    dump_of(kind, &body, sequence)
+}
+
+/// A request for all that there is of a kind.
+pub(super) fn dump_of(kind: u16, body: &[u8], sequence: u32) -> Vec<u8> {
     let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
-    let mut request = Vec::with_capacity(LENGTH);
-    request.extend((LENGTH as u32).to_ne_bytes());
+    let length = HEADER + body.len();
+    let mut request = Vec::with_capacity(length);
+    request.extend((length as u32).to_ne_bytes());
     request.extend(kind.to_ne_bytes());
     request.extend(flags.to_ne_bytes());
     request.extend(sequence.to_ne_bytes());
     request.resize(HEADER, 0);
-    request.push(family as u8);
-    // Any index: all zero, for each kind of request.
-    request.resize(LENGTH, 0);
+    request.extend(body);
     request
 }
 
@@ -255,7 +270,7 @@ fn ip(value: &[u8]) -> Option<IpAddr> {
 }
 
 /// Attributes: length (with this header of 4 bytes), type, value, padding to 4 bytes.
-fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(super) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let (whole, after) = split(rest, u16_at(rest, 0)? as usize, 4)?;
@@ -278,7 +293,7 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 

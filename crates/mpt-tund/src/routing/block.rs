@@ -1,10 +1,8 @@
 //! The numbers of a tunnel: its mark, its tables, the priorities of its rules.
 //!
 //! There are [`BLOCKS`] sets of them on a host (to be exact: in a network namespace). A tunnel claims the
-//! first that is free, and keeps it as long as its process lives: the claim is a Unix socket with an
-//! abstract name, which is of the network namespace as the tables are, and which the kernel closes however
-//! the process ends. So two daemons never use one block, and whatever is found in a block that can be
-//! claimed was left by a daemon that died.
+//! first that is free, and keeps it as long as its process lives (`claim`). So two daemons never use one
+//! block, and whatever is found in a block that can be claimed was left by a daemon that died.
 //!
 //! | What | Numbers of block `n` |
 //! |---|---|
@@ -16,10 +14,7 @@
 //!
 //! Longer prefixes come first, whichever tunnel's they are: as in one table.
 
-use std::io;
 use std::ops::Range;
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use super::host::{Host, PROTOCOL, Rule};
 
@@ -44,6 +39,16 @@ impl Block {
     /// Number `index`, below [`BLOCKS`].
     pub(super) fn new(index: u32) -> Option<Block> {
         (index < BLOCKS).then_some(Block(index))
+    }
+
+    /// All blocks.
+    pub(super) fn all() -> impl Iterator<Item = Block> {
+        (0..BLOCKS).filter_map(Block::new)
+    }
+
+    /// Its number.
+    pub(super) fn index(self) -> u32 {
+        self.0
     }
 
     /// What the tunnel's sockets carry.
@@ -90,6 +95,14 @@ impl Block {
         is_of_block && rule.protocol == PROTOCOL
     }
 
+    /// Whether the host has a rule or a route of this block's.
+    pub(super) fn is_in_use(self, host: &Host) -> bool {
+        let mut routes = host.routes.iter();
+        host.rules.iter().any(|rule| self.owns(rule))
+            || routes
+                .any(|route| route.protocol == PROTOCOL && self.tables().contains(&route.table))
+    }
+
     /// Whether somebody else uses one of its numbers.
     pub(super) fn is_used_by_others(self, host: &Host) -> bool {
         let tables = self.tables();
@@ -104,75 +117,16 @@ impl Block {
     }
 }
 
-/// The right to a block, as long as it is kept.
-#[derive(Debug)]
-pub(super) struct Claim {
-    pub(super) block: Block,
-    _socket: UnixDatagram,
-}
-
-impl Claim {
-    /// Claims the block; `None` when a process that lives has it.
-    ///
-    /// # Errors
-    /// When there are no Unix sockets to be had.
-    pub(super) fn of(block: Block) -> io::Result<Option<Claim>> {
-        let name = format!("mpt/routing/{}", block.0);
-        let address = SocketAddr::from_abstract_name(name)?;
-        match UnixDatagram::bind_addr(&address) {
-            Ok(socket) => Ok(Some(Claim {
-                block,
-                _socket: socket,
-            })),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Claims the first block that nobody uses; `None` when there is none.
-    ///
-    /// # Errors
-    /// As [`Claim::of`].
-    pub(super) fn first(host: &Host) -> io::Result<Option<Claim>> {
-        for block in (0..BLOCKS).filter_map(Block::new) {
-            if !block.is_used_by_others(host)
-                && let Some(claim) = Claim::of(block)?
-            {
-                return Ok(Some(claim));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Claims every block in which something was left by a daemon that died.
-    pub(super) fn left_behind(host: &Host) -> Vec<Claim> {
-        let is_left = |block: &Block| {
-            host.rules.iter().any(|rule| block.owns(rule))
-                || host.routes.iter().any(|route| {
-                    route.protocol == PROTOCOL && block.tables().contains(&route.table)
-                })
-        };
-        let blocks = (0..BLOCKS).filter_map(Block::new).filter(is_left);
-        blocks
-            .filter_map(|block| Claim::of(block).ok().flatten())
-            .collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
 
-    fn blocks() -> impl Iterator<Item = Block> {
-        (0..BLOCKS).filter_map(Block::new)
-    }
-
     #[test]
     fn no_two_blocks_share_a_number() {
         let (mut marks, mut numbers) = (BTreeSet::new(), BTreeSet::new());
-        for block in blocks() {
+        for block in Block::all() {
             assert_eq!(block.mark() & MARK_MASK, MARKS);
             assert!(marks.insert(block.mark()) && numbers.insert(block.own_priority()));
             for length in 0..=128 {
@@ -180,7 +134,7 @@ mod tests {
                     assert!(numbers.insert(priority), "{block:?} /{length}");
                     assert!(priority < 32_766, "before the main table");
                     let rule = Rule::new(true, priority, block.tunnel_table());
-                    let owners: Vec<Block> = blocks().filter(|one| one.owns(&rule)).collect();
+                    let owners: Vec<Block> = Block::all().filter(|one| one.owns(&rule)).collect();
                     assert_eq!(owners, [block]);
                 }
             }
@@ -221,14 +175,5 @@ mod tests {
             ..Host::default()
         };
         assert!(!block.is_used_by_others(&ours));
-    }
-
-    #[test]
-    fn a_block_has_one_claim() {
-        let block = Block::new(BLOCKS - 1).unwrap();
-        let claim = Claim::of(block).unwrap().unwrap();
-        assert!(Claim::of(block).unwrap().is_none());
-        drop(claim);
-        assert!(Claim::of(block).unwrap().is_some());
     }
 }

@@ -10,7 +10,8 @@
 //! back, what a daemon left behind that was killed is taken away, and nobody else's is ever touched.
 //!
 //! ```text
-//! block   the numbers of a tunnel: mark, tables, priorities; who may use them
+//! block   the numbers of a tunnel: mark, tables, priorities
+//! claim   who may use them
 //! host    rules, routes, links, as plain values
 //! plan    what a tunnel needs on this host, and what is missing for that; pure
 //! kernel  the same to the kernel and from it, by rtnetlink
@@ -20,6 +21,7 @@
 //! `routing = "off"`, and status says which device the kernel takes.
 
 mod block;
+mod claim;
 mod host;
 mod kernel;
 mod plan;
@@ -40,7 +42,7 @@ pub(crate) use plan::{Need, PathNeed};
 pub(crate) use tunnel::{TunnelRouting, Why};
 
 use crate::netlink::{Change, RouteChange};
-use block::Claim;
+use claim::Claim;
 use host::{Host, PROTOCOL, contains};
 use plan::{Action, Plan};
 
@@ -93,7 +95,7 @@ impl Routing {
 
     async fn sweep(&self) -> io::Result<()> {
         let host = kernel::observe(&self.handle).await?;
-        for claim in Claim::left_behind(&host) {
+        for claim in Claim::left_behind(&host).await {
             let actions = plan::difference(&Plan::default(), &host, claim.block);
             tracing::info!(
                 "{} rules and routes of a daemon that was killed are removed (mark {:#x})",

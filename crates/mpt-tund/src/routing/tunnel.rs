@@ -9,7 +9,7 @@ use mpt_core::time::Time;
 use tokio::time::Instant;
 
 use super::Routing;
-use super::block::Claim;
+use super::claim::Claim;
 use super::host::{Host, Prefix};
 use super::kernel::{self, Hop, Packet};
 use super::plan::{self, Action, Need, PathNeed, Plan};
@@ -104,7 +104,8 @@ impl TunnelRouting {
             tracing::info!("tunnel {tunnel}: this kernel has no policy routing: {NO_RULES}");
             return Ok(());
         }
-        let claim = Claim::first(&self.host).map_err(|error| error.to_string())?;
+        let claim = Claim::first(&self.host).await;
+        let claim = claim.map_err(|error| error.to_string())?;
         let all_used = || {
             let blocks = super::block::BLOCKS;
             format!("the numbers of {blocks} tunnels are all in use on this host")
@@ -115,6 +116,9 @@ impl TunnelRouting {
             self.tunnel,
             claim.block.mark()
         );
+        if claim.is_beside {
+            tracing::warn!("tunnel {}: {NAMES_TAKEN}", self.tunnel);
+        }
         self.claim = Some(claim);
         Ok(())
     }
@@ -293,6 +297,9 @@ impl Leaving {
 const PATIENCE: u32 = 5;
 /// What happens again and again is logged this seldom.
 const SILENCE: Duration = Duration::from_secs(60);
+const NAMES_TAKEN: &str = "a program of another user, neither root's nor this daemon's, has taken the names by which \
+                           daemons claim their rules and routes (abstract sockets mpt/routing/0 to 63); it goes on \
+                           without them, and `ss -xap` shows whose they are";
 const NO_RULES: &str = "its packets go where the main table leads them";
 const NO_CLAIM: &str =
     "routes that would catch the tunnel's own packets are left out, and it is tried again";
