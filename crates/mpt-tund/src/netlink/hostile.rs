@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::links::{Change, Links};
-use super::wire;
+use super::{sockets, wire};
 
 /// Bytes of a message's header, the shortest message.
 const LEAST_MESSAGE: usize = 16;
@@ -29,6 +29,10 @@ pub(crate) fn datagrams(bytes: &[u8]) {
             table.hear(message.content);
         }
         assert!(count * LEAST_MESSAGE <= datagram.len());
+        for (_, body) in wire::bodies(datagram) {
+            let name = sockets::named(body).map_or(0, |socket| socket.name.len());
+            assert!(name <= body.len());
+        }
         while let Some(change) = table.take_change() {
             match change {
                 Change::Link(link) if link.deleted => drop(links.remove(&link.index)),

@@ -80,7 +80,7 @@ fn question() -> Vec<u8> {
 }
 
 /// The socket of a message, if it has an abstract name.
-fn named(body: &[u8]) -> Option<AbstractSocket> {
+pub(super) fn named(body: &[u8]) -> Option<AbstractSocket> {
     let attribute = |wanted| {
         let mut all = wire::attributes(body.get(SOCKET..)?);
         all.find_map(|(kind, value)| (kind == wanted).then_some(value))
