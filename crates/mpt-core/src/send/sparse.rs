@@ -31,7 +31,7 @@ const FLOWS: usize = 1024;
 /// beside them 16.8 Mbit/s, as many as without a bound, with four 18.5, and 18.6 when all are numbered; with eight, 20 calls
 /// are numbered already (`sim_sparse -- --ignored --nocapture` prints these tables).
 const SHARES: u32 = 4;
-/// They may be ahead of their share by this. With 10, 20 and 50 ms the tables are the same; 50 ms are three packets of
+/// They may be ahead of their share by this. With 10, 20 and 50 ms the tables are alike; 50 ms are three packets of
 /// each of three calls.
 const AHEAD: Duration = Duration::from_millis(50);
 /// When they have sent more than their share, they are numbered until they have sent less for as long as they had sent
