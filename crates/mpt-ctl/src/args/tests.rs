@@ -238,7 +238,7 @@ fn mistakes_say_what_would_have_been_right() {
         measure send 10.0.0.1 --rate 0
             error: invalid value '0' for '--rate <PPS>': 0 is not in 1..=10000000
         measure send 10.0.0.1:x
-            error: invalid value '10.0.0.1:x' for '<HOST[:PORT]>': invalid port value; give an address or name, with a port such as 192.0.2.1:5236 or [2001:db8::1]:5236
+            error: invalid value '10.0.0.1:x' for '<HOST[:PORT]>': "x" is no port, a number up to 65535; give an address or name, with a port such as 192.0.2.1:5236 or [2001:db8::1]:5236
         measure receive --idle 5
             error: invalid value '5' for '--idle <TIME>': give a time with its unit, such as 10s, at most 1day
         measure receive --tunnel mpt0
