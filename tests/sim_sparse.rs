@@ -1,8 +1,8 @@
 //! What flows that send little do to each other, to a download and to the paths when there are many, over links in
 //! virtual time.
 //!
-//! `cargo test -p mpt-sim --test sim_sparse -- --ignored --nocapture` prints two tables, by which the bound of
-//! `send/sparse.rs` was chosen.
+//! `cargo test -p mpt-sim --test sim_sparse -- --nocapture` prints two tables, by which the bound of `send/sparse.rs` was
+//! chosen.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
@@ -103,40 +103,10 @@ fn calls(mbps: [u64; 2], calls: u32) -> Fared {
     many(mbps, calls, Inner::of_len(200), 20 * MS / calls, true)
 }
 
-/// Each is sparse, and together they are more than the paths carry without queues. Without a bound 6 to 16 % were lost, and
-/// one in a hundred came 0.7 to 6.0 s after it was sent.
+/// Each is sparse, and together they may be more than the paths carry without queues. Without a bound 6 to 16 % of 100
+/// flows' packets were lost over two paths of 12 Mbit/s, and one in a hundred came 0.7 to 6.0 s after it was sent.
 #[test]
 fn many_small_flows_are_paced_as_one_is() {
-    for kbps in [12_900, 16_000, 20_000] {
-        let fared = small_flows([12, 12], 100, kbps);
-        println!("{kbps} kbit/s {fared:?}");
-        assert!(fared.lost * 1000 <= fared.sent, "{fared:?}");
-        assert!(fared.p99 <= 100 * MS, "{fared:?}");
-    }
-}
-
-#[test]
-fn one_call_and_a_few_wait_for_no_download() {
-    for count in [1, 5] {
-        let fared = calls([12, 12], count);
-        println!("{count} calls {fared:?}");
-        // The link's 20 ms, and what the rate law lets stand there.
-        assert!(fared.p99 <= 32 * MS, "{fared:?}");
-    }
-}
-
-/// Without a bound the download has 7.6 Mbit/s, and when all are numbered 14.7.
-#[test]
-fn many_calls_leave_a_download_what_they_do_not_need() {
-    let fared = calls([12, 12], 80);
-    println!("{fared:?}");
-    assert!(fared.download_bps > 14e6, "{fared:?}");
-    assert!(fared.p99 <= 80 * MS, "{fared:?}");
-}
-
-#[test]
-#[ignore = "prints a table"]
-fn table_of_small_flows() {
     println!("Mbit/s of the paths, kbit/s offered, flows: lost in a thousand, median ms, p99 ms");
     for mbps in [[12, 12], [20, 5]] {
         for kbps in [8_000, 12_900, 16_000, 20_000] {
@@ -145,14 +115,17 @@ fn table_of_small_flows() {
                 let lost = fared.lost as f64 * 1000.0 / fared.sent as f64;
                 let [p50, p99] = [fared.p50, fared.p99].map(|delay| delay.as_millis());
                 println!("{mbps:?} {kbps} {flows}: {lost:.1} {p50} {p99}");
+                assert!(lost <= 1.0, "{fared:?}");
+                assert!(fared.p99 <= 100 * MS, "{fared:?}");
             }
         }
     }
 }
 
+/// A few calls wait for no download: the link's 20 ms, and what the rate law lets stand there. Many leave it what they do
+/// not need: beside 80 without a bound it has 7.6 Mbit/s, and when all are numbered 14.7.
 #[test]
-#[ignore = "prints a table"]
-fn table_of_calls() {
+fn a_few_calls_wait_for_no_download_and_many_leave_it_the_rest() {
     println!("Mbit/s of the paths, calls: lost, median ms, p99 ms, the download's Mbit/s");
     for mbps in [[12, 12], [20, 5], [2, 2]] {
         for count in [1, 5, 10, 20, 40, 80] {
@@ -160,6 +133,13 @@ fn table_of_calls() {
             let [p50, p99] = [fared.p50, fared.p99].map(|delay| delay.as_millis());
             let (lost, download) = (fared.lost, fared.download_bps / 1e6);
             println!("{mbps:?} {count}: {lost} {p50} {p99} {download:.1}");
+            let (latest, least) = match (mbps, count) {
+                ([12, 12], 1 | 5) => (32 * MS, 0.0),
+                ([12, 12], 80) => (80 * MS, 14.0),
+                _ => continue,
+            };
+            assert!(fared.p99 <= latest, "{fared:?}");
+            assert!(download > least, "{fared:?}");
         }
     }
 }

@@ -29,7 +29,7 @@ const FLOWS: usize = 1024;
 /// All sparse flows together have one in so many parts of a path. Reports tell of numbered packets alone: where others
 /// take more, a path seems to carry less than it does. With two, 40 calls over two links of 12 Mbit/s leave a download
 /// beside them 16.8 Mbit/s, as many as without a bound, with four 18.5, and 18.6 when all are numbered; with eight, 20 calls
-/// are numbered already (`sim_sparse -- --ignored --nocapture` prints these tables).
+/// are numbered already (`sim_sparse -- --nocapture` prints these tables).
 const SHARES: u32 = 4;
 /// They may be ahead of their share by this. With 10, 20 and 50 ms the tables are alike; 50 ms are three packets of
 /// each of three calls.
