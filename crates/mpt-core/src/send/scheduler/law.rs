@@ -274,9 +274,10 @@ law! {
     company_lowered: f64 = 0.15, "";
     /// When the rate was lowered in vain so often in a row, others fill the queue.
     company_in_vain: u32 = 3, "";
-    /// A path that carries less than this share of the mean of all does not compete with others: the queue that it would
-    /// stand in costs the other paths more than it brings (`campaign --family crossed`). Nor does a single packet end what
-    /// is believed of its queue (`campaign --family field`).
+    /// A path that carries less than this share of the mean of all does not compete with others, nor does a single packet
+    /// end what is believed of its queue. With 0 in its place 5.0 % of the field are below 0.95 of the better link late
+    /// (`campaign --family field --pairs 60 --seed 4000`), and 3.3 % with it; `crossed`, `shared` and `drifting` differ by
+    /// half a percent, either way.
     company_worth: f64 = 0.5, "";
 
     // The choice of a path.
