@@ -182,10 +182,7 @@ impl Flow {
             self.send(pair);
             pair.step(until.min(self.deadline()));
             for side in Side::BOTH {
-                let arrived = match self.beside {
-                    Some(_) => pair.delivered_beside(side),
-                    None => pair.delivered(side),
-                };
+                let arrived = self.delivered(pair, side);
                 self.take(pair, side, &arrived);
             }
             self.handle_timeout(pair.now());
@@ -291,6 +288,14 @@ impl Flow {
             return silence.min(self.paced_until);
         }
         silence
+    }
+
+    /// What came out at `side` since the last call, where the flow's host is.
+    pub fn delivered(&self, pair: &mut Pair, side: Side) -> Vec<(Time, Vec<u8>)> {
+        match self.beside {
+            Some(_) => pair.delivered_beside(side),
+            None => pair.delivered(side),
+        }
     }
 
     /// Takes what came out at `side`; packets of others are passed over.

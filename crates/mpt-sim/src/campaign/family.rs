@@ -14,7 +14,7 @@ use crate::link::{LinkConfig, Order, Policer};
 use crate::pair::PathSpec;
 use crate::rng::{SimRng, stream};
 
-/// What is drawn.
+/// What is drawn. A family's place here is part of what its seeds draw from: a new one goes last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Family {
     /// Two links of any kind that stay as they are.

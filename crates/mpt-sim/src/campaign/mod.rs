@@ -16,6 +16,7 @@ mod replay;
 mod tally;
 mod watch;
 mod weather;
+mod world;
 
 pub use family::{Case, Change, Family, Phase, Traffic, What};
 pub use outcome::{Measured, Outcome, Run};
