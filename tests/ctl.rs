@@ -5,6 +5,8 @@
 
 #[path = "ctl/history.rs"]
 mod history;
+#[path = "ctl/keys.rs"]
+mod keys;
 #[path = "ctl/new.rs"]
 mod new;
 #[cfg(feature = "top")]

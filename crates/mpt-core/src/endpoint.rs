@@ -1,7 +1,10 @@
 //! What may be the end of a path: an address, or the name of a host. The daemon reads files by these rules, and
 //! `mpt-ctl new` writes them by the same.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+/// UDP port where nobody says another: that of GRE-in-UDP (RFC 8086 §3.1).
+pub const DEFAULT_PORT: u16 = 4754;
 
 /// Longest name of a host and of each of its labels, in bytes (RFC 1035 §2.3.4).
 const MAX_HOST_BYTES: usize = 253;
@@ -14,6 +17,28 @@ pub enum End {
     Local,
     /// The peer's.
     Remote,
+}
+
+/// `ADDRESS[:PORT]`, an IPv6 address in brackets when a port follows; with `port` where it names none.
+#[must_use]
+pub fn socket_address(text: &str, port: u16) -> Option<SocketAddr> {
+    if let Ok(socket) = text.parse::<SocketAddr>() {
+        return Some(socket);
+    }
+    let bare = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    let address = match bare {
+        Some(inside) => inside.parse::<Ipv6Addr>().ok()?.into(),
+        None => text.parse().ok()?,
+    };
+    Some(SocketAddr::new(address, port))
+}
+
+/// Whether such a text names its port.
+#[must_use]
+pub fn names_port(text: &str) -> bool {
+    text.parse::<SocketAddr>().is_ok()
 }
 
 /// Why an address cannot be the end of a path. An unspecified local address is left to paths that

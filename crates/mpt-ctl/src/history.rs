@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use clap::Args;
 use mpt_core::control::history::History;
@@ -12,7 +11,7 @@ use mpt_measure::table::Look;
 use crate::client::{self, ClientError};
 use crate::render::history::show;
 use crate::render::trace::written;
-use crate::{Failure, json, print};
+use crate::{Failure, draw_into, json, print};
 
 /// Stands for the standard output.
 const HERE: &str = "-";
@@ -82,20 +81,12 @@ pub(crate) fn run(
         return Ok(print(&drawn(&history))?);
     }
     if let Some(file) = &command.svg {
-        write(file, &drawn(&history))?;
+        draw_into(file, &drawn(&history))?;
     }
     match as_json {
         true => print(&json(&history, true)?)?,
         false => print(&show(&history, command.path.is_some(), look))?,
     }
-    Ok(())
-}
-
-/// Writes a chart, and says so where it disturbs no answer.
-pub(crate) fn write(file: &Path, chart: &str) -> io::Result<()> {
-    fs::write(file, chart)
-        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))?;
-    eprintln!("mpt-ctl: drawn into {}", file.display());
     Ok(())
 }
 

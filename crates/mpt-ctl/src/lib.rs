@@ -309,6 +309,14 @@ fn json(value: &impl Serialize, indented: bool) -> Result<String, ClientError> {
     }
 }
 
+/// Writes a chart into a file, and says so where it disturbs no answer.
+fn draw_into(file: &Path, chart: &str) -> io::Result<()> {
+    std::fs::write(file, chart)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))?;
+    eprintln!("mpt-ctl: drawn into {}", file.display());
+    Ok(())
+}
+
 fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use mpt_core::crypto::PrivateKey;
-use mpt_core::endpoint::{End as EndOfPath, is_host_name, needs_device, unusable};
+use mpt_core::endpoint::{DEFAULT_PORT, End as EndOfPath, is_host_name, needs_device, unusable};
 use mpt_core::limits::RESERVED_INTERFACES;
 use mpt_core::path::MAX_PATHS;
 use serde::Serialize;
@@ -79,7 +79,7 @@ pub(crate) struct NewCommand {
 
     /// The server's UDP port for the first path; each further path has the next one, unless the server
     /// is a hub
-    #[arg(long, default_value_t = 4754, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
 
     /// Networks inside the tunnel, IPv4 or IPv6; the client has the first address, the server the

@@ -10,9 +10,8 @@ use mpt_core::control::trace::{Decision, Trace};
 use mpt_core::control::{Answer, Request};
 
 use crate::client::{self, ClientError};
-use crate::history;
 use crate::render::trace::{head, lines, show, written};
-use crate::{Failure, json, print, stop_signals};
+use crate::{Failure, draw_into, json, print, stop_signals};
 
 /// How often the daemon is asked for what is new. It keeps what is decided in ten times as long and more.
 const ASK_EVERY: Duration = Duration::from_millis(500);
@@ -110,5 +109,5 @@ fn draw(file: &Path, trace: &Trace) -> io::Result<()> {
         None => String::new(),
     };
     let title = format!("Rate of path {}{since}", trace.path);
-    history::write(file, &rates::svg(&title, &trace.decisions))
+    draw_into(file, &rates::svg(&title, &trace.decisions))
 }

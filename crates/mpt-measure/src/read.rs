@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::IpAddr;
 
+use mpt_core::endpoint::DEFAULT_PORT;
 use mpt_core::wire::gre::{self, Protocol};
 use mpt_core::wire::probe::Message;
 
@@ -30,8 +31,6 @@ const STREAMS: usize = 64;
 const SKIPS: usize = 16;
 /// GRE's longest header, in bytes: with less of a packet its number may be missing.
 const GRE_BYTES: usize = 16;
-/// UDP port of GRE-in-UDP (RFC 8086 section 3.1).
-const GRE_PORT: u16 = 4754;
 /// The longest datagram that is surely no train, in bytes.
 const JUMBO: usize = 9216;
 
@@ -51,7 +50,7 @@ impl Wanted {
             return self.ports.contains(&datagram.to_port);
         }
         // On its own port also what is malformed is GRE.
-        datagram.to_port == GRE_PORT || is_numbered_gre(datagram.payload)
+        datagram.to_port == DEFAULT_PORT || is_numbered_gre(datagram.payload)
     }
 }
 

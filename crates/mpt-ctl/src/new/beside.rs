@@ -4,18 +4,16 @@
 //! `mpt-tund --check` tells what is wrong with it.
 
 use std::ffi::OsStr;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use mpt_core::endpoint::{DEFAULT_PORT, names_port, socket_address};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::network::Network;
 use super::server::ServerAt;
 use super::{End, NewError};
-
-/// Port where a file names none.
-const DEFAULT_PORT: u16 = 4754;
 
 /// What the file of another tunnel says.
 #[derive(Debug)]
@@ -109,22 +107,15 @@ impl Socket {
     /// The socket of a path, unless mpt-tund takes another port for it where that one is taken.
     fn of(path: PathSection, tunnel_port: Option<u16>, is_sealed: bool) -> Option<Socket> {
         let local = path.local.as_deref();
-        let named = local.and_then(|local| local.parse::<SocketAddr>().ok());
-        let may_move =
-            is_sealed && path.remote.is_some() && named.is_none() && tunnel_port.is_none();
-        let bare = |local: &str| -> Option<IpAddr> {
-            let inside = local
-                .strip_prefix('[')
-                .and_then(|local| local.strip_suffix(']'));
-            match inside {
-                Some(inside) => Some(inside.parse::<Ipv6Addr>().ok()?.into()),
-                None => local.parse().ok(),
-            }
-        };
-        let port = named.map(|named| named.port()).or(tunnel_port);
+        let may_move = is_sealed
+            && path.remote.is_some()
+            && !local.is_some_and(names_port)
+            && tunnel_port.is_none();
+        let port = tunnel_port.unwrap_or(DEFAULT_PORT);
+        let named = local.and_then(|local| socket_address(local, port));
         (!may_move).then(|| Socket {
-            address: named.map(|named| named.ip()).or(local.and_then(bare)),
-            port: port.unwrap_or(DEFAULT_PORT),
+            address: named.map(|named| named.ip()),
+            port: named.map_or(port, |named| named.port()),
             interface: path.interface,
         })
     }

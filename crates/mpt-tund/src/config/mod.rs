@@ -54,6 +54,7 @@ pub(crate) use document::Mistake;
 pub(crate) use files::{Files, Opened};
 pub(crate) use hooks::{Hook, Hooks};
 pub(crate) use metrics::{Listen, Metrics};
+pub(crate) use mpt_core::endpoint::DEFAULT_PORT;
 pub(crate) use mpt_io::Offload;
 pub(crate) use peers::{MAX_ALLOWED, MAX_PEERS, Origin, Peer};
 pub(crate) use peers_dir::PeersDir;
@@ -63,8 +64,6 @@ pub(crate) use roster::{PeerChange, Roster};
 pub(crate) use save::{SaveError, replace_settings, save};
 pub(crate) use values::{is_name as is_path_name, network_of};
 
-/// UDP port of GRE-in-UDP (RFC 8086 §3.1), on both sides unless configured.
-pub(crate) const DEFAULT_PORT: u16 = 4754;
 /// Weight of a path that names none.
 pub(crate) const DEFAULT_WEIGHT: u32 = 100;
 /// Most tunnels in one daemon.

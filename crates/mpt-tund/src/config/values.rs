@@ -1,13 +1,13 @@
 //! Single values: text of the file into a type that cannot be wrong.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use super::document::{Mistake, Source};
 use super::entry::Entry;
 use crate::control::Owner;
 use mpt_core::control::units::rate_of;
-use mpt_core::endpoint::{End, unusable};
+use mpt_core::endpoint::{self, End, socket_address, unusable};
 use mpt_core::limits::RATE_LIMITS;
 
 /// Longest name of a network interface, in bytes: IFNAMSIZ less the closing zero.
@@ -227,23 +227,7 @@ pub(super) fn endpoint(entry: Entry<'_>, end: End, port: u16) -> Result<SocketAd
 
 /// Whether an endpoint names its port.
 pub(super) fn names_port(entry: Entry<'_>) -> Result<bool, Mistake> {
-    Ok(entry.text("10.1.0.1")?.parse::<SocketAddr>().is_ok())
-}
-
-fn socket_address(text: &str, port: u16) -> Option<SocketAddr> {
-    if let Ok(socket) = text.parse::<SocketAddr>() {
-        return Some(socket);
-    }
-    let bare = text
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'));
-    match bare {
-        Some(inside) => Some(SocketAddr::new(
-            inside.parse::<Ipv6Addr>().ok()?.into(),
-            port,
-        )),
-        None => Some(SocketAddr::new(text.parse().ok()?, port)),
-    }
+    Ok(endpoint::names_port(entry.text("10.1.0.1")?))
 }
 
 /// The path name of the control socket.

@@ -9,7 +9,7 @@
 //! that much longer than before, and has the rate that it had. Where the rate was lowered by little, a queue of our own may
 //! stay, too. So for a long queue that stays for some round trips the rate is lowered by as much as would run it dry.
 //!
-//! What that paid when it came, with [`Company::is_delay`] by the delay and [`Company::forget_trials`]: of 60 pairs of links as
+//! What that paid when it came, with [`Company::carried_if_delay`] by the delay and [`Company::forget_trials`]: of 60 pairs of links as
 //! people have them (`campaign --family field --pairs 60 --seed 3000`) 11.7 % were below 0.95 of the better link late, and
 //! 15.0 % without; a tenth had less than 0.36 of the sum, and 0.30 without. What stands now is in docs/performance.md.
 
@@ -112,10 +112,15 @@ impl Company {
         self.in_vain >= enough && !may_be_delay
     }
 
-    /// Whether the queue, for which the rate was lowered in vain, is none, but the path takes `one_way`: then, what it
-    /// carried before. That is believed of the same delay once in `base_span`: a queue that others always fill to its end
-    /// looks alike.
-    pub(super) fn is_delay(&mut self, now: Time, one_way: Span, queue: Span) -> Option<Rate> {
+    /// What the path carried before the rate was lowered, if it was lowered in vain for a queue that is none: the path takes
+    /// `one_way`. That is believed of the same delay once in `base_span`: a queue that others always fill to its end looks
+    /// alike.
+    pub(super) fn carried_if_delay(
+        &mut self,
+        now: Time,
+        one_way: Span,
+        queue: Span,
+    ) -> Option<Rate> {
         let within = queue * self.law.differs;
         let was_believed = self
             .longer
@@ -252,7 +257,7 @@ mod tests {
                 return Some((
                     step + 1,
                     company
-                        .is_delay(now, ms(one_way_ms), ms(queue_ms))
+                        .carried_if_delay(now, ms(one_way_ms), ms(queue_ms))
                         .is_some(),
                 ));
             }
@@ -284,7 +289,7 @@ mod tests {
             company.lowered(now, 0.5, rate() * share);
             company.is_vain(&found(now, 0.0), QUEUE);
         }
-        let carried = company.is_delay(at(300), ms(100.0), QUEUE);
+        let carried = company.carried_if_delay(at(300), ms(100.0), QUEUE);
         assert!(
             carried.is_some_and(|carried| carried == rate()),
             "{carried:?}"

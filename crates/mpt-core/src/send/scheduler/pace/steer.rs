@@ -165,7 +165,10 @@ impl Pace {
         if !self.company.is_vain(found, self.queue) {
             return false;
         }
-        if let Some(carried) = self.company.is_delay(now, found.one_way, self.queue) {
+        if let Some(carried) = self
+            .company
+            .carried_if_delay(now, found.one_way, self.queue)
+        {
             // What was delivered since was no more than was let go.
             self.capacity = self.capacity.max(carried);
             self.begin_base(now, found.one_way);
