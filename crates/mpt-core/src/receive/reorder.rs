@@ -385,7 +385,7 @@ impl<T: Copy + Default> Reorder<T> {
     pub fn reconfigure(&mut self, now: Time, config: ReorderConfig, out: &mut impl FnMut(T)) {
         let config = config.bounded();
         let first_that_fits = self.high.plus(config.window.max(1).wrapping_neg());
-        if self.slots.held() > 0 && first_that_fits.is_after(self.next) {
+        if first_that_fits.is_after(self.next) {
             self.advance(now, first_that_fits, Cause::Overflowed, out);
         }
         let next = self.next;

@@ -259,9 +259,7 @@ impl Model {
 
     pub(super) fn reconfigure(&mut self, now: Time, config: ReorderConfig) {
         self.config = config;
-        if !self.held.is_empty() {
-            self.counters.gaps_overflowed += self.advance(now, self.high - self.room());
-        }
+        self.counters.gaps_overflowed += self.advance(now, self.high - self.room());
     }
 
     pub(super) fn resync(&mut self, now: Time, first: i64) {
