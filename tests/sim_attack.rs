@@ -205,6 +205,29 @@ fn a_stranger_s_datagram_longer_than_its_buffer_is_only_counted() {
     assert_eq!(pair.end(Side::B).dropped(DropReason::Stranger), 1);
 }
 
+/// The first that an end hears is forged: what is lost until its packet is held no longer is sent again all the same.
+#[test]
+fn a_forged_first_packet_keeps_nothing_from_being_sent_again() {
+    let paths = [PathSpec::symmetric(100, 5), PathSpec::symmetric(100, 5)];
+    let mut config = PairConfig::adaptive(paths);
+    config.sealed = false;
+    config.reorder.max_buffer_delay = (5 * SECOND).into();
+    let mut pair = Pair::new(config);
+    pair.inject_as_peer(Side::B, &forged(0, 900, 9000));
+    pair.run_for(100 * MS);
+    let mut count = 0;
+    pair.on_the_way(move |from, wire| {
+        count += u32::from(from == Side::A && wire.bytes[2..4] == [0x08, 0x00]);
+        count % 10 != 0
+    });
+    talk(&mut pair, 0..500);
+    pair.off_the_way();
+    talk(&mut pair, 500..510);
+    pair.run_for(SECOND);
+    assert_eq!(ids(&mut pair, Side::B).len(), 510);
+    assert!(pair.end(Side::B).reorder().gaps_recovered >= 40);
+}
+
 #[test]
 fn forged_numbers_do_not_reset_the_window() {
     let mut pair = Pair::running(two_paths(), SECOND);

@@ -279,6 +279,83 @@ fn a_restart_is_noticed_with_the_drop_policy_and_on_one_path_too() {
     );
 }
 
+/// `from` sends a packet a millisecond: `sent` of them, then B is restarted in the midst of a pause, then 2,000 more. How many of
+/// these come, how long after it was sent the first does, how many numbers the receiver gives up, and whether they come in
+/// order.
+fn around_a_restart(
+    config: &PairConfig,
+    from: Side,
+    sent: u64,
+    pause: Duration,
+) -> (u64, Duration, u64, bool) {
+    let mut pair = Pair::running(config.clone(), SECOND);
+    let send = |pair: &mut Pair, ids: std::ops::Range<u64>| {
+        for id in ids {
+            pair.send(from, Inner::default().packet(id));
+            pair.run_for(MS);
+        }
+    };
+    send(&mut pair, 0..sent);
+    pair.run_for(pause);
+    pair.restart(Side::B);
+    pair.run_for(pause);
+    let goes_on = pair.now();
+    send(&mut pair, sent..sent + 2000);
+    pair.run_for(SECOND);
+    let to = from.other();
+    let delivered = pair.delivered(to);
+    let ids = delivered
+        .iter()
+        .filter_map(|(at, p)| Some((*at, id_of(p)?)));
+    let new: Vec<_> = ids.filter(|&(_, id)| id >= sent).collect();
+    let first = new.first().unwrap().0.since(goes_on);
+    let reorder = pair.end(to).reorder();
+    let given_up = reorder.gaps_inferred_lost + reorder.gaps_timed_out;
+    let in_order = new.is_sorted_by_key(|&(_, id)| id);
+    (new.len() as u64, first, given_up, in_order)
+}
+
+/// Plain: with keys, packets are lost until both ends have agreed on new ones. Delays are one way, in milliseconds.
+#[test]
+fn a_restart_beside_a_peer_that_has_sent_little_costs_no_more_than_beside_another() {
+    let window = 1024;
+    for (delays, policy) in [
+        (&[5][..], Policy::Weighted),
+        (&[5], Policy::Adaptive),
+        (&[100], Policy::Weighted),
+        (&[5, 30], Policy::Weighted),
+        (&[5, 30], Policy::Adaptive),
+        (&[50, 50], Policy::Weighted),
+        (&[20, 200], Policy::Adaptive),
+    ] {
+        let paths: Vec<_> = delays
+            .iter()
+            .map(|&ms| PathSpec::symmetric(100, ms))
+            .collect();
+        let mut config = PairConfig::new(paths);
+        config.sealed = false;
+        config.policy = policy;
+        config.recovery = policy == Policy::Adaptive;
+        let round_trip = 2 * delays[delays.len() - 1];
+        for sent in [5, 100, window / 2, window - 24, 5 * window] {
+            for pause in [Duration::ZERO, SECOND] {
+                let case = format!("{delays:?} {policy:?}, {sent} sent, {pause:?}");
+                let (came, first, given_up, in_order) =
+                    around_a_restart(&config, Side::A, sent, pause);
+                assert_eq!((came, given_up, in_order), (2000, 0, true), "{case}");
+                // Until the slower path says that nothing is under way on it.
+                assert!(first < round_trip as u32 * MS + 5 * MS, "{case}: {first:?}");
+            }
+            // Some come before the peer has its proof that this end is another.
+            let (came, ..) = around_a_restart(&config, Side::B, sent, Duration::ZERO);
+            assert!(
+                came + round_trip + 5 >= 2000,
+                "{delays:?}, {sent} sent: {came} came"
+            );
+        }
+    }
+}
+
 #[test]
 fn what_a_former_self_left_under_way_does_not_move_the_new_window() {
     let paths = [PathSpec::symmetric(100, 1), PathSpec::symmetric(100, 400)];

@@ -83,13 +83,17 @@ fn a_restart_without_probes_over_unlike_paths_is_believed() {
 
 #[test]
 fn a_receiver_that_restarts_without_probes_takes_up_where_it_is() {
-    let mut pair = Pair::new(two_paths());
-    pair.on_the_way(|_, wire| !is_control(wire));
-    send(&mut pair, 0..5000);
-    pair.restart(Side::B);
-    ids(&mut pair);
-    send(&mut pair, 5000..6000);
-    assert!(ids(&mut pair).into_iter().eq(5000..6000));
+    for sent in [100, 5000] {
+        let mut pair = Pair::new(two_paths());
+        pair.on_the_way(|_, wire| !is_control(wire));
+        send(&mut pair, 0..sent);
+        pair.restart(Side::B);
+        ids(&mut pair);
+        send(&mut pair, sent..sent + 1000);
+        assert!(ids(&mut pair).into_iter().eq(sent..sent + 1000));
+        let reorder = pair.end(Side::B).reorder();
+        assert_eq!(reorder.gaps_seen, reorder.gaps_filled);
+    }
 }
 
 #[test]

@@ -20,6 +20,10 @@
 //! better with a late packet than with a lost one) unless the policy says otherwise, but never
 //! twice: one bit for each of the last 65,536 numbers remembers what was delivered.
 //!
+//! *The beginning.* Whoever begins to listen does not know what was sent before to somebody else. What is missing below
+//! the first number that it heard of ([`Reorder::hear_of`]) may be under way on a slower path, so it is waited for; but
+//! it is no gap, and nobody is asked to send it again.
+//!
 //! *Belief.* Anybody can forge a packet, and one packet must not move the window far. A number is
 //! taken at its word when it is less than [`ReorderConfig::believed`] beyond the highest that is known to
 //! have been sent; to all others [`Reorder::insert`] says [`Verdict::Unbelievable`], and the caller
@@ -87,6 +91,8 @@ pub struct Reorder<T> {
     high: Seq,
     /// One past the highest number of which the caller knows that it was sent.
     announced: Seq,
+    /// What is missing below was perhaps never sent to this end. Not after `high`.
+    first_known: Seq,
     slots: Slots<T>,
     /// Held packets by arrival, oldest first; entries below `next` have left already. At most twice
     /// the window: behind a held entry, each number of the window can be entered once.
@@ -108,6 +114,7 @@ impl<T: Copy + Default> Reorder<T> {
             next: first,
             high: first,
             announced: first,
+            first_known: first,
             slots: Slots::new(config.window),
             arrivals: VecDeque::new(),
             inference: Inference::new(first),
@@ -178,8 +185,10 @@ impl<T: Copy + Default> Reorder<T> {
         }
         if self.high.is_after(seq) {
             self.account.counters.reordered += 1;
-            let lost = is_lost.then(|| self.inference.lost_since(seq).map(|at| now.since(at)));
-            self.account.filled(lost);
+            if !self.first_known.is_after(seq) {
+                let lost = is_lost.then(|| self.inference.lost_since(seq).map(|at| now.since(at)));
+                self.account.filled(lost);
+            }
         } else {
             self.account.counters.in_order += 1;
             self.raise_high(seq);
@@ -358,11 +367,29 @@ impl<T: Copy + Default> Reorder<T> {
         self.infer_lost(now, out);
     }
 
+    /// `first` is the first number that was heard of, before anything was inserted, and less than a window ahead of the
+    /// expected one: what lies between was perhaps sent to somebody else.
+    pub fn hear_of(&mut self, first: Seq) {
+        self.high = first;
+        self.first_known = first;
+    }
+
+    /// What was sent from `first` on was sent to this end.
+    pub fn know_from(&mut self, first: Seq) {
+        let first = first.later(self.next);
+        if self.first_known.is_after(first) {
+            let gaps = self.missing_between(first, self.first_known);
+            self.account.counters.gaps_seen += u64::from(gaps);
+            self.first_known = first;
+        }
+    }
+
     /// Expects `first`, before anything was inserted: numbers below it are late, not duplicates.
     pub fn begin_at(&mut self, first: Seq) {
         self.next = first;
         self.high = first;
         self.announced = first;
+        self.first_known = first;
         self.inference.reset(first);
     }
 
@@ -443,7 +470,7 @@ impl<T: Copy + Default> Reorder<T> {
     /// Calls `each` with every run of missing numbers, its first and their count, oldest first, until
     /// it returns `false`.
     pub fn for_each_missing(&self, mut each: impl FnMut(Seq, u32) -> bool) {
-        let mut from = self.next;
+        let mut from = self.first_known.later(self.next);
         while self.high.is_after(from) {
             let left = self.high.distance_from(from).unsigned_abs();
             let missing = self.slots.missing_from(from, left);
@@ -464,7 +491,8 @@ impl<T: Copy + Default> Reorder<T> {
     /// Missing numbers being waited for now.
     #[must_use]
     pub fn gaps_open(&self) -> u32 {
-        self.high.distance_from(self.next).unsigned_abs() - self.held()
+        let unknown = self.missing_between(self.next, self.first_known);
+        self.high.distance_from(self.next).unsigned_abs() - self.held() - unknown
     }
 
     /// Calls `each` with every packet that is held, in order.
@@ -520,16 +548,19 @@ impl<T: Copy + Default> Reorder<T> {
             let below = target.distance_from(self.next).unsigned_abs();
             let missing = self.slots.missing_from(self.next, below);
             self.delivered.clear(self.next, missing);
+            let known = self.first_known.later(self.next);
             self.next = self.next.plus(missing);
-            given_up += u64::from(missing);
+            given_up += u64::from(self.next.distance_from(known).max(0).unsigned_abs());
             self.release_run(now, out);
         }
         self.account.given_up(cause, given_up);
     }
 
     fn infer_lost(&mut self, now: Time, out: &mut impl FnMut(T)) {
+        // Before it is 2^31 numbers old.
+        self.first_known = self.first_known.later(self.next);
         if let Some((before, frontier)) = self.inference.infer(now, self.next) {
-            let lost = self.missing_between(before, frontier);
+            let lost = self.missing_between(self.first_known.later(before), frontier);
             if lost > 0 {
                 self.account.found_lost += u64::from(lost);
                 self.inference.found_lost(now);
@@ -537,8 +568,13 @@ impl<T: Copy + Default> Reorder<T> {
             if frontier.is_after(self.high) {
                 self.raise_high(frontier);
             }
-            // More than the window cannot stay open.
+            // More than the window cannot stay open, nor may what nobody sends again.
             let least = frontier.plus(self.config.window.max(1).wrapping_neg());
+            let unknown = match self.first_known.is_after(frontier) {
+                true => frontier,
+                false => self.first_known,
+            };
+            let least = least.later(unknown);
             if least.is_after(self.next) {
                 self.advance(now, least, Cause::InferredLost, out);
             }

@@ -458,8 +458,11 @@ impl Inbound {
             self.ready.push_back(packet);
             return;
         };
-        if self.peer.is_first() && seq.value() >= self.reorder.config().window {
-            self.reorder.begin_at(seq);
+        if self.peer.is_first() {
+            match seq.value() < self.reorder.config().window {
+                true => self.reorder.hear_of(seq),
+                false => self.reorder.begin_at(seq),
+            }
         }
         let missing_before = self.reorder.counters().gaps_seen;
         let out = &mut |packet| self.ready.push_back(packet);

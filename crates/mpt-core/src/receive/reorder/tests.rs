@@ -99,6 +99,46 @@ fn the_first_number_may_be_missing_for_a_while() {
 }
 
 #[test]
+fn what_was_perhaps_sent_to_somebody_else_is_waited_for_and_is_no_gap() {
+    let recovery = Recovery {
+        hold: Duration::from_millis(200),
+        soonest: Duration::from_millis(10),
+    };
+    let mut bench = Bench::new(16, 0);
+    bench.reorder.set_recovery(at(0), Some(recovery));
+    bench.wait_for(0, &[0, 1]);
+    bench.reorder.hear_of(Seq::new(5));
+    bench.insert(0, [5, 7]);
+    assert!(bench.out.is_empty());
+    bench.take_on(10, 1, [3]);
+    assert_eq!(bench.out, [3]);
+    let mut missing = Vec::new();
+    bench.reorder.for_each_missing(|first, count| {
+        missing.push((first.value(), count));
+        true
+    });
+    assert_eq!(missing, [(6, 1)]);
+    bench.announce(20, 1, 8);
+    assert_eq!(bench.out, [3, 5]);
+    let counters = bench.counters();
+    assert_eq!((counters.gaps_seen, counters.gaps_inferred_lost), (1, 0));
+    assert_eq!(bench.reorder.found_lost(), 1);
+    assert_eq!(bench.reorder.gaps_open(), 1);
+}
+
+#[test]
+fn what_was_sent_here_after_all_is_a_gap() {
+    let mut bench = Bench::new(16, 0);
+    bench.reorder.hear_of(Seq::new(9));
+    bench.insert(0, [9, 2]);
+    bench.reorder.know_from(Seq::new(1));
+    assert_eq!(bench.reorder.gaps_open(), 7);
+    bench.timeout(300);
+    let counters = bench.counters();
+    assert_eq!((counters.gaps_seen, counters.gaps_timed_out), (7, 7));
+}
+
+#[test]
 fn numbers_go_around_two_to_the_32() {
     let first = u32::MAX - 1;
     let mut bench = Bench::new(16, first);

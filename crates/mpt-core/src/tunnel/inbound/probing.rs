@@ -154,6 +154,11 @@ impl Inbound {
         } else if !began_lately {
             // It is we who began anew: what is old went to our former self.
             self.reorder.close_past();
+        } else if first_heard {
+            self.reorder.hear_of(next_seq);
+        } else {
+            // The packet that was heard of first may have been forged.
+            self.reorder.know_from(next_seq);
         }
     }
 

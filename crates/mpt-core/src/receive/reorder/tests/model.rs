@@ -26,6 +26,8 @@ enum Op {
     /// Expect a number so far from the next expected one.
     Resync(i64),
     Believe(i64),
+    /// Know that what is so far from the next expected number, and what follows, was sent to this end.
+    KnowFrom(i64),
     ClosePast,
     /// Round-trip times in milliseconds, the least and what the smoothed one has beyond it.
     Rtt(usize, u8, u8),
@@ -55,7 +57,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (window(), proptest::option::of(window()), 1..400u16, any::<bool>())
             .prop_map(|(window, grows_to, ms, drop)| Op::Reconfigure(window, grows_to, ms, drop)),
         1 => near.clone().prop_map(Op::Resync),
-        1 => near.prop_map(Op::Believe),
+        1 => near.clone().prop_map(Op::Believe),
+        1 => near.prop_map(Op::KnowFrom),
         1 => Just(Op::ClosePast),
         1 => (0..PATHS, 0..50u8, 0..50u8).prop_map(|(path, least, more)| Op::Rtt(path, least, more)),
         1 => proptest::option::of((0..400u16, 0..50u8)).prop_map(Op::Recovery),
@@ -83,6 +86,11 @@ impl Both {
             out: Vec::new(),
             longest_delay: config.max_buffer_delay,
         }
+    }
+
+    fn hear_of(&mut self, first: u32) {
+        self.model.hear_of(first.into());
+        self.reorder.hear_of(self.wire(first.into()));
     }
 
     fn run(&mut self, ops: &[Op]) {
@@ -153,6 +161,11 @@ impl Both {
                     self.model.announced = n;
                 }
                 self.reorder.believe(self.wire(n));
+            }
+            Op::KnowFrom(offset) => {
+                let first = self.model.next + offset;
+                self.model.know_from(first);
+                self.reorder.know_from(self.wire(first));
             }
             Op::Rtt(index, least, more) => {
                 let [least, more] = [least, more].map(|ms| Duration::from_millis(ms.into()));
@@ -301,9 +314,12 @@ proptest! {
     fn does_what_the_model_does(
         start in prop_oneof![Just(0u32), (u32::MAX - 3000)..=u32::MAX, any::<u32>()],
         window in prop_oneof![Just(0u32), Just(1u32), 2..100u32, Just(1024u32)],
+        heard in prop_oneof![2 => Just(0u32), 1 => 0..1024u32],
         ops in proptest::collection::vec(op(), 1..120),
     ) {
-        Both::new(start, window).run(&ops);
+        let mut both = Both::new(start, window);
+        both.hear_of(heard % window.max(1));
+        both.run(&ops);
     }
 
     /// Whatever arrives in whatever order: each number is delivered once at most, and apart from

@@ -75,6 +75,8 @@ pub(super) struct Model {
     pub(super) next: i64,
     high: i64,
     pub(super) announced: i64,
+    /// What is missing below is no gap.
+    first_known: i64,
     pub(super) held: BTreeMap<i64, Time>,
     edges: [Edge; PATHS],
     displacements: [Displacement; PATHS],
@@ -100,6 +102,7 @@ impl Model {
             next: 0,
             high: 0,
             announced: 0,
+            first_known: 0,
             held: BTreeMap::new(),
             edges: Default::default(),
             displacements: Default::default(),
@@ -153,10 +156,11 @@ impl Model {
         }
         if n < self.high {
             self.counters.reordered += 1;
-            if is_lost {
-                self.counters.gaps_recovered += 1;
-            } else {
-                self.counters.gaps_filled += 1;
+            if n >= self.first_known {
+                match is_lost {
+                    true => self.counters.gaps_recovered += 1,
+                    false => self.counters.gaps_filled += 1,
+                }
             }
         } else {
             self.counters.in_order += 1;
@@ -178,6 +182,16 @@ impl Model {
         self.release_run(now);
         self.infer_lost(now);
         Verdict::Taken
+    }
+
+    pub(super) fn hear_of(&mut self, first: i64) {
+        (self.high, self.first_known) = (first, first);
+    }
+
+    pub(super) fn know_from(&mut self, first: i64) {
+        let gaps = (first.max(self.next)..self.first_known).filter(|n| !self.held.contains_key(n));
+        self.counters.gaps_seen += gaps.count() as u64;
+        self.first_known = self.first_known.min(first.max(self.next));
     }
 
     pub(super) fn announce(&mut self, now: Time, path: usize, edge: i64) -> bool {
@@ -265,6 +279,7 @@ impl Model {
     pub(super) fn resync(&mut self, now: Time, first: i64) {
         self.counters.gaps_inferred_lost += self.advance(now, self.high);
         (self.next, self.high, self.announced) = (first, first, first);
+        self.first_known = first;
         self.edges.iter_mut().for_each(|edge| edge.reset(first));
         self.frontier.reset(first);
         self.delivered.clear();
@@ -280,7 +295,7 @@ impl Model {
         if let Some(frontier) = settled.min().filter(|&edge| edge > self.frontier.edge) {
             self.found_lost(now, frontier);
             // No more than the window stays open.
-            let least = frontier - self.room();
+            let least = (frontier - self.room()).max(frontier.min(self.first_known));
             self.counters.gaps_inferred_lost += self.advance(now, least);
         }
         let given_up = self.frontier.settle(now);
@@ -288,7 +303,7 @@ impl Model {
     }
 
     pub(super) fn found_lost(&mut self, now: Time, frontier: i64) {
-        let lost = (self.frontier.edge..frontier)
+        let lost = (self.frontier.edge.max(self.first_known)..frontier)
             .filter(|n| !self.held.contains_key(n))
             .count();
         self.frontier.reach(now, frontier);
@@ -305,7 +320,7 @@ impl Model {
         }
     }
 
-    /// Everything below `target` ends; returns how many were missing.
+    /// Everything below `target` ends; returns how many gaps there were.
     pub(super) fn advance(&mut self, now: Time, target: i64) -> u64 {
         if target > self.high {
             self.counters.gaps_seen += (target - self.high) as u64;
@@ -314,7 +329,7 @@ impl Model {
         let mut missing = 0;
         while self.next < target {
             if !self.release(now) {
-                missing += 1;
+                missing += u64::from(self.next >= self.first_known);
                 self.next += 1;
             }
         }
