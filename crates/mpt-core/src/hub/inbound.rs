@@ -47,8 +47,8 @@ pub struct HubConfig {
     reason = "nearly all are reports, and a box would be an allocation for each"
 )]
 pub enum HubNews {
-    /// A peer has called: its half.
-    Begins(HubSlot, Box<Outbound>),
+    /// A peer has called, the owner of this key: its half.
+    Begins(HubSlot, PublicKey, Box<Outbound>),
     /// A peer is away.
     Ends(HubSlot),
     /// Something that a peer's line in has learnt.

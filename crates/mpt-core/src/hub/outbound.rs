@@ -7,6 +7,7 @@ use super::allowed::{Exchange, Holdings};
 use super::waiting::{Load, Waiting};
 use super::{HubNews, HubSlot, RateLimit, Schedule, Worker};
 use crate::control::drops::{DropReason, Drops};
+use crate::crypto::PublicKey;
 use crate::time::Time;
 use crate::tunnel::Outbound;
 use crate::wire::icmp;
@@ -49,7 +50,11 @@ impl Load for VnetHeader {
 /// A peer, there or away.
 #[derive(Default)]
 struct Peer {
-    outbound: Option<Box<Outbound>>,
+    /// Who it is: the owner of this key.
+    key: Option<PublicKey>,
+    /// Whose the line out is, and the line out. The lines hear of a change one after the other, so it may be another's: of
+    /// one that was here before, who called just then, or of the next, of whom this line has not heard. It waits.
+    outbound: Option<(PublicKey, Box<Outbound>)>,
     /// Packets and bytes that former lines out have sent.
     former: (u64, u64),
     former_drops: Drops,
@@ -57,17 +62,23 @@ struct Peer {
 }
 
 impl Peer {
+    /// Its line out, while it is there.
+    fn outbound(&mut self) -> Option<&mut Outbound> {
+        let (whose, outbound) = self.outbound.as_mut()?;
+        (self.key == Some(*whose)).then_some(outbound)
+    }
+
     fn sent(&self) -> (u64, u64) {
         let now = self
             .outbound
             .as_ref()
-            .map_or((0, 0), |outbound| outbound.sent());
+            .map_or((0, 0), |(_, outbound)| outbound.sent());
         (self.former.0 + now.0, self.former.1 + now.1)
     }
 
     fn drops(&self) -> Drops {
         let mut drops = self.former_drops.clone();
-        if let Some(outbound) = &self.outbound {
+        if let Some((_, outbound)) = &self.outbound {
             drops.add(outbound.drops());
         }
         drops
@@ -105,6 +116,13 @@ impl HubOutbound {
         self.allowed.exchange(exchange);
     }
 
+    /// The peer of this slot is the owner of this key from now on: nothing goes to who was before.
+    pub fn set_peer(&mut self, slot: HubSlot, key: PublicKey) {
+        self.row(slot).key = Some(key);
+        // He may have called already.
+        self.schedule.touch(slot);
+    }
+
     /// More than so many bits a second of inner packets to a peer are dropped from now on.
     pub fn set_rate_limit(&mut self, now: Time, slot: HubSlot, bits_per_second: Option<u64>) {
         RateLimit::set(&mut self.row(slot).limit, now, bits_per_second);
@@ -121,7 +139,9 @@ impl HubOutbound {
     /// Forgets a peer that was taken away: another one may get its slot. What was counted of it stays in the sum of
     /// all.
     pub fn forget_peer(&mut self, slot: HubSlot) {
-        let peer = std::mem::take(self.row(slot));
+        let mut peer = std::mem::take(self.row(slot));
+        let is_another = |(whose, _): &mut (PublicKey, _)| peer.key != Some(*whose);
+        self.row(slot).outbound = peer.outbound.take_if(is_another);
         let (packets, bytes) = peer.sent();
         self.gone = (self.gone.0 + packets, self.gone.1 + bytes);
         self.drops.add(&peer.drops());
@@ -133,10 +153,10 @@ impl HubOutbound {
     /// Takes what the line in has learnt. Afterwards poll everything.
     pub fn learn(&mut self, now: Time, news: HubNews) {
         match news {
-            HubNews::Begins(slot, outbound) => {
+            HubNews::Begins(slot, whose, outbound) => {
                 let row = self.row(slot);
                 row.end();
-                row.outbound = Some(outbound);
+                row.outbound = Some((whose, outbound));
                 self.schedule.touch(slot);
             }
             HubNews::Ends(slot) => {
@@ -144,7 +164,7 @@ impl HubOutbound {
                 self.schedule.set(slot, None);
             }
             HubNews::Of(slot, news) => {
-                if let Some(outbound) = self.peer(slot) {
+                if let Some((_, outbound)) = &mut self.row(slot).outbound {
                     outbound.learn(now, news);
                     self.schedule.touch(slot);
                 }
@@ -154,7 +174,7 @@ impl HubOutbound {
 
     /// The line out of a peer that is there. What is done with it is to be followed by [`HubOutbound::settle`].
     pub fn peer(&mut self, slot: HubSlot) -> Option<&mut Outbound> {
-        self.peers.get_mut(slot.number())?.outbound.as_deref_mut()
+        self.peers.get_mut(slot.number())?.outbound()
     }
 
     /// Takes what was read from the TUN, here or by another worker: see [`Outbound::handle_tun`]. Everything is to be
@@ -175,8 +195,7 @@ impl HubOutbound {
         self.waiting.note_whose(now, Some(slot));
         let row = self.peers.get_mut(slot.number());
         if let Some(row) = row
-            && let Some(outbound) = row.outbound.as_deref_mut()
-            && outbound.has_paths()
+            && row.outbound().is_some_and(|outbound| outbound.has_paths())
         {
             if let Some(limit) = &mut row.limit {
                 limit.fill(now);
@@ -186,7 +205,9 @@ impl HubOutbound {
                     return Taken::Kept;
                 }
             }
-            outbound.handle_tun(now, header, packet);
+            if let Some(outbound) = row.outbound() {
+                outbound.handle_tun(now, header, packet);
+            }
             self.schedule.touch(slot);
             return Taken::By(slot);
         }
@@ -304,9 +325,7 @@ impl HubOutbound {
 
     /// Everything of the peer has been polled.
     pub fn settle(&mut self, slot: HubSlot) {
-        let outbound = self.peers.get_mut(slot.number());
-        let outbound = outbound.and_then(|row| row.outbound.as_deref_mut());
-        let due = outbound.and_then(Outbound::poll_timeout);
+        let due = self.peer(slot).and_then(Outbound::poll_timeout);
         self.schedule.set(slot, due);
     }
 

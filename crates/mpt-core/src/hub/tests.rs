@@ -424,6 +424,40 @@ fn two_peers_may_exchange_keys_in_one_change() {
     assert_eq!(world.hub_inbound.present(), slots[1..]);
 }
 
+/// The two lines hear of a change one after the other, and a peer may call in between.
+#[test]
+fn who_calls_between_the_lines_hearing_of_a_change_gets_his_own_and_nothing_of_another() {
+    let [first, next] = [0, 9].map(|number| world::caller_keys(number).public_key);
+    for line_out_is_first in [true, false] {
+        let mut world = World::new(&[Spec::default(), Spec::default()]);
+        let slot = world.slots[0];
+        let (before, after) = match line_out_is_first {
+            true => (first, next),
+            false => (next, first),
+        };
+        world.hub_outbound.set_peer(slot, before);
+        let change = |world: &mut World| {
+            world.hub_outbound.forget_peer(slot);
+            world.hub_outbound.set_peer(slot, after);
+        };
+        if line_out_is_first {
+            // Another has his place and his addresses, and he calls once more.
+            change(&mut world);
+        }
+        world.run_for(2 * SECOND);
+        assert!(world.hub_inbound.peer(slot).unwrap().is_up());
+        if !line_out_is_first {
+            // He has called before the line out knew that the place is his.
+            assert!(world.hub_outbound.peer(slot).is_none());
+            change(&mut world);
+        }
+        world.send(1, address(1), address(0), 20);
+        world.run_for(SECOND);
+        let due = if line_out_is_first { 0 } else { 20 };
+        assert_eq!(world.clients[0].delivered, due, "{line_out_is_first}");
+    }
+}
+
 #[test]
 fn what_was_counted_of_all_does_not_fall_when_a_peer_goes_or_gets_another_key() {
     let mut world = World::new(&[Spec::default(), Spec::default(), Spec::default()]);

@@ -177,6 +177,7 @@ impl HubUplink {
         }
         let now = clock::now();
         for peer in &changes.set {
+            self.hub.set_peer(peer.slot, peer.keys.public_key);
             self.hub.set_rate_limit(now, peer.slot, peer.rate_limit);
         }
         self.hub.set_allowed(&changes.allowed);

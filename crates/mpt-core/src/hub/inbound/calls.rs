@@ -188,7 +188,8 @@ impl HubInbound {
             }
         }
         row.inbound = Some(Box::new(inbound));
+        let whose = row.keys.public_key;
         self.news
-            .push_back(HubNews::Begins(slot, Box::new(outbound)));
+            .push_back(HubNews::Begins(slot, whose, Box::new(outbound)));
     }
 }

@@ -97,6 +97,7 @@ impl World {
                     public_key: client_key(client).public_key(),
                     psk: PresharedKey::from_random([client as u8; 32]),
                 };
+                self.hub_outbound.set_peer(slot, keys.public_key);
                 self.hub_inbound.set_peer(slot, keys);
                 prefixes.push((address(client).into(), 32));
                 prefixes.extend(spec.has_rest.then(|| (Ipv4Addr::UNSPECIFIED.into(), 0)));
