@@ -65,6 +65,9 @@ const EARNED: u64 = 8;
 const SAVED_BYTES: u64 = 2 << 20;
 /// Numbers recently sent again, to know a needless one when its original arrives.
 const REMEMBERED: usize = 256;
+/// Of what a report calls missing so many packets are looked at, the oldest: more cannot wait to be sent again for long. A peer
+/// may say that of all that is kept, 1,250 times a second.
+const MOST_JUDGED: usize = 2 * MAX_DUE;
 /// Of a range that was missing, so many packets are looked at to tell whether they come after all.
 const LOOKED_AT: usize = 16;
 /// A path that lost something this long ago may lose more.
@@ -418,28 +421,30 @@ impl Recovery {
         }
     }
 
-    /// Looks at what is missing: what of it is lost by now?
-    fn judge(&mut self, now: Time) {
+    /// Looks at what is missing: what of it is lost by now? Returns how many packets it looked at.
+    fn judge(&mut self, now: Time) -> usize {
         self.recheck = None;
         let ranges = self.missing.clone();
+        let mut looked = 0;
         // Ranges ascend; of those that do not, nothing is looked at twice.
         let mut judged = self.kept.first();
         for range in ranges {
             let end = range.first.plus(range.count);
             let mut seq = range.first.later(judged);
             judged = judged.later(end);
-            while end.is_after(seq) {
+            while end.is_after(seq) && looked < MOST_JUDGED {
                 let Some(&kept) = self.kept.get(seq) else {
                     break;
                 };
                 self.judge_one(now, seq, kept);
                 seq = seq.next();
+                looked += 1;
             }
         }
+        looked
     }
 
     fn judge_one(&mut self, now: Time, seq: Seq, kept: Kept) {
-        let path = self.paths[kept.path.index()];
         let most_tries = MAX_TRIES + u8::from(kept.rescued);
         if kept.due || kept.bound || kept.stranded || kept.tries >= most_tries {
             return;
@@ -448,6 +453,7 @@ impl Recovery {
             last: self.last_report,
             arrived: self.arrived,
         };
+        let path = &self.paths[kept.path.index()];
         let lost_at = path.lost_at(now, seq, &kept, reported);
         if lost_at > now {
             self.recheck = earliest(self.recheck, Some(lost_at));

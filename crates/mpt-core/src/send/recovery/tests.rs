@@ -608,3 +608,26 @@ proptest! {
         prop_assert!(u64::from(packets) * 1000 <= SAVED_BYTES + sent * 1000 / 8);
     }
 }
+
+#[test]
+fn a_peer_that_calls_all_missing_has_no_more_looked_at_than_can_be_sent_again() {
+    let mut sender = Sender::new();
+    let us = |us: u64| Time::from_nanos(us * 1000);
+    let sent = 16_000;
+    let first = sender.send(us(0), path(0));
+    for index in 1..sent {
+        sender.send(us(u64::from(index) * 100), path(0));
+    }
+    let mut now = us(u64::from(sent) * 100);
+    sender.recovery.paths[0].overtaken(now);
+    let began = std::time::Instant::now();
+    for _ in 0..100 {
+        now = now + Duration::from_micros(800);
+        let edge = first.plus(sent - 1);
+        sender.hears(now, &[(path(0), edge)], &[(first, sent - 1)], &[]);
+    }
+    println!("a report costs {:?}", began.elapsed() / 100);
+    assert_eq!(sender.recovery.packets(), sent as usize);
+    let looked = sender.recovery.judge(now);
+    assert!((MAX_DUE..=2 * MAX_DUE).contains(&looked), "{looked}");
+}
