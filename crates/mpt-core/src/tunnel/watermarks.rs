@@ -47,6 +47,11 @@ pub(super) struct Watermarks {
 }
 
 impl Watermarks {
+    /// The peer began anew: its numbers begin elsewhere.
+    pub(super) fn begin_session(&mut self) {
+        self.heard = None;
+    }
+
     /// When doubts end.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.doubted_until

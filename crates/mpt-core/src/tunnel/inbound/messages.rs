@@ -242,3 +242,24 @@ impl Inbound {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seq::Seq;
+    use crate::tunnel::{TunnelConfig, tunnel};
+
+    #[test]
+    fn a_peer_that_has_begun_anew_is_believed_that_it_suspects_no_path_any_more() {
+        let (_, mut inbound) = tunnel(&TunnelConfig::of_test(1, 1464));
+        let now = Time::ZERO;
+        let none = PathSet::EMPTY;
+        inbound.begin_session(now, 7, Seq::FIRST);
+        let path = PathId::new(1).unwrap();
+        let (early, late) = (Seq::new(90), Seq::new(100_000));
+        assert!(inbound.watermarks.doubt(now, late, PathSet::only(path)));
+        assert!(!inbound.watermarks.doubt(now, early, none), "overtaken");
+        inbound.begin_session(now, 8, Seq::FIRST);
+        assert!(inbound.watermarks.doubt(now, early, none));
+    }
+}

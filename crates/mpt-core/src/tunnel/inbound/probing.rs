@@ -134,6 +134,7 @@ impl Inbound {
         self.touch(now);
         self.reporting.begin_session(restarted);
         self.heard.begin_session();
+        self.watermarks.begin_session();
         self.begin_numbering(now, next_seq, restarted);
         self.events.push(Event::PeerSession { session, restarted });
     }
