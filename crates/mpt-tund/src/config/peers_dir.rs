@@ -5,7 +5,7 @@
 //! stood for goes on as it was until the file is right again. Of two files that do not go together, the one that
 //! changed last, or that is new, gives way; at the start the one whose name comes later.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -56,7 +56,8 @@ impl PeerFile {
 struct Wish {
     file: Arc<Path>,
     new: Arc<Peer>,
-    former: Option<Arc<Peer>>,
+    /// Who makes room for that one, and comes back when it is refused.
+    former: Vec<Arc<Peer>>,
 }
 
 /// A file whose peer does not go with the others.
@@ -201,16 +202,17 @@ impl PeersDir {
         touched.extend(changed.iter().cloned());
         let former = roster.of_files(|file| touched.contains(file));
         let mut change = PeerChange::default();
-        let wishes = self.wishes(&touched, former, &mut change);
-        // Who was added by request, and has a file now, is the file's.
-        for wish in &wishes {
+        let mut wishes = self.wishes(&touched, former, &mut change);
+        // Who was added by request, and has a file now, is the file's: of two, the first one's.
+        let mut names = HashSet::new();
+        for wish in &mut wishes {
             let same = roster.get(&wish.new.name);
-            change
-                .gone
-                .extend(same.filter(|peer| peer.origin == Origin::Request).cloned());
+            let asked_for = same.filter(|peer| peer.origin == Origin::Request);
+            let is_first = |peer: &&Arc<Peer>| names.insert(peer.name.clone());
+            wish.former.extend(asked_for.filter(is_first).cloned());
         }
         let taken = roster.taken();
-        let leave = wishes.iter().filter_map(|wish| wish.former.as_ref());
+        let leave = wishes.iter().flat_map(|wish| &wish.former);
         for peer in change.gone.iter().chain(leave) {
             taken.remove(peer);
         }
@@ -255,6 +257,7 @@ impl PeersDir {
                 && former.as_ref() != Some(&read.peer)
             {
                 let (file, new) = (file.clone(), read.peer.clone());
+                let former = former.into_iter().collect();
                 wishes.push(Wish { file, new, former });
             }
         }
@@ -280,7 +283,7 @@ impl PeersDir {
             }
             let (gives_way, new): (Vec<_>, Vec<_>) = refused
                 .into_iter()
-                .partition(|(wish, _)| wish.former.is_some());
+                .partition(|(wish, _)| !wish.former.is_empty());
             if gives_way.is_empty() {
                 gave_way.extend(new.into_iter().map(|(_, mistake)| mistake));
                 return (granted, gave_way);
@@ -290,7 +293,7 @@ impl PeersDir {
             }
             for (wish, mistake) in gives_way {
                 gave_way.push(mistake);
-                if let Some(former) = wish.former {
+                for former in wish.former {
                     // It was there a moment ago.
                     let _ = taken.add(&former);
                 }

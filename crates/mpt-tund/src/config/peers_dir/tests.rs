@@ -66,6 +66,20 @@ impl World {
         self.follow(&names);
     }
 
+    /// `mpt-ctl` has added a peer.
+    fn ask_for(&mut self, name: &str, key: u8, last: u8) {
+        let added = Peer {
+            name: name.to_owned(),
+            public_key: public(key),
+            psk: mpt_core::crypto::PresharedKey::none(),
+            allowed_ips: [([10, 99, 0, last].into(), 32)].into(),
+            rate_limit: None,
+            origin: Origin::Request,
+        };
+        self.roster.add(&Arc::new(added)).unwrap();
+        self.was_asked = true;
+    }
+
     fn break_file(&mut self, name: &str) {
         std::fs::write(
             self.folder.path().join(format!("{name}.toml")),
@@ -194,17 +208,8 @@ fn what_was_asked_for_stays_until_the_file_says_something_else() {
     let alice = world.roster.get("alice").cloned();
     world.roster.exchange(alice.as_ref(), None).unwrap();
     for (name, key, last) in [("dave", 4, 5), ("eve", 5, 6)] {
-        let added = Peer {
-            name: name.to_owned(),
-            public_key: public(key),
-            psk: mpt_core::crypto::PresharedKey::none(),
-            allowed_ips: [([10, 99, 0, last].into(), 32)].into(),
-            rate_limit: None,
-            origin: Origin::Request,
-        };
-        world.roster.add(&Arc::new(added)).unwrap();
+        world.ask_for(name, key, last);
     }
-    world.was_asked = true;
     world.put(&[("bob", 2, "10.99.0.4")]);
     assert_eq!(
         world.told(),
@@ -214,6 +219,23 @@ fn what_was_asked_for_stays_until_the_file_says_something_else() {
     world.put(&[("dave", 4, "10.99.0.7"), ALICE]);
     let told = "alice 10.99.0.2, bob 10.99.0.4, dave 10.99.0.7, eve 10.99.0.6; wrong: ";
     assert_eq!(world.told(), told);
+}
+
+#[test]
+fn who_was_asked_for_goes_on_while_the_file_for_him_does_not_go_with_others() {
+    let mut world = World::new(&[ALICE, BOB]);
+    world.ask_for("dave", 4, 5);
+    // Bob's address.
+    world.put(&[("dave", 4, "10.99.0.3")]);
+    let told = "alice 10.99.0.2, bob 10.99.0.3, dave 10.99.0.5; wrong: dave";
+    assert_eq!(world.told(), told);
+    // One that has stood for another peer, too.
+    write(world.folder.path(), ("dave", 4, "10.99.0.7"));
+    let file = world.folder.path().join("alice.toml");
+    let text = std::fs::read_to_string(world.folder.path().join("dave.toml")).unwrap();
+    std::fs::write(file, format!("name = \"dave\"\n{text}")).unwrap();
+    world.follow(&["alice", "dave"]);
+    assert_eq!(world.told(), "dave 10.99.0.7, bob 10.99.0.3; wrong: dave");
 }
 
 #[test]
