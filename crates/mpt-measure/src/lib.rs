@@ -32,6 +32,7 @@ mod receive;
 mod report;
 mod send;
 mod session;
+mod span;
 mod stamp;
 mod stream;
 pub mod table;

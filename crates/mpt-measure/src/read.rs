@@ -406,6 +406,19 @@ impl Reading {
                 ));
             }
         }
+        let steps = self.streams.iter();
+        let steps = steps.filter_map(|(_, stream)| stream.measured.span().steps());
+        if let Some((times, seconds)) = steps.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1))) {
+            let times = match times {
+                1 => "once".to_owned(),
+                times => format!("{times} times"),
+            };
+            notes.push(format!(
+                "times in the capture step back within a stream, {times}, by up to {seconds:.1} s: the clock was set, \
+                 or the file has several captures. Seconds and rates leave these steps out; delays and how late \
+                 packets came are wrong"
+            ));
+        }
         if self.unnumbered > 0 {
             notes.push(format!(
                 "{} GRE packets bear no sequence number: their order cannot be measured",

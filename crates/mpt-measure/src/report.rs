@@ -84,7 +84,7 @@ pub(crate) struct StreamReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) lost: Option<u64>,
     pub(crate) duplicates: u64,
-    /// From the first packet received to the last.
+    /// From the first packet received to the last, without steps of the clock back.
     pub(crate) seconds: f64,
     /// Packets a second as they were sent, from their stamps.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -7,6 +7,7 @@ use mpt_core::metrics::{Form, MeterConfig, OrderMeter};
 
 use super::numbering::Numbering;
 use super::report::{PlanReport, StreamReport};
+use super::span::Span;
 use super::stamp::{Plan, Stamp};
 
 /// How order is measured: the thresholds of RFC 5236 and the form of its algorithms.
@@ -29,7 +30,9 @@ pub(crate) struct Measured {
     delays: DelayVariation,
     /// Packets with a time of sending.
     stamped: u64,
-    times_ns: Option<(u64, u64)>,
+    span: Span,
+    /// When the last packet came.
+    last_ns: Option<u64>,
     payload_bytes: u64,
     /// Number and time of sending of the least and the greatest number received.
     least: Option<(u32, u64)>,
@@ -77,7 +80,8 @@ impl Measured {
             }),
             delays: DelayVariation::new(),
             stamped: 0,
-            times_ns: None,
+            span: Span::default(),
+            last_ns: None,
             payload_bytes: 0,
             least: None,
             greatest: None,
@@ -112,8 +116,8 @@ impl Measured {
     pub(crate) fn take(&mut self, number: u32, bytes: u32, now_ns: u64) {
         self.meter.arrive(number, bytes, now_ns);
         self.payload_bytes += u64::from(bytes);
-        let (first, _) = self.times_ns.unwrap_or((now_ns, now_ns));
-        self.times_ns = Some((first, now_ns));
+        self.span.take(now_ns);
+        self.last_ns = Some(now_ns);
     }
 
     /// The sender says that it is done, after this many packets.
@@ -134,7 +138,12 @@ impl Measured {
 
     /// When its last packet came.
     pub(crate) fn last_ns(&self) -> Option<u64> {
-        self.times_ns.map(|(_, last)| last)
+        self.last_ns
+    }
+
+    /// How long it took, by a clock that may have been set meanwhile.
+    pub(crate) fn span(&self) -> Span {
+        self.span
     }
 
     /// How far it has come, from 0 to 1; 0 where nobody knows.
@@ -157,9 +166,7 @@ impl Measured {
             (None, Some((greatest, _))) => Some(u64::from(greatest) + 1),
             (None, None) => None,
         };
-        let seconds = self
-            .times_ns
-            .map_or(0.0, |(first, last)| last.saturating_sub(first) as f64 / 1e9);
+        let seconds = self.span.seconds();
         let sent_pps = self.least.zip(self.greatest).and_then(|(least, greatest)| {
             rate(
                 u64::from(greatest.0 - least.0),

@@ -76,6 +76,24 @@ fn paths_are_streams_of_their_own_and_together_as_asked() {
     assert_eq!(together.streams[0].received, 6);
 }
 
+/// A host's clock is set back by a minute after a second, and two more seconds follow.
+#[test]
+fn a_clock_that_is_set_back_leaves_the_time_that_passed_and_a_note() {
+    let seconds = [100, 101, 41, 42, 43];
+    let packets = (0..).zip(seconds);
+    let packets = packets.map(|(number, second)| (second * 1_000_000_000, of_path(0, number)));
+    let file = pcap(101, &packets.collect::<Vec<_>>(), false);
+    let report = read("test".into(), Cursor::new(file), wanted()).unwrap();
+    let stream = &report.streams[0];
+    assert_eq!(
+        (stream.seconds, stream.received_pps),
+        (3.0, Some(4.0 / 3.0))
+    );
+    assert_eq!(report.notes.len(), 1, "{:?}", report.notes);
+    let what = "step back within a stream, once, by up to 60.0 s";
+    assert!(report.notes[0].contains(what), "{:?}", report.notes);
+}
+
 #[test]
 fn ports_are_found_by_what_goes_to_them() {
     // A client behind NAT and a server with a port for each path, and other traffic beside.
