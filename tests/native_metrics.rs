@@ -356,8 +356,10 @@ fn metrics_are_where_the_configuration_says_and_nowhere_else() {
     std::fs::remove_file(&socket).unwrap();
     wait_for("the socket again", PATIENCE, ask);
 
-    // An address that comes later is waited for, and it is said so.
-    change("[metrics]\nlisten = \"192.0.2.7:9754\"");
+    // An address that comes later is waited for, and it is said so, by the reload that asks for it.
+    let lacking = "missing, and tried again until it is there: place for metrics, 192.0.2.7:9754 (";
+    let told = change("[metrics]\nlisten = \"192.0.2.7:9754\"");
+    assert!(told.contains(lacking), "{told}");
     assert!(!socket.exists());
     let missing = tunnel.a.status();
     let what: Vec<&str> = missing
@@ -374,9 +376,21 @@ fn metrics_are_where_the_configuration_says_and_nowhere_else() {
             .iter()
             .any(|message| message.code == "missing")
     );
+    let told = change("[metrics]\nlisten = \"127.0.0.1:9754\"");
+    assert!(!told.contains("missing"), "{told}");
+    let told = change("[metrics]\nlisten = \"192.0.2.7:9754\"");
+    assert!(told.contains(lacking), "{told}");
+    // A reload tries it at once.
+    host.run("ip address add 192.0.2.7/32 dev lo");
+    let told = tunnel.a.ctl_text(&["reload"]);
+    assert!(!told.contains("missing"), "{told}");
+    host.run("ip address del 192.0.2.7/32 dev lo");
+    // Without one it is tried by itself.
+    let told = change("[metrics]\nlisten = \"192.0.2.7:9755\"");
+    assert!(told.contains("missing"), "{told}");
     host.run("ip address add 192.0.2.7/32 dev lo");
     wait_for("a page there", PATIENCE, || {
-        get(host, "192.0.2.7:9754", "/metrics")
+        get(host, "192.0.2.7:9755", "/metrics")
     });
     wait_for("nothing missing", PATIENCE, || {
         tunnel.a.status().tunnel.missing.is_empty().then_some(())

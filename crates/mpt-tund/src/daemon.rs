@@ -301,12 +301,34 @@ impl Daemon {
         }
         self.catch_up()?;
         if let Request::Reload = asked.request {
-            self.reload_others(&asked.tunnel).await;
+            return self.reload(asked).await;
         }
         let mut tunnels = self.tunnels.iter_mut();
         if let Some(served) = tunnels.find(|served| served.name() == asked.tunnel) {
             served.answer(&self.host, asked).await;
         }
+        Ok(())
+    }
+
+    /// A tunnel is asked to reload. It answers for itself, once all that its file asks for was tried.
+    async fn reload(&mut self, asked: Asked) -> anyhow::Result<()> {
+        self.reload_others(&asked.tunnel).await;
+        let mut tunnels = self.tunnels.iter_mut();
+        let Some(served) = tunnels.find(|served| served.name() == asked.tunnel) else {
+            return Ok(());
+        };
+        let reloaded = served.reload_own(&self.host).await;
+        self.exporters.doubt();
+        self.reconcile().await?;
+        let told = match (reloaded, self.tunnel(&asked.tunnel)) {
+            (Ok(changed), Some(served)) => served.reloaded(changed),
+            (Err(error), _) => Err(error),
+            (Ok(_), None) => return Ok(()),
+        };
+        asked.answer(match told {
+            Ok(told) => Reply::Ok(Answer::Done(told)),
+            Err(error) => Reply::Error(format!("{error:#}")),
+        });
         Ok(())
     }
 

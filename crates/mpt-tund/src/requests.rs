@@ -41,8 +41,8 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
             traceable(&tunnel.config, &name)?;
             Ok(Answer::Trace(tunnel.trace(&name, from).await?))
         }
-        // Both are answered where more is known than of a tunnel that runs.
-        Request::History { .. } | Request::Log { .. } => {
+        // These are answered where more is known than of a tunnel that runs.
+        Request::History { .. } | Request::Log { .. } | Request::Reload => {
             bail!("this is not the tunnel's to answer")
         }
         Request::Peers => {
@@ -159,27 +159,6 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
                 reorder.late.name()
             ))
         }
-        Request::Reload => {
-            let file = tunnel.config.file.clone();
-            // Together, as at the start: what does not go with another tunnel's file is refused.
-            let loaded = host.files.load();
-            if !loaded.mistakes.is_empty() {
-                let mistakes: Vec<String> =
-                    loaded.mistakes.iter().map(Mistake::to_string).collect();
-                bail!(mistakes.join("\n"));
-            }
-            let mut configs = loaded.configs.into_iter();
-            let config = match configs.find(|config| config.file == file) {
-                Some(config) => config,
-                None => host.files.read(&file)?,
-            };
-            let changed = tunnel.reload(config, host).await?;
-            let mut text = reloaded(&file, changed, &tunnel.missing());
-            for mistake in tunnel.config.peer_mistakes() {
-                text += &format!("\nnot followed: {mistake}");
-            }
-            done(text)
-        }
         Request::Save => {
             let config = tunnel.config.clone();
             let changed = host.files.save(&config)?;
@@ -191,6 +170,36 @@ async fn try_answer(host: &Host, tunnel: &mut Tunnel, request: Request) -> anyho
             ))
         }
     }
+}
+
+/// Reads the tunnel's file again, and has the tunnel want what it says. Whether that is anything else than before.
+///
+/// # Errors
+/// A mistake in any file, or what takes a restart.
+pub(crate) async fn reload(host: &Host, tunnel: &mut Tunnel) -> anyhow::Result<bool> {
+    let file = tunnel.config.file.clone();
+    // Together, as at the start: what does not go with another tunnel's file is refused.
+    let loaded = host.files.load();
+    if !loaded.mistakes.is_empty() {
+        let mistakes: Vec<String> = loaded.mistakes.iter().map(Mistake::to_string).collect();
+        bail!(mistakes.join("\n"));
+    }
+    let mut configs = loaded.configs.into_iter();
+    let config = match configs.find(|config| config.file == file) {
+        Some(config) => config,
+        None => host.files.read(&file)?,
+    };
+    tunnel.reload(config, host).await
+}
+
+/// What a reload has come to, to be asked once all was tried that is wanted now.
+pub(crate) fn reloaded(tunnel: &Tunnel, changed: bool) -> String {
+    let config = &tunnel.config;
+    let mut text = told_reloaded(&config.file, changed, &tunnel.missing());
+    for mistake in config.peer_mistakes() {
+        text += &format!("\nnot followed: {mistake}");
+    }
+    text
 }
 
 /// Refuses what only a hub has.
@@ -347,7 +356,7 @@ fn two_ends(config: &Config) -> anyhow::Result<()> {
 }
 
 /// What a reload has come to.
-fn reloaded(file: &Path, changed: bool, missing: &[Missing]) -> String {
+fn told_reloaded(file: &Path, changed: bool, missing: &[Missing]) -> String {
     let file = file.display();
     let what = match changed {
         true => format!("{file} read again"),

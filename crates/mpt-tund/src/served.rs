@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use anyhow::bail;
 use mpt_core::control::history::Past;
 use mpt_core::control::{Answer, Missing, Reply, Request, Status};
 use mpt_core::path::PathId;
@@ -260,12 +261,40 @@ impl Served {
             let reply = self.history(path.as_deref());
             return asked.answer(reply);
         }
-        let reply = match &mut self.running {
-            Wish::Granted(tunnel) => requests::answer(host, tunnel, asked.request.clone()).await,
-            Wish::Refused(why, _) => Reply::Error(format!("the tunnel does not run: {why}")),
-            Wish::New => Reply::Error("the tunnel is being started".to_owned()),
+        let reply = match self.running() {
+            Ok(tunnel) => requests::answer(host, tunnel, asked.request.clone()).await,
+            Err(why) => Reply::Error(why.to_string()),
         };
         asked.answer(reply);
+    }
+
+    /// The tunnel.
+    ///
+    /// # Errors
+    /// Why it does not run.
+    fn running(&mut self) -> anyhow::Result<&mut Tunnel> {
+        match &mut self.running {
+            Wish::Granted(tunnel) => Ok(tunnel),
+            Wish::Refused(why, _) => bail!("the tunnel does not run: {why}"),
+            Wish::New => bail!("the tunnel is being started"),
+        }
+    }
+
+    /// Reads the tunnel's file again, as `mpt-ctl` asks, and wants what it says from now on. Whether that is anything
+    /// else than before.
+    ///
+    /// # Errors
+    /// When the tunnel does not run, and when it cannot follow what the files say.
+    pub(crate) async fn reload_own(&mut self, host: &Host) -> anyhow::Result<bool> {
+        requests::reload(host, self.running()?).await
+    }
+
+    /// What that has come to. To be asked once all was tried that is wanted now.
+    ///
+    /// # Errors
+    /// When the tunnel does not run.
+    pub(crate) fn reloaded(&mut self, changed: bool) -> anyhow::Result<String> {
+        Ok(requests::reloaded(self.running()?, changed))
     }
 
     /// The last 24 hours.

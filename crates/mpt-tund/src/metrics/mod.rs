@@ -182,6 +182,15 @@ impl Exporters {
         self.0.iter_mut().for_each(Place::look);
     }
 
+    /// The configuration was read again: what could not be had is tried at once.
+    pub(crate) fn doubt(&mut self) {
+        for place in &mut self.0 {
+            if let State::Refused(_, retry) = &mut place.state {
+                *retry = retry.at_once();
+            }
+        }
+    }
+
     /// Why metrics are not to be had there, if they are not.
     pub(crate) fn lack(&self, metrics: &config::Metrics) -> Option<Missing> {
         let place = self.0.iter().find(|place| place.wanted == *metrics)?;

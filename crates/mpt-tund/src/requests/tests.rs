@@ -24,8 +24,8 @@ fn a_reload_tells_what_is_still_missing_also_when_nothing_has_changed() {
         why: "interface wwan0 is not there".to_owned(),
     }];
     let file = FilePath::new("office.toml");
-    insta::assert_snapshot!(reloaded(file, true, &[]), @"office.toml read again");
-    insta::assert_snapshot!(reloaded(file, false, &missing), @"office.toml read again; nothing has changed; still missing, and tried again until it is there: path lte (interface wwan0 is not there)");
+    insta::assert_snapshot!(told_reloaded(file, true, &[]), @"office.toml read again");
+    insta::assert_snapshot!(told_reloaded(file, false, &missing), @"office.toml read again; nothing has changed; still missing, and tried again until it is there: path lte (interface wwan0 is not there)");
 }
 
 #[test]

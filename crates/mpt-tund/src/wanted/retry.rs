@@ -44,6 +44,14 @@ impl Retry {
         }
     }
 
+    /// It is tried at once, not when its turn comes.
+    pub(crate) fn at_once(self) -> Retry {
+        Retry {
+            next: self.since,
+            ..self
+        }
+    }
+
     /// Whether it is to be tried again.
     pub(crate) fn is_due(&self, now: Time) -> bool {
         now >= self.next
