@@ -140,6 +140,11 @@ fn with_a_user_of_its_own_it_saves_reloads_and_makes_sockets() {
             .ends_with(":4754")
             .then_some(())
     });
+    let metrics = tunnel.a.socket().with_file_name("metrics.sock");
+    let measured = format!("{text}[metrics]\nlisten = {metrics:?}\n");
+    std::fs::write(tunnel.a.config(), &measured).unwrap();
+    tunnel.a.ctl(&["reload"]);
+    assert!(metrics.exists());
     std::fs::write(tunnel.a.config(), changed.replace(USER, "65532:65532")).unwrap();
     let refused = tunnel.a.ctl_output(&["reload"]);
     let refused = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -147,6 +152,11 @@ fn with_a_user_of_its_own_it_saves_reloads_and_makes_sockets() {
         refused.contains("restart mpt-tund to change the user"),
         "{refused}"
     );
+    // What goes on as it was is looked after as it was.
+    std::fs::remove_file(&metrics).unwrap();
+    wait_for("the socket for metrics", Duration::from_secs(5), || {
+        metrics.exists().then_some(())
+    });
     std::fs::write(tunnel.a.config(), &text).unwrap();
 
     // A control socket, an address and an interface that somebody removes are there again.

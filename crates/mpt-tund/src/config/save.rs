@@ -40,6 +40,9 @@ pub(crate) enum SaveError {
     /// The file has a mistake, it was edited since it was read.
     #[error("the file was changed and is not right, so nothing was saved")]
     Mistake(#[from] Mistake),
+    /// The process that keeps the files does not hand it over.
+    #[error("nothing was saved: {0}")]
+    Unread(io::Error),
     /// The file does not have a path that runs.
     #[error(
         "the file {file} has no path \"{name}\" any more, so nothing was saved; `mpt-ctl reload` \

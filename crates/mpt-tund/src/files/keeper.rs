@@ -1,9 +1,11 @@
 //! The process that keeps the files of a daemon that has a user of its own.
 //!
 //! It is the daemon's child, begun before there is a thread or a packet, and stays root where the daemon does
-//! not. It can do five things: open /dev/net/tun, where others than root may not; open the files that the configuration names, as they are named at that moment;
-//! watch the folders of peers that it names; replace a tunnel's file by one that differs in what `mpt-ctl` may change; make and remove the control sockets, and those for metrics,
-//! of the configuration that it read last. Whoever takes over the daemon can ask for these and for nothing
+//! not. It can do five things: open /dev/net/tun, where others than root may not; open the files that the configuration
+//! names, as they are named at that moment; watch the folders of peers that it names; replace a
+//! tunnel's file by one that differs in what `mpt-ctl` may change; make and remove the control sockets, and those for
+//! metrics. The configuration is that which it read last, and that which runs where it takes a restart to follow. Whoever
+//! takes over the daemon can ask for these and for nothing
 //! else: there is no name in a question that is used for more than to choose. It ends with the daemon.
 
 use std::cell::RefCell;
@@ -27,6 +29,8 @@ struct Keeper {
     arguments: Vec<PathBuf>,
     /// What was read last without a mistake.
     configs: Vec<Config>,
+    /// Of those files what was read before, where the daemon has to be restarted to follow what they say now: that runs.
+    running: Vec<Config>,
     listeners: Vec<Listener>,
 }
 
@@ -42,6 +46,7 @@ pub(super) fn serve(link: &UnixStream, arguments: Vec<PathBuf>, configs: Vec<Con
     let mut keeper = Keeper {
         arguments,
         configs,
+        running: Vec::new(),
         listeners: Vec::new(),
     };
     while let Ok((question, _)) = wire::receive(link) {
@@ -54,7 +59,7 @@ pub(super) fn serve(link: &UnixStream, arguments: Vec<PathBuf>, configs: Vec<Con
 impl Keeper {
     fn answer(&mut self, link: &UnixStream, question: Question) -> std::io::Result<()> {
         let (answer, socket) = match question {
-            Question::Load => return self.load(link),
+            Question::Load { is_followed } => return self.load(link, is_followed),
             Question::Device => return lend_device(link),
             Question::Peers { folder, file } => return self.peers(link, &folder, file.as_deref()),
             Question::Watch { folder } => return self.watch(link, &folder),
@@ -77,15 +82,31 @@ impl Keeper {
     }
 
     /// Reads the configuration as the daemon will, and hands over what was opened for it.
-    fn load(&mut self, link: &UnixStream) -> std::io::Result<()> {
+    fn load(&mut self, link: &UnixStream, is_followed: bool) -> std::io::Result<()> {
         let files = Files::Noted(RefCell::default());
         let (names, mistakes) = config::list(&self.arguments);
         let loaded = config::load_from((names.clone(), mistakes.clone()), &files);
-        if loaded.mistakes.is_empty() {
-            self.configs = loaded.configs;
+        if is_followed && loaded.mistakes.is_empty() {
+            self.follow(loaded.configs);
         }
         hand_over(link, files)?;
         wire::send(link, &Answer::Listed(names, mistakes), None)
+    }
+
+    /// What the daemon follows, it may ask for; and what it goes on with, since it refuses to follow.
+    fn follow(&mut self, configs: Vec<Config>) {
+        let refused = |new: &Config| {
+            let old = self.known().find(|old| old.file == new.file)?;
+            let refuses = !config::difference(old, new).needs_restart.is_empty();
+            refuses.then(|| old.clone())
+        };
+        self.running = configs.iter().filter_map(refused).collect();
+        self.configs = configs;
+    }
+
+    /// All that the daemon may ask for: first what surely runs.
+    fn known(&self) -> impl Iterator<Item = &Config> {
+        self.running.iter().chain(&self.configs)
     }
 
     /// Reads a folder of peers, or one of its files, as the daemon will, and hands over what was opened for it.
@@ -121,7 +142,7 @@ impl Keeper {
 
     /// The folder of peers of that name, and the public key of the hub that has it.
     fn hub_of(&self, folder: &Path) -> Option<(&PeersDir, PublicKey)> {
-        self.configs.iter().find_map(|config| {
+        self.known().find_map(|config| {
             let dir = config.peers_dir.as_ref();
             let dir = dir.filter(|dir| *dir.folder == *folder)?;
             Some((dir, config.crypto.as_ref()?.private_key.public_key()))
@@ -129,7 +150,7 @@ impl Keeper {
     }
 
     fn replace(&self, file: &Path, text: &str) -> Answer {
-        if !self.configs.iter().any(|config| config.file == file) {
+        if !self.known().any(|config| config.file == file) {
             return Answer::Failed("it is no tunnel's file".to_owned());
         }
         match config::replace_settings(file, text) {
@@ -140,8 +161,10 @@ impl Keeper {
 
     fn bind(&mut self, socket: &Path) -> Result<UnixListener, String> {
         self.listeners.retain(|listener| listener.path() != socket);
-        let mut named = self.configs.iter().flat_map(Config::sockets);
-        let found = named.find(|(path, ..)| *path == socket);
+        let found = self
+            .known()
+            .flat_map(Config::sockets)
+            .find(|(path, ..)| *path == socket);
         let (_, owner, mode) = found.ok_or("the configuration has no such socket")?;
         let listener = control::bind(socket, owner, mode);
         let listener = listener.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
@@ -204,8 +227,45 @@ mod tests {
         Keeper {
             configs: config::load(&[folder.to_owned()]).configs,
             arguments: vec![folder.to_owned()],
+            running: Vec::new(),
             listeners: Vec::new(),
         }
+    }
+
+    /// The daemon goes on as it was, and has to be able to.
+    #[test]
+    fn what_the_daemon_does_not_follow_takes_nothing_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut keeper = keeper(folder.path());
+        let file = folder.path().join("mpt0.toml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let [control, first, second] =
+            ["control.sock", "first", "second"].map(|name| folder.path().join(name));
+        let metrics = |at: &Path| format!("{text}[metrics]\nlisten = {at:?}\n");
+        let read = |keeper: &mut Keeper, text: &str, is_followed| {
+            std::fs::write(&file, text).unwrap();
+            let (here, _there) = UnixStream::pair().unwrap();
+            keeper
+                .answer(&here, Question::Load { is_followed })
+                .unwrap();
+        };
+        read(&mut keeper, &metrics(&first), true);
+        assert!(keeper.bind(&first).is_ok());
+        // Nobody has asked for a reload: it is read to be saved.
+        read(&mut keeper, &metrics(&second), false);
+        assert!(keeper.bind(&first).is_ok() && keeper.bind(&second).is_err());
+        // What takes a restart is refused, and so is all that stands beside it.
+        let renamed = metrics(&second).replace("control.sock", "other.sock");
+        read(&mut keeper, &renamed, true);
+        assert!(keeper.bind(&first).is_ok() && keeper.bind(&control).is_ok());
+        let renamed = metrics(&first).replace("control.sock", "third.sock");
+        read(&mut keeper, &renamed, true);
+        assert!(keeper.bind(&control).is_ok() && keeper.bind(&second).is_err());
+        // And then it is taken back.
+        read(&mut keeper, &metrics(&second), true);
+        assert!(keeper.bind(&control).is_ok() && keeper.bind(&second).is_ok());
+        assert!(keeper.bind(&first).is_err());
+        assert!(keeper.running.is_empty());
     }
 
     #[test]

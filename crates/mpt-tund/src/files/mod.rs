@@ -12,6 +12,7 @@ mod keeper;
 mod watch;
 mod wire;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -46,7 +47,11 @@ pub(crate) enum Store {
 
 /// The way to the process that keeps the files.
 #[derive(Debug)]
-pub(crate) struct Link(UnixStream);
+pub(crate) struct Link {
+    stream: UnixStream,
+    /// It does not answer, and nothing more is asked.
+    is_lost: Cell<bool>,
+}
 
 /// A control socket that the other process has made. Dropping it has it removed.
 #[derive(Debug)]
@@ -89,14 +94,14 @@ impl Store {
             format!("cannot become {user}, which takes CAP_SETUID and CAP_SETGID, and a user namespace that has it")
         })?;
         tracing::info!("this process runs as {user}");
-        Ok(Store::Kept(Rc::new(Link(link))))
+        Ok(Store::Kept(Rc::new(Link::new(link))))
     }
 
     /// Reads all configurations again.
     pub(crate) fn load(&self) -> Loaded {
         match self {
             Store::Own { arguments } => config::load(arguments),
-            Store::Kept(link) => match link.open_all() {
+            Store::Kept(link) => match link.open_all(true) {
                 Ok((list, files)) => config::load_from(list, &files),
                 Err(error) => Loaded {
                     configs: Vec::new(),
@@ -114,7 +119,7 @@ impl Store {
         match self {
             Store::Own { .. } => Config::read_from(file, &Files::Own),
             Store::Kept(link) => {
-                let (_, files) = link.open_all().map_err(|error| gone(file, &error))?;
+                let (_, files) = link.open_all(true).map_err(|error| gone(file, &error))?;
                 Config::read_from(file, &files)
             }
         }
@@ -176,9 +181,7 @@ impl Store {
         match self {
             Store::Own { .. } => config::save(&config.file, &running, &Files::Own, config::replace),
             Store::Kept(link) => {
-                let (_, files) = link
-                    .open_all()
-                    .map_err(|error| gone(&config.file, &error))?;
+                let (_, files) = link.open_all(false).map_err(SaveError::Unread)?;
                 config::save(&config.file, &running, &files, |file, text| {
                     let (file, text) = (file.to_owned(), text.to_owned());
                     link.ask(&Question::Replace { file, text }).map(|_| ())
@@ -279,16 +282,23 @@ fn gone(file: &Path, error: &io::Error) -> Mistake {
     Mistake {
         file: file.to_owned(),
         place: None,
-        what: format!("the process that keeps the files does not answer: {error}"),
+        what: error.to_string(),
         remedy: "restart mpt-tund".to_owned(),
     }
 }
 
 impl Link {
-    /// Everything that the configuration consists of, opened.
+    fn new(stream: UnixStream) -> Link {
+        Link {
+            stream,
+            is_lost: Cell::new(false),
+        }
+    }
+
+    /// Everything that the configuration consists of, opened. `is_followed`: the tunnels are to be as it says.
     #[allow(clippy::type_complexity, reason = "it is what `load_from` takes")]
-    fn open_all(&self) -> io::Result<((Vec<PathBuf>, Vec<Mistake>), Files)> {
-        self.send(&Question::Load)?;
+    fn open_all(&self, is_followed: bool) -> io::Result<((Vec<PathBuf>, Vec<Mistake>), Files)> {
+        self.send(&Question::Load { is_followed })?;
         self.hear_opened()
     }
 
@@ -319,22 +329,30 @@ impl Link {
     /// The next part of an answer. An answer that comes too late would be taken for that to the next question:
     /// nothing more is asked then.
     fn hear(&self) -> io::Result<(Answer, Option<File>)> {
-        wire::receive(&self.0).inspect_err(|_| self.end())
+        wire::receive(&self.stream).map_err(|error| self.lost(&error))
     }
 
     /// An answer is that to another question: nothing more is asked.
     fn lost_step(&self) -> io::Error {
-        self.end();
-        io::ErrorKind::InvalidData.into()
+        self.lost(&io::ErrorKind::InvalidData.into())
     }
 
-    fn end(&self) {
-        let _ = self.0.shutdown(std::net::Shutdown::Both);
+    /// Ends it, and says so once: what needs the other process fails from now on, which may be long after this.
+    fn lost(&self, error: &io::Error) -> io::Error {
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        if !self.is_lost.replace(true) {
+            tracing::error!(
+                "the process that keeps the files does not answer ({error}): no file is read or written any more, and \
+                 no socket made, until mpt-tund is restarted"
+            );
+        }
+        let what = "the process that keeps the files does not answer until mpt-tund is restarted";
+        io::Error::new(error.kind(), what)
     }
 
     /// A question that was sent in part ends it, too.
     fn send(&self, question: &Question) -> io::Result<()> {
-        wire::send(&self.0, question, None).inspect_err(|_| self.end())
+        wire::send(&self.stream, question, None).map_err(|error| self.lost(&error))
     }
 
     /// Asks for something that is done or not.
@@ -367,10 +385,14 @@ impl KeptDoor {
     /// Looks whether its file is still there, and has it made again if not. Whether it was.
     ///
     /// # Errors
-    /// When that fails.
+    /// When that fails. Where the other process is gone it is not known, and what is open goes on.
     pub(crate) fn look(&mut self) -> io::Result<bool> {
         let socket = self.path.clone();
-        let Some(socket) = self.link.ask(&Question::Look { socket })? else {
+        let looked = self.link.ask(&Question::Look { socket });
+        if self.link.is_lost.get() {
+            return Ok(false);
+        }
+        let Some(socket) = looked? else {
             return Ok(false);
         };
         self.socket = socket.into();
@@ -392,5 +414,44 @@ impl Drop for KeptDoor {
                 self.path.display()
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_the_other_process_whatever_fails_says_that_a_restart_helps() {
+        let (here, _) = UnixStream::pair().unwrap();
+        let store = Store::Kept(Rc::new(Link::new(here)));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mpt0.toml");
+        let text = "[tunnel]\nname = \"mpt0\"\n[[paths]]\nname = \"a\"\nlocal = \"10.1.0.1\"\nremote = \"10.1.0.2\"\n";
+        std::fs::write(&file, text).unwrap();
+        let config = Config::read(&file).unwrap();
+        let what = "the process that keeps the files does not answer until mpt-tund is restarted";
+        let mistakes = store.load().mistakes;
+        assert_eq!(
+            (mistakes.len(), &*mistakes[0].what, &*mistakes[0].remedy),
+            (1, what, "restart mpt-tund")
+        );
+        let saved = store.save(&config).unwrap_err();
+        assert_eq!(saved.to_string(), format!("nothing was saved: {what}"));
+        let bound = store.bind(&config.control.socket, None, 0o600).unwrap_err();
+        assert_eq!(bound.to_string(), what);
+    }
+
+    #[test]
+    fn without_the_other_process_a_socket_that_is_open_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control.sock");
+        let (here, _) = UnixStream::pair().unwrap();
+        let mut door = KeptDoor {
+            link: Rc::new(Link::new(here)),
+            socket: UnixListener::bind(&path).unwrap(),
+            path,
+        };
+        assert!(!door.look().unwrap() && !door.look().unwrap());
     }
 }

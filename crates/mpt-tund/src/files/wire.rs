@@ -28,8 +28,8 @@ const MAX_BYTES: usize = 7 << 20;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Question {
     /// Open what the configuration consists of. Answered by [`Answer::Opened`] and [`Answer::Refused`], one
-    /// for each file, and then [`Answer::Listed`].
-    Load,
+    /// for each file, and then [`Answer::Listed`]. `is_followed`: the tunnels are to be as it says now.
+    Load { is_followed: bool },
     /// The same of a folder of peers, or of one file of it.
     Peers {
         folder: PathBuf,
@@ -136,12 +136,12 @@ mod tests {
         file.write_all(b"text").unwrap();
         let socket = PathBuf::from("/run/mpt/mpt0.sock");
         send(&here, &Question::Bind { socket }, Some(file.as_fd())).unwrap();
-        send(&here, &Question::Load, None).unwrap();
+        send(&here, &Question::Load { is_followed: true }, None).unwrap();
         let (question, with) = receive::<Question>(&there).unwrap();
         assert!(matches!(question, Question::Bind { .. }));
         assert_eq!(with.unwrap().metadata().unwrap().len(), 4);
         let (question, with) = receive::<Question>(&there).unwrap();
-        assert!(matches!(question, Question::Load) && with.is_none());
+        assert!(matches!(question, Question::Load { is_followed: true }) && with.is_none());
         drop(here);
         assert!(receive::<Question>(&there).is_err());
     }
