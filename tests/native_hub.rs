@@ -8,7 +8,7 @@ mod workers;
 mod world;
 
 use std::net::UdpSocket;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -91,7 +91,9 @@ fn a_folder_of_peers_is_followed_while_the_hub_runs() {
         let clients: Vec<Daemon> = (0..2).map(|client| world.start_client(client)).collect();
         let mut hub = Daemon::start(&world.hub_host, "mpt0", |socket| {
             let folder = Path::new(socket).with_file_name("peers.d");
-            std::fs::create_dir(&folder).unwrap();
+            let first = Path::new(socket).with_file_name("closed").join("first");
+            std::fs::create_dir_all(&first).unwrap();
+            symlink(first, &folder).unwrap();
             std::fs::write(folder.join("alice.toml"), world.peer_file(0)).unwrap();
             let peers_dir = "[tunnel]\npeers_dir = \"peers.d\"";
             user.clone() + &world.hub_text(socket, &[]).replace("[tunnel]", peers_dir)
@@ -99,7 +101,7 @@ fn a_folder_of_peers_is_followed_while_the_hub_runs() {
         let folder = hub.config().with_file_name("peers.d");
         if !user.is_empty() {
             let closed = std::fs::Permissions::from_mode(0o700);
-            std::fs::set_permissions(&folder, closed).unwrap();
+            std::fs::set_permissions(folder.with_file_name("closed"), closed).unwrap();
         }
         await_state(&hub, "alice", Some(PeerState::Up));
         assert_eq!(state_of(&hub, "bob"), None);
@@ -168,6 +170,18 @@ fn a_folder_of_peers_is_followed_while_the_hub_runs() {
             (hub.ctl_output(&["status"]).status.code() == Some(0)).then_some(())
         });
         assert_eq!(ping(&world.hosts[0], "10.99.0.1", 5, 20, "").received, 5);
+
+        // Its name leads to another folder, which is followed from then on.
+        let second = folder.with_file_name("closed").join("second");
+        std::fs::create_dir(&second).unwrap();
+        std::fs::write(second.join("bob.toml"), world.peer_file(1)).unwrap();
+        let beside = folder.with_file_name("peers.new");
+        symlink(second, &beside).unwrap();
+        std::fs::rename(beside, &folder).unwrap();
+        await_state(&hub, "alice", None);
+        await_state(&hub, "bob", Some(PeerState::Up));
+        std::fs::write(folder.join("alice.toml"), world.peer_file(0)).unwrap();
+        await_state(&hub, "alice", Some(PeerState::Up));
         drop(clients);
     }
 }

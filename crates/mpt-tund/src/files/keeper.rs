@@ -2,18 +2,19 @@
 //!
 //! It is the daemon's child, begun before there is a thread or a packet, and stays root where the daemon does
 //! not. It can do five things: open /dev/net/tun, where others than root may not; open the files that the configuration
-//! names, as they are named at that moment; watch the folders of peers that it names; replace a
+//! names, as they are named at that moment; watch the folders of peers that it names, and say which they are; replace a
 //! tunnel's file by one that differs in what `mpt-ctl` may change; make and remove the control sockets, and those for
 //! metrics. The configuration is that which it read last, and that which runs where it takes a restart to follow. Whoever
 //! takes over the daemon can ask for these and for nothing
 //! else: there is no name in a question that is used for more than to choose. It ends with the daemon.
 
 use std::cell::RefCell;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use mpt_core::crypto::PublicKey;
+use rustix::fs::{Mode, OFlags};
 use rustix::thread::CapabilitySet;
 
 use super::watch;
@@ -62,6 +63,7 @@ impl Keeper {
             Question::Load { is_followed } => return self.load(link, is_followed),
             Question::Device => return lend_device(link),
             Question::Peers { folder, file } => return self.peers(link, &folder, file.as_deref()),
+            Question::Folder { folder } => return self.folder(link, &folder),
             Question::Watch { folder } => return self.watch(link, &folder),
             Question::Replace { file, text } => (self.replace(&file, &text), None),
             Question::Bind { socket } => match self.bind(&socket) {
@@ -126,13 +128,30 @@ impl Keeper {
         wire::send(link, &Answer::Listed(Vec::new(), Vec::new()), None)
     }
 
+    fn folder(&self, link: &UnixStream, folder: &Path) -> std::io::Result<()> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        self.of_folder(link, folder, |folder| {
+            Ok(rustix::fs::open(folder, flags, Mode::empty())?)
+        })
+    }
+
     fn watch(&self, link: &UnixStream, folder: &Path) -> std::io::Result<()> {
+        self.of_folder(link, folder, watch::begin)
+    }
+
+    /// Hands over what `open` makes of a folder of peers.
+    fn of_folder(
+        &self,
+        link: &UnixStream,
+        folder: &Path,
+        open: impl FnOnce(&Path) -> std::io::Result<OwnedFd>,
+    ) -> std::io::Result<()> {
         if self.hub_of(folder).is_none() {
             let why = "the configuration has no such folder".to_owned();
             return wire::send(link, &Answer::Failed(why), None);
         }
-        match watch::begin(folder) {
-            Ok(watch) => wire::send(link, &Answer::Done, Some(watch.as_fd())),
+        match open(folder) {
+            Ok(opened) => wire::send(link, &Answer::Done, Some(opened.as_fd())),
             Err(error) => {
                 let number = error.raw_os_error().unwrap_or(libc::EIO);
                 wire::send(link, &Answer::Refused(folder.to_owned(), number), None)

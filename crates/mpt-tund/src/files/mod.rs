@@ -17,6 +17,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -170,6 +171,21 @@ impl Store {
                 watch.map(Watch).ok_or(io::ErrorKind::InvalidData.into())
             }
         }
+    }
+
+    /// Which folder the name of one with peers leads to now, by device and inode; none where that is not known. It may
+    /// be a link, or beneath one, and this process may not be allowed to look.
+    pub(crate) fn identity(&self, folder: &Path) -> Option<(u64, u64)> {
+        let metadata = match self {
+            Store::Own { .. } => folder.metadata(),
+            Store::Kept(link) => {
+                let folder = folder.to_owned();
+                let opened = link.ask(&Question::Folder { folder }).ok()??;
+                File::from(opened).metadata()
+            }
+        };
+        let metadata = metadata.ok()?;
+        Some((metadata.dev(), metadata.ino()))
     }
 
     /// Writes what runs into a tunnel's file, and returns what was changed.

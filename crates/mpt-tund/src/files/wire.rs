@@ -35,6 +35,8 @@ pub(super) enum Question {
         folder: PathBuf,
         file: Option<PathBuf>,
     },
+    /// Which folder that name of one with peers leads to now: it comes with the answer.
+    Folder { folder: PathBuf },
     /// Watch a folder of peers: inotify's descriptor comes with the answer.
     Watch { folder: PathBuf },
     /// Replace a tunnel's file by one that differs in what runs alone.

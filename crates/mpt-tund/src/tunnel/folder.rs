@@ -4,8 +4,7 @@
 //! counts as one. What is wrong is said once, in the log, and as long as it lasts, in the status; the peer goes on as it was.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use mpt_core::control::RefusedPeer;
@@ -48,7 +47,7 @@ impl PeerFolder {
     /// Sees to it that the folder is watched, and hears what has happened there.
     fn hear(&mut self, dir: &PeersDir, files: &Store, now: Time) {
         if let Some(watched) = &mut self.watched
-            && (watched.folder != *dir.folder || watched.was_exchanged(now))
+            && (watched.folder != *dir.folder || watched.was_exchanged(files, now))
         {
             self.watched = None;
         }
@@ -93,7 +92,7 @@ impl PeerFolder {
                 self.watched = Some(Watched {
                     folder: dir.folder.to_path_buf(),
                     watch,
-                    identity: identity(&dir.folder),
+                    identity: files.identity(&dir.folder),
                     next_look: now + LOOK,
                 });
                 // What happened before.
@@ -135,19 +134,14 @@ impl PeerFolder {
 
 impl Watched {
     /// Whether the name leads to another folder now: the watch is of a folder, not of its name.
-    fn was_exchanged(&mut self, now: Time) -> bool {
+    fn was_exchanged(&mut self, files: &Store, now: Time) -> bool {
         if now < self.next_look {
             return false;
         }
         self.next_look = now + LOOK;
-        let found = identity(&self.folder);
+        let found = files.identity(&self.folder);
         found.is_some() && found != self.identity
     }
-}
-
-fn identity(folder: &Path) -> Option<(u64, u64)> {
-    let metadata = folder.metadata().ok()?;
-    Some((metadata.dev(), metadata.ino()))
 }
 
 impl Tunnel {
