@@ -19,7 +19,7 @@ pub(crate) fn datagrams(bytes: &[u8]) {
         (datagram, rest) = behind.split_at((usize::from(len) * 4).min(behind.len()));
         // A dump begins with what has an odd length, and ends with what has length 0.
         match len {
-            0 => table.end_dump(),
+            0 => table.end_dump(true),
             len if len % 2 == 1 => table.begin_dump(),
             _ => {}
         }

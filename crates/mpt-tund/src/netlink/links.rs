@@ -247,8 +247,11 @@ impl Links {
         self.dump += 1;
     }
 
-    /// The dump is complete: what it did not mention is gone.
-    pub(super) fn end_dump(&mut self) {
+    /// The dump has ended. What it did not mention is gone, if it is `whole`; else that may be there all the same.
+    pub(super) fn end_dump(&mut self, whole: bool) {
+        if !whole {
+            return self.tell(Change::Anything);
+        }
         let dump = self.dump;
         let gone: Vec<_> = self
             .addresses
@@ -420,7 +423,7 @@ pub(crate) mod tests {
         links.begin_dump();
         links.set_link(2, link("eth0", true));
         links.set_address(wide, 2, true);
-        links.end_dump();
+        links.end_dump(true);
         assert_eq!(links.addresses_of(2).collect::<Vec<_>>(), [&wide]);
         links.set_address(wide, 2, false);
         assert_eq!(links.index_with(HOME), None);
@@ -433,15 +436,29 @@ pub(crate) mod tests {
         links.set_link(2, link("eth0", true));
         links.set_link(3, link("eth1", true));
         links.set_address(address("10.0.0.1"), 3, true);
-        links.end_dump();
+        links.end_dump(true);
         assert_eq!(changes(&mut links), 4);
         links.begin_dump();
         links.set_link(2, link("eth0", true));
-        links.end_dump();
+        links.end_dump(true);
         assert_eq!(changes(&mut links), 3);
         assert_eq!(
             (links.index_of("eth1"), links.index_with(HOME)),
             (None, None)
         );
+    }
+
+    #[test]
+    fn what_a_dump_with_gaps_does_not_mention_stays_until_another_does_not() {
+        let mut links = Links::default();
+        links.begin_dump();
+        links.set_link(2, link("eth0", true));
+        links.end_dump(true);
+        links.begin_dump();
+        links.end_dump(false);
+        assert_eq!(links.index_of("eth0"), Some(2));
+        links.begin_dump();
+        links.end_dump(true);
+        assert_eq!(links.index_of("eth0"), None);
     }
 }

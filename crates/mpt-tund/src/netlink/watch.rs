@@ -7,12 +7,16 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::time::Duration;
+
+use mpt_core::time::Time;
 
 use rtnetlink::sys::protocols::NETLINK_ROUTE;
 use rtnetlink::sys::{AsyncSocket, SocketAddr, TokioSocket};
 
 use super::links::{Change, Links};
 use super::wire::{self, Content};
+use crate::clock;
 
 /// What the socket subscribes to.
 const GROUPS: libc::c_int = libc::RTMGRP_LINK
@@ -29,9 +33,11 @@ const RTMGRP_IPV6_RULE: libc::c_int = 1 << (19 - 1);
 /// `RTNLGRP_IPV4_NETCONF` (24) likewise.
 const RTMGRP_IPV4_NETCONF: libc::c_int = 1 << (24 - 1);
 
-/// Dumps begun in a row because something changed meanwhile; then the last has to do, and
-/// notifications mend what it missed.
+/// Dumps begun in a row because something changed meanwhile; then the last has to do for a while: what it did not
+/// mention stays.
 const MAX_RESTARTS: u32 = 8;
+/// And after this long everything is asked for once more, as what failed is tried again (`crate::wanted::retry`).
+const LATE_RETRY: Duration = Duration::from_secs(1);
 
 /// Datagrams read in one go by [`LinkWatch::catch_up`].
 const MAX_DATAGRAMS: usize = 256;
@@ -50,6 +56,8 @@ pub(crate) struct LinkWatch {
     /// The dump under way is not of one piece and has to be begun again.
     incomplete: bool,
     restarts: u32,
+    /// When everything is asked for again, as the last dump was not of one piece.
+    retry_at: Option<Time>,
 }
 
 /// Where the enquiry about everything stands.
@@ -77,6 +85,7 @@ impl LinkWatch {
             sequence: 0,
             incomplete: false,
             restarts: 0,
+            retry_at: None,
         };
         watch.begin_dump()?;
         while watch.dump != Dump::Complete {
@@ -99,11 +108,15 @@ impl LinkWatch {
     }
 
     /// Takes in what the kernel has told by now, without waiting: what is known is then as new as
-    /// anything that this process did before.
+    /// anything that this process did before. To be called a few times a second, for what is asked again.
     ///
     /// # Errors
     /// If the socket fails; lost notifications are no error.
     pub(crate) fn catch_up(&mut self) -> io::Result<()> {
+        let now = clock::now();
+        if self.dump == Dump::Complete && self.retry_at.take_if(|at| *at <= now).is_some() {
+            self.begin_dump()?;
+        }
         // A host that changes faster than this is read must not hold up the rest.
         for _ in 0..MAX_DATAGRAMS {
             self.datagram.clear();
@@ -195,7 +208,10 @@ impl LinkWatch {
             Dump::Addresses => {
                 self.dump = Dump::Complete;
                 self.restarts = 0;
-                self.links.end_dump();
+                self.links.end_dump(!self.incomplete);
+                if self.incomplete {
+                    self.retry_at = Some(clock::now() + LATE_RETRY);
+                }
                 Ok(())
             }
             Dump::Complete => Ok(()),
@@ -238,7 +254,6 @@ mod tests {
     use crate::tun::Tun;
     use net::unit::in_network_namespace;
     use std::net::IpAddr;
-    use std::time::Duration;
 
     /// The next change that `wanted` accepts, within a few seconds.
     async fn until(watch: &mut LinkWatch, wanted: impl Fn(&Change) -> bool) -> Change {
@@ -347,5 +362,26 @@ mod tests {
         // The links twice, then the addresses.
         assert!(watch.sequence >= before + 3, "one dump and no more");
         assert!(!watch.incomplete);
+    }
+
+    #[tokio::test]
+    async fn after_a_storm_that_outlasts_the_dumps_everything_is_asked_for_once_more() {
+        let mut watch = LinkWatch::open().await.unwrap();
+        watch.begin_dump().unwrap();
+        (watch.incomplete, watch.restarts) = (true, MAX_RESTARTS);
+        while watch.dump != Dump::Complete {
+            watch.receive().await.unwrap();
+        }
+        // As if it had been missed.
+        watch.links = Links::default();
+        let began = clock::now();
+        while watch.table().index_of("lo").is_none() {
+            let waited = clock::now().since(began);
+            assert!(waited < 5 * LATE_RETRY, "nothing was asked for");
+            watch.catch_up().unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert!(clock::now().since(began) > LATE_RETRY / 2, "at once");
+        assert!(!watch.incomplete && watch.retry_at.is_none());
     }
 }
