@@ -313,7 +313,59 @@ fn control_characters_do_not_reach_the_terminal() {
     assert!(!complaint.contains('\u{1b}'), "{complaint:?}");
 }
 
-// What this host does not know
+// What has no effect, and what this host does not know
+
+/// What a right file is warned of.
+fn warned(file: &str) -> String {
+    let folder = folder(&[("mpt0.toml", file)]);
+    let (is_right, _, warnings) = check(folder.path(), &["--config", "mpt0.toml"]);
+    assert!(is_right, "{warnings}");
+    warnings
+}
+
+#[test]
+fn keys_without_effect_are_no_mistake_and_are_warned_of() {
+    let file = edited(&[
+        (
+            "[tunnel]",
+            "[recovery]\nmode = \"auto\"\n\n[tunnel]\nport = 4800",
+        ),
+        (
+            "window = 1024",
+            "window = 0\nmax_buffer_delay = \"5ms\"\nlate = \"drop\"",
+        ),
+        ("10.1.0.1", "10.1.0.1:4801"),
+        ("10.2.0.1", "10.2.0.1:4802"),
+    ]);
+    insta::assert_snapshot!(warned(&file), @r#"
+    mpt0.toml:2:8: warning: `mode` has no effect beside scheduler = "weighted", for which a path's `weight` stands: what is lost is not sent again; remove it, or write scheduler = "adaptive" in [tunnel]
+    mpt0.toml:5:8: warning: `port` has no effect since the `local` of every path names a port; remove it, or the ports in `local`
+    mpt0.toml:11:20: warning: `max_buffer_delay` has no effect beside window = 0: no packet is held, and what was overtaken is delivered; remove it, or write another `window`
+    mpt0.toml:12:8: warning: `late` has no effect beside window = 0: no packet is held, and what was overtaken is delivered; remove it, or write another `window`
+    "#);
+    let redundant = file.replace("[tunnel]", "[tunnel]\nscheduler = \"redundant\"");
+    let redundant = redundant
+        .replace(":4802", "")
+        .replace("window = 0", "window = 9");
+    insta::assert_snapshot!(warned(&redundant), @r#"
+    mpt0.toml:2:8: warning: `mode` has no effect beside scheduler = "redundant": what is lost is not sent again; remove it, or write scheduler = "adaptive" in [tunnel]
+    mpt0.toml:19:10: warning: `weight` has no effect beside scheduler = "redundant": every packet goes over every path; remove it, or write scheduler = "weighted" in [tunnel] for shares by weight
+    mpt0.toml:25:10: warning: `weight` has no effect beside scheduler = "redundant": every packet goes over every path; remove it, or write scheduler = "weighted" in [tunnel] for shares by weight
+    "#);
+    // What happens anyhow, or has no other to be beside.
+    let file = edited(&[
+        (
+            "[tunnel]",
+            "[recovery]\nmode = \"off\"\n\n[tunnel]\nport = 4800",
+        ),
+        (
+            "window = 1024",
+            "window = 0\nmax_buffer_delay = \"auto\"\nlate = \"deliver\"",
+        ),
+        ("10.1.0.1", "10.1.0.1:4801"),
+    ]);
+    assert_eq!(warned(&file), "");
+}
 
 #[test]
 fn users_of_another_host_are_no_mistake_and_are_warned_of() {
@@ -321,12 +373,6 @@ fn users_of_another_host_are_no_mistake_and_are_warned_of() {
         "user = \"nobody-here\"\n{BASE}[control]\nowner = \":nobodies\"\n\
          [metrics]\nlisten = \"/run/mpt/metrics.sock\"\nowner = \"root:nobodies\"\n"
     );
-    let warned = |file: &str| {
-        let folder = folder(&[("mpt0.toml", file)]);
-        let (is_right, _, warnings) = check(folder.path(), &["--config", "mpt0.toml"]);
-        assert!(is_right, "{warnings}");
-        warnings
-    };
     insta::assert_snapshot!(warned(&file), @r"
     mpt0.toml: warning: `user` cannot be used on this host: /etc/passwd has no nobody-here
     mpt0.toml: warning: `[control] owner` cannot be used on this host: /etc/group has no nobodies

@@ -388,8 +388,14 @@ impl Daemon {
                 self.tunnels.push(Served::new(config));
                 continue;
             };
+            let warnings: Vec<String> = config.warnings().collect();
             match served.reload(config, &self.host).await {
-                Ok(()) => tracing::info!("tunnel {name}: configuration read again"),
+                Ok(()) => {
+                    tracing::info!("tunnel {name}: configuration read again");
+                    for warning in warnings {
+                        tracing::warn!("tunnel {name}: {warning}");
+                    }
+                }
                 Err(error) => tracing::error!("tunnel {name}: {error:#}"),
             }
         }

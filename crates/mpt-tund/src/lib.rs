@@ -193,6 +193,7 @@ pub fn run() -> ExitCode {
                 config.file.display(),
                 config.paths.len()
             );
+            config.warnings().for_each(|warning| eprintln!("{warning}"));
             let secrets = config.crypto.iter().flat_map(config::Crypto::warnings);
             for warning in secrets.chain(unknown_users(config)) {
                 eprintln!("{}: warning: {warning}", config.file.display());

@@ -199,6 +199,9 @@ pub(crate) fn reloaded(tunnel: &Tunnel, changed: bool) -> String {
     for mistake in config.peer_mistakes() {
         text += &format!("\nnot followed: {mistake}");
     }
+    for warning in config.warnings() {
+        text += &format!("\n{warning}");
+    }
     text
 }
 

@@ -54,9 +54,12 @@ fn since_1970() -> Duration {
         .unwrap_or_default()
 }
 
-/// Says what a tunnel without `[crypto]` is, and what is wrong about its keys with one.
+/// Says what a tunnel without `[crypto]` is, what is wrong about its keys with one, and which settings have no effect.
 pub(crate) fn announce(config: &Config) {
     let name = &config.tunnel.name;
+    for warning in config.warnings() {
+        tracing::warn!("tunnel {name}: {warning}");
+    }
     match &config.crypto {
         Some(crypto) => {
             for warning in crypto.warnings() {

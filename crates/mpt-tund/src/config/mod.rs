@@ -34,6 +34,7 @@ mod replace;
 mod roster;
 mod save;
 mod section;
+mod unused;
 mod validate;
 mod values;
 
@@ -62,6 +63,7 @@ pub(crate) use remote::Remote;
 pub(crate) use replace::replace;
 pub(crate) use roster::{PeerChange, Roster};
 pub(crate) use save::{SaveError, replace_settings, save};
+pub(crate) use unused::Unused;
 pub(crate) use values::{is_name as is_path_name, network_of};
 
 /// Weight of a path that names none.
@@ -104,6 +106,8 @@ pub(crate) struct Config {
     pub(crate) paths: Vec<Path>,
     /// The classes, in the order of the file.
     pub(crate) classes: Vec<Class>,
+    /// Keys of the file that have no effect beside the others.
+    pub(crate) unused: Unused,
 }
 
 /// Section `[tunnel]`.
@@ -330,6 +334,15 @@ impl Config {
         }
         *peers = peers.without_files();
         dir.settle_all(peers, running.peers.as_ref());
+    }
+
+    /// What an operator should mend though the tunnel runs; each ends in what to do.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
+        let one = |mistake: &Mistake| {
+            let (what, remedy) = (&mistake.what, &mistake.remedy);
+            format!("{}: warning: {what}; {remedy}", mistake.file_and_place())
+        };
+        self.unused.0.iter().map(one)
     }
 
     /// What is wrong with files of single peers.

@@ -8,7 +8,6 @@ use std::time::Duration;
 use mpt_core::endpoint::End;
 use mpt_core::limits::{MAX_PATHS, RESERVED_INTERFACES, WEIGHTS};
 use mpt_core::send::scheduler::Policy;
-use mpt_core::tunnel::ReorderSettings;
 
 use super::budget::{self, budget};
 use super::classes::classes;
@@ -22,6 +21,7 @@ use super::peers::{MAX_PEERS, peers};
 use super::peers_dir::PeersDir;
 use super::reorder::reorder;
 use super::section::{Schema, Section, USER};
+use super::unused::{Sections, Unused};
 use super::validate::Places;
 use super::values::{self, PrefixKind};
 use super::{
@@ -184,10 +184,11 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
     })?;
     let head = Section::of(head, TUNNEL, &ALL)?;
     let (mut tunnel, name) = tunnel(&head, source)?;
-    let reorder = match root.get("reorder") {
-        Some(section) => reorder(&Section::of(section, REORDER, &ALL)?)?,
-        None => ReorderSettings::default(),
-    };
+    let ordered = root
+        .get("reorder")
+        .map(|section| Section::of(section, REORDER, &ALL))
+        .transpose()?;
+    let reorder = ordered.as_ref().map(reorder).transpose()?;
     let peer_sections = peer_sections(&root)?;
     let folder = head
         .get("peers_dir")
@@ -234,10 +235,11 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
             ));
         }
     };
-    let recovery = match root.get("recovery") {
-        Some(section) => recovery(&Section::of(section, RECOVERY, &ALL)?)?,
-        None => Recovery::default(),
-    };
+    let recovered = root
+        .get("recovery")
+        .map(|section| Section::of(section, RECOVERY, &ALL))
+        .transpose()?;
+    let recovery = recovered.as_ref().map(recovery).transpose()?;
     let mut control = Control {
         socket: format!("/run/mpt/{}.sock", tunnel.name).into(),
         owner: None,
@@ -272,25 +274,35 @@ pub(super) fn parse(source: Source<'_>) -> Result<(Config, Places), Mistake> {
     let classes = classes(&root, &paths, kind)?;
 
     let user = root.get(USER);
-    let config = Config {
+    let mut config = Config {
         file: source.file.to_owned(),
         user: user.map(values::user).transpose()?,
         tunnel,
-        reorder,
+        reorder: reorder.unwrap_or_default(),
         crypto,
         peers,
         peers_dir,
-        recovery,
+        recovery: recovery.unwrap_or_default(),
         control,
         hooks,
         metrics: listened.as_ref().map(metrics).transpose()?,
         paths,
         classes,
+        unused: Unused::default(),
     };
     validate::paths_outside(&config, &sections)?;
     validate::mtu(&config, &head)?;
     validate::one_use_of_the_key_field(&config, &head)?;
     validate::metrics(&config, listened.as_ref())?;
+    config.unused = Unused::of(
+        &config,
+        &Sections {
+            tunnel: &head,
+            reorder: ordered.as_ref(),
+            recovery: recovered.as_ref(),
+            paths: &sections,
+        },
+    )?;
     Ok((
         config,
         Places {
