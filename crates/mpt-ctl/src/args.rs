@@ -304,25 +304,44 @@ impl Cli {
     }
 }
 
-/// The command line. What asks no daemon takes no option of one, and does not list it.
+/// The options of all commands that some refuse, with those below them: these do not list them.
+const REFUSED: [(&str, &[&str]); 16] = [
+    ("top", &["json"]),
+    ("trace", &["watch"]),
+    ("history", &["watch"]),
+    ("log", &["watch"]),
+    ("path", &["watch"]),
+    ("reload", &["watch"]),
+    ("save", &["watch"]),
+    ("reorder set", &["watch"]),
+    ("peer add", &["watch"]),
+    ("peer set", &["watch"]),
+    ("peer remove", &["watch"]),
+    ("new", &["socket", "tunnel", "watch"]),
+    ("measure", &["socket", "tunnel", "watch"]),
+    ("genkey", &["socket", "tunnel", "watch", "json"]),
+    ("pubkey", &["socket", "tunnel", "watch", "json"]),
+    ("genpsk", &["socket", "tunnel", "watch", "json"]),
+];
+
+/// The command line. A command does not list an option that it refuses.
 pub(crate) fn command() -> clap::Command {
-    let hidden = |command: &clap::Command, ids: &[&str]| -> Vec<clap::Arg> {
-        let arguments = command.get_arguments();
-        let arguments = arguments.filter(|one| ids.contains(&one.get_id().as_str()));
-        arguments.map(|one| one.clone().hide(true)).collect()
-    };
     let command = Cli::command();
-    let of_a_daemon = hidden(&command, &["socket", "tunnel", "watch"]);
-    let of_keys = hidden(&command, &["socket", "tunnel", "watch", "json"]);
-    let without = |command: clap::Command, word: &str, hidden: &[clap::Arg]| {
-        command.mut_subcommand(word, |below| below.args(hidden))
-    };
-    let command = ["new", "measure"]
-        .into_iter()
-        .fold(command, |all, word| without(all, word, &of_a_daemon));
-    ["genkey", "pubkey", "genpsk"]
-        .into_iter()
-        .fold(command, |all, word| without(all, word, &of_keys))
+    let options: Vec<clap::Arg> = command.get_arguments().cloned().collect();
+    REFUSED.into_iter().fold(command, |command, (words, ids)| {
+        let refused = |one: &&clap::Arg| ids.contains(&one.get_id().as_str());
+        let hidden = options.iter().filter(refused);
+        let hidden: Vec<_> = hidden.map(|one| one.clone().hide(true)).collect();
+        without(command, words, &hidden)
+    })
+}
+
+/// With these for what is `words` below it.
+fn without(command: clap::Command, words: &str, hidden: &[clap::Arg]) -> clap::Command {
+    match words.split_once(' ') {
+        Some((word, words)) => command.mut_subcommand(word, |below| without(below, words, hidden)),
+        None => command.mut_subcommand(words, |below| below.args(hidden)),
+    }
 }
 
 /// The command that was given, down to its last word: its usage helps, and not that of the whole program.

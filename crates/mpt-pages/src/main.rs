@@ -53,7 +53,7 @@ fn write(folder: &Path) -> io::Result<()> {
             (Shell::Fish, "fish"),
         ] {
             let word = program.get_name().to_owned();
-            let file = generate_to(shell, &mut program.clone(), word, made(name)?)?;
+            let file = generate_to(shell, &mut shown(&program), word, made(name)?)?;
             if shell == Shell::Bash {
                 let text = std::fs::read_to_string(&file)?;
                 std::fs::write(&file, with_one_name(&text, program.get_name()))?;
@@ -61,6 +61,33 @@ fn write(folder: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The program without what is hidden, which clap_complete 4.6 lists all the same. What stands for all commands is each
+/// one's own here: it would be handed on to those that hide it.
+fn shown(program: &Command) -> Command {
+    fn shown(built: &Command) -> Command {
+        let own = built.get_arguments().filter(|one| !one.is_hide_set());
+        let below = built.get_subcommands().filter(|one| !one.is_hide_set());
+        // They have to last as long as the program, which is over soon.
+        let kept = |text: &str| -> &'static str { text.to_owned().leak() };
+        let command = Command::new(kept(built.get_name()));
+        let command = match built.get_version() {
+            Some(version) => command.version(kept(version)),
+            None => command,
+        };
+        command
+            .about(built.get_about().cloned().unwrap_or_default())
+            .disable_help_flag(true)
+            .disable_version_flag(true)
+            .disable_help_subcommand(true)
+            .args(own.map(|one| one.clone().global(false)))
+            .groups(built.get_groups().cloned())
+            .subcommands(below.map(shown))
+    }
+    let mut built = program.clone();
+    built.build();
+    shown(&built)
 }
 
 /// Completions for bash in which each command has one name. A defect of clap_complete 4.6: of a program with a `-` in
@@ -166,7 +193,7 @@ mod tests {
                 let text = std::fs::read_to_string(&file).unwrap();
                 for below in program.get_subcommands() {
                     assert!(text.contains(below.get_name()), "{shell}: {below}");
-                    for argument in below.get_arguments() {
+                    for argument in below.get_arguments().filter(|one| !one.is_hide_set()) {
                         let long = argument.get_long().unwrap_or_default();
                         assert!(text.contains(long), "{shell}: {below} --{long}");
                     }
@@ -197,7 +224,8 @@ mod tests {
                  $function mpt-ctl \"${COMP_WORDS[-1]}\" \"${COMP_WORDS[-2]}\"; \
                  [ \"${COMPREPLY[*]}\" = \"$2\" ] || echo \"$1: ${COMPREPLY[*]}\" >&2; }; \
                  completes reo reorder; completes 'path d' down; completes 'measure send --ra' --rate; \
-                 completes 'peer add --he' --help; completes 'log de' debug",
+                 completes 'peer add --he' --help; completes 'log de' debug; completes 'status --w' --watch; \
+                 completes 'log --w' ''; completes 'path up --w' ''; completes 'genkey --' --help",
             ),
         ];
         for (program, script) in checks {

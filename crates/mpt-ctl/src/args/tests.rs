@@ -51,28 +51,62 @@ fn a_mistake_in_a_setting_shows_the_usage_of_its_command_alone() {
     }
 }
 
+/// Whether an option has lines of its own in a help, and is not only spoken of.
+fn lists(help: &str, option: &str) -> bool {
+    let head = |line: &str| {
+        let own = line.trim_start();
+        // The texts of options stand further to the right.
+        line.len() - own.len() <= "      ".len() && own.starts_with('-') && own.contains(option)
+    };
+    help.lines().any(head)
+}
+
 #[test]
-fn help_lists_no_option_that_the_command_refuses() {
-    let help = |line: &str| parse(&format!("{line} --help")).unwrap_err();
-    let of_a_daemon = ["--socket", "--tunnel", "--watch"];
-    for line in [
-        "new",
-        "measure",
-        "measure send",
-        "genkey",
-        "pubkey",
-        "genpsk",
-    ] {
-        let shown = help(line);
-        for option in of_a_daemon {
-            assert!(!shown.contains(option), "{line}: {option}");
+fn help_lists_the_options_that_the_command_takes_and_no_others() {
+    let all = [
+        ("status", ""),
+        ("paths", ""),
+        ("peers", ""),
+        ("peer show", "bob"),
+        (
+            "peer add",
+            "bob public_key=hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo= allowed_ips=10.0.0.1/32",
+        ),
+        ("peer set", "bob rate_limit=none"),
+        ("peer remove", "bob"),
+        ("reorder", ""),
+        ("reorder set", "window=5"),
+        ("trace", "lte"),
+        ("history", ""),
+        #[cfg(feature = "top")]
+        ("top", ""),
+        ("log", ""),
+        ("path up", "lte"),
+        ("path down", "lte"),
+        ("path set", "lte weight=4"),
+        ("reload", ""),
+        ("save", ""),
+        ("new", "--server 203.0.113.7 --client-interfaces eth0,wwan0"),
+        ("genkey", ""),
+        ("pubkey", ""),
+        ("genpsk", ""),
+        ("measure send", "10.0.0.1"),
+        ("measure receive", ""),
+        ("measure stamp send", "10.0.0.1"),
+        ("measure read", "x.pcap"),
+    ];
+    for (command, arguments) in all {
+        let line = format!("{command} {arguments}");
+        assert!(parse(&line).is_ok(), "{line}: {}", error(&line));
+        let help = parse(&format!("{command} --help")).unwrap_err();
+        for option in ["--socket x", "--tunnel x", "--watch", "--json"] {
+            let takes = parse(&format!("{line} {option}")).is_ok();
+            let (name, _) = option.split_once(' ').unwrap_or((option, ""));
+            assert_eq!(lists(&help, name), takes, "{command} {option}: {help}");
         }
-        let is_key = line.starts_with("gen") || line == "pubkey";
-        assert_eq!(shown.contains("--json"), !is_key, "{line}");
     }
-    for option in of_a_daemon {
-        assert!(help("status").contains(option), "{option}");
-    }
+    let help = parse("path --help").unwrap_err();
+    assert!(!lists(&help, "--watch") && lists(&help, "--socket"));
 }
 
 #[cfg(not(feature = "top"))]
