@@ -330,18 +330,14 @@ fn keys_without_effect_are_no_mistake_and_are_warned_of() {
             "[tunnel]",
             "[recovery]\nmode = \"auto\"\n\n[tunnel]\nport = 4800",
         ),
-        (
-            "window = 1024",
-            "window = 0\nmax_buffer_delay = \"5ms\"\nlate = \"drop\"",
-        ),
+        ("window = 1024", "window = 0\nmax_buffer_delay = \"5ms\""),
         ("10.1.0.1", "10.1.0.1:4801"),
         ("10.2.0.1", "10.2.0.1:4802"),
     ]);
     insta::assert_snapshot!(warned(&file), @r#"
     mpt0.toml:2:8: warning: `mode` has no effect beside scheduler = "weighted", for which a path's `weight` stands: what is lost is not sent again; remove it, or write scheduler = "adaptive" in [tunnel]
     mpt0.toml:5:8: warning: `port` has no effect since the `local` of every path names a port; remove it, or the ports in `local`
-    mpt0.toml:11:20: warning: `max_buffer_delay` has no effect beside window = 0: no packet is held, and what was overtaken is delivered; remove it, or write another `window`
-    mpt0.toml:12:8: warning: `late` has no effect beside window = 0: no packet is held, and what was overtaken is delivered; remove it, or write another `window`
+    mpt0.toml:11:20: warning: `max_buffer_delay` has no effect beside window = 0: no packet is held; remove it, or write another `window`
     "#);
     let redundant = file.replace("[tunnel]", "[tunnel]\nscheduler = \"redundant\"");
     let redundant = redundant
@@ -349,8 +345,8 @@ fn keys_without_effect_are_no_mistake_and_are_warned_of() {
         .replace("window = 0", "window = 9");
     insta::assert_snapshot!(warned(&redundant), @r#"
     mpt0.toml:2:8: warning: `mode` has no effect beside scheduler = "redundant": what is lost is not sent again; remove it, or write scheduler = "adaptive" in [tunnel]
-    mpt0.toml:19:10: warning: `weight` has no effect beside scheduler = "redundant": every packet goes over every path; remove it, or write scheduler = "weighted" in [tunnel] for shares by weight
-    mpt0.toml:25:10: warning: `weight` has no effect beside scheduler = "redundant": every packet goes over every path; remove it, or write scheduler = "weighted" in [tunnel] for shares by weight
+    mpt0.toml:18:10: warning: `weight` has no effect beside scheduler = "redundant": every packet goes over every path; remove it, or write scheduler = "weighted" in [tunnel] for shares by weight
+    mpt0.toml:24:10: warning: `weight` has no effect beside scheduler = "redundant": every packet goes over every path; remove it, or write scheduler = "weighted" in [tunnel] for shares by weight
     "#);
     // What happens anyhow, or has no other to be beside.
     let file = edited(&[
@@ -360,7 +356,7 @@ fn keys_without_effect_are_no_mistake_and_are_warned_of() {
         ),
         (
             "window = 1024",
-            "window = 0\nmax_buffer_delay = \"auto\"\nlate = \"deliver\"",
+            "window = 0\nmax_buffer_delay = \"auto\"\nlate = \"drop\"",
         ),
         ("10.1.0.1", "10.1.0.1:4801"),
     ]);

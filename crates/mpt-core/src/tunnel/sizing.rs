@@ -86,16 +86,15 @@ impl ReorderSettings {
         }
     }
 
-    /// What the window is to do: with block sort, and where reordering is off, let everything through and know what
-    /// came before. A peer numbers what it sends as its own settings say.
+    /// What the window is to do: with block sort, let everything through and know what came before.
     fn in_force(self) -> ReorderSettings {
-        if self.block.is_none() && self.window != 0 {
-            return self;
-        }
-        ReorderSettings {
-            window: 0.into(),
-            late: LatePolicy::Deliver,
-            ..self
+        match self.block {
+            None => self,
+            Some(_) => ReorderSettings {
+                window: 0.into(),
+                late: LatePolicy::Deliver,
+                ..self
+            },
         }
     }
 }
@@ -258,20 +257,6 @@ mod tests {
         sizing.count(at(1000), 0);
         sizing.count(at(2000), packets_per_s);
         sizing
-    }
-
-    #[test]
-    fn where_reordering_is_off_nothing_is_dropped_for_coming_late() {
-        let settings = |window: Setting<u32>| ReorderSettings {
-            window,
-            late: LatePolicy::Drop,
-            ..ReorderSettings::default()
-        };
-        assert_eq!(settings(0.into()).at_first().late, LatePolicy::Deliver);
-        let config = settings(9.into()).at_first();
-        assert_eq!(config.late, LatePolicy::Drop);
-        let off = Sizing::new(settings(9.into())).configure(settings(0.into()), config, 1024);
-        assert_eq!((off.window, off.late), (0, LatePolicy::Deliver));
     }
 
     #[test]

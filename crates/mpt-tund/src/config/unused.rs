@@ -3,7 +3,6 @@
 //! The tunnel runs as the rest says, so that they are warned of and no mistakes: what would stand for two things at once
 //! is a mistake of [`validate`](super::validate) and of the sections.
 
-use mpt_core::control::LatePolicy;
 use mpt_core::send::scheduler::Policy;
 
 use super::document::Mistake;
@@ -38,7 +37,7 @@ impl Unused {
     /// # Errors
     /// When a value is of another type.
     pub(super) fn of(config: &Config, sections: &Sections<'_, '_>) -> Result<Unused, Mistake> {
-        let mut unused = beside_no_window(config, sections);
+        let mut unused = Vec::from_iter(beside_no_window(config, sections));
         unused.extend(beside_the_scheduler(config, sections));
         unused.extend(port(sections)?);
         unused.sort_by_key(|one| one.place.map(|place| (place.line, place.column)));
@@ -50,16 +49,14 @@ fn idle(entry: Entry<'_>, why: &str, remedy: &str) -> Mistake {
     entry.mistake(format!("`{}` has no effect {why}", entry.key), remedy)
 }
 
-fn beside_no_window(config: &Config, sections: &Sections<'_, '_>) -> Vec<Mistake> {
+fn beside_no_window(config: &Config, sections: &Sections<'_, '_>) -> Option<Mistake> {
     if config.reorder.block.is_some() || config.reorder.window != 0 {
-        return Vec::new();
+        return None;
     }
-    let entry = |key| sections.reorder?.get(key);
-    let delay = entry("max_buffer_delay").filter(|entry| !entry.is_auto());
-    let late = entry("late").filter(|_| config.reorder.late == LatePolicy::Drop);
-    let why = "beside window = 0: no packet is held, and what was overtaken is delivered";
+    let delay = sections.reorder?.get("max_buffer_delay")?;
+    let why = "beside window = 0: no packet is held";
     let idle = |entry| idle(entry, why, "remove it, or write another `window`");
-    delay.into_iter().chain(late).map(idle).collect()
+    (!delay.is_auto()).then(|| idle(delay))
 }
 
 fn beside_the_scheduler(config: &Config, sections: &Sections<'_, '_>) -> Vec<Mistake> {
