@@ -6,7 +6,7 @@
 use std::thread;
 
 use mpt_core::send::scheduler::Policy;
-use mpt_sim::campaign::{Case, Family, Row, Tally, Weather, What};
+use mpt_sim::campaign::{Case, Family, Outcome, Row, Tally, Weather, What};
 use mpt_sim::source::Sender;
 
 /// Runs the cases of seeds 1 to `count`, and returns the rows of all groups together, by phase.
@@ -60,13 +60,27 @@ fn few_random_pages_are_slower_than_over_their_best_link() {
     assert!(second.sum_median >= 0.35, "{second:?}");
 }
 
+fn outcomes(family: Family, seeds: [u64; 2]) -> [Outcome; 2] {
+    let runs = seeds.map(|seed| thread::spawn(move || Case::draw(family, seed).run(Sender::Reno)));
+    runs.map(|run| run.join().unwrap())
+}
+
 /// What the tunnel reaches late of the better link alone, and what the other host's flow keeps, if there is one.
 fn reached(family: Family, seeds: [u64; 2]) -> [(f64, Option<f64>); 2] {
-    let runs = seeds.map(|seed| thread::spawn(move || Case::draw(family, seed).run(Sender::Reno)));
-    let outcomes = runs.map(|run| run.join().unwrap());
+    let outcomes = outcomes(family, seeds);
     let reached = outcomes.map(|outcome| (outcome.phases[1].of_best(), outcome.beside_keeps));
     println!("{family} {seeds:?}: {reached:.2?}");
     reached
+}
+
+/// The large link is taken for silent, early and late, since a report was held up, and is not. When what was about to go over it
+/// stayed with the small one, to which it was moved, these two reached 0.65 and 10.7.
+#[test]
+fn what_was_moved_to_a_small_link_goes_back_when_its_own_answers() {
+    let [early, late] = outcomes(Family::Pairs, [20_000, 20_174]);
+    let [early, late] = [early.phases[0].of_best(), late.phases[1].of_best()];
+    println!("{early:.2} and {late:.2} of the better link");
+    assert!(early > 0.75 && late > 14.0, "{early} and {late}");
 }
 
 /// Links that lose 2 to 3 %, and that others fill. When what was lost beside others was not sent again, the receiver held

@@ -286,6 +286,7 @@ impl Datagrams {
             tos,
             len: self.datagram_len(&header, packet.len()),
             packet,
+            moved_from: None,
         }
     }
 

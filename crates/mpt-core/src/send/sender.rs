@@ -82,6 +82,7 @@ impl Sender {
         self.paths.forget_path(path);
         self.rescue.forget_path(path);
         self.recovery.forget_path(path);
+        self.committed.forget_path(path);
     }
 
     /// Nothing was sent for some seconds: gives memory back.
@@ -537,6 +538,7 @@ impl Sender {
             tos,
             len: turn.out.datagram_len(&header, packet.len()),
             packet,
+            moved_from: None,
         })
     }
 
@@ -575,8 +577,10 @@ impl Sender {
         }
     }
 
-    /// What is committed to a path that is none of these any more goes over another, if one may take it.
+    /// What is committed to a path that is none of these any more goes over another, if one may take it; what was moved
+    /// from one of them, and waits still, goes over that one after all.
     fn recommit(&mut self, turn: &mut Turn<'_>, usable: PathSet) {
+        self.committed.bring_back(usable);
         for path in (0..MAX_PATHS).filter_map(PathId::new) {
             if usable.contains(path) || self.committed.bytes()[path.index()] == 0 {
                 continue;
@@ -587,7 +591,7 @@ impl Sender {
                 let allowed = classes.allowed_for(bytes, usable, turn.usable, &self.paths);
                 let cheapest = self.paths.tiers.cheapest(allowed);
                 if let Some((other, _)) = self.paths.fastest(turn.now, cheapest) {
-                    self.committed.insert(other, packet);
+                    self.committed.move_to(other, path, packet);
                     continue;
                 }
                 classes.count_dropped(bytes);
