@@ -119,9 +119,12 @@ impl Committed {
         }
     }
 
-    /// What was moved from the path is not brought back: another one has its number now.
+    /// What was moved from the path is not brought back: another one has its number now, and may not take it.
     pub(crate) fn forget_path(&mut self, path: PathId) {
         self.homes.remove(path);
+        for packet in self.queues.iter_mut().flatten() {
+            packet.moved_from = packet.moved_from.filter(|&home| home != path);
+        }
     }
 
     pub(crate) fn pop(&mut self, path: PathId) -> Option<CommittedPacket> {
@@ -203,13 +206,15 @@ mod tests {
             }
             slab.release(committed.pop(c).unwrap().packet);
             committed.bring_back(PathSet::only(c));
-            assert_eq!(*committed.bytes(), {
-                let mut bytes = [0; MAX_PATHS];
-                bytes[c.index()] = 5 * 104;
-                bytes
-            });
+            let [on_a, on_b, on_c] = [a, b, c].map(|path| committed.bytes()[path.index()] / 104);
+            assert_eq!([on_a, on_b, on_c], [0, 0, 5]);
             if is_new {
                 committed.forget_path(a);
+                // What is moved once more, and back, does not remember it.
+                for packet in committed.take(c) {
+                    committed.move_to(b, c, packet);
+                }
+                committed.bring_back(PathSet::only(c));
             }
             committed.bring_back(PathSet::only(a));
             committed.bring_back(PathSet::only(b));
