@@ -73,8 +73,8 @@ fn reached(family: Family, seeds: [u64; 2]) -> [(f64, Option<f64>); 2] {
     reached
 }
 
-/// The large link is taken for silent, early and late, since a report was held up, and is not. When what was about to go over it
-/// stayed with the small one, to which it was moved, these two reached 0.65 and 10.7.
+/// The large link is taken for silent for a moment, early and late, and is not. When what was about to go over it stayed with
+/// the small one, to which it was moved, these two reached 0.65 and 10.7.
 #[test]
 fn what_was_moved_to_a_small_link_goes_back_when_its_own_answers() {
     let [early, late] = outcomes(Family::Pairs, [20_000, 20_174]);

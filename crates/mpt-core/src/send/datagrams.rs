@@ -180,7 +180,7 @@ impl Datagrams {
     }
 
     /// Length of the datagram that a packet of `inner_len` bytes with this header becomes.
-    pub(crate) fn datagram_len(&self, header: &Header, inner_len: usize) -> usize {
+    fn datagram_len(&self, header: &Header, inner_len: usize) -> usize {
         inner_len + self.framing(header).overhead()
     }
 
@@ -268,7 +268,7 @@ impl Datagrams {
         len
     }
 
-    /// A packet that has had its number for longer, to wait for its path.
+    /// A packet that has its number, to wait for its path.
     pub(crate) fn committed(
         &self,
         seq: Seq,

@@ -65,8 +65,9 @@ const EARNED: u64 = 8;
 const SAVED_BYTES: u64 = 2 << 20;
 /// Numbers recently sent again, to know a needless one when its original arrives.
 const REMEMBERED: usize = 256;
-/// Of what a report calls missing so many packets are looked at, the oldest: more cannot wait to be sent again for long. A peer
-/// may say that of all that is kept, 1,250 times a second.
+/// Of what a report calls missing, no more than so many packets are looked at, the oldest: twice as many as may wait to be sent
+/// again, as some of them wait already. A peer that calls all missing that is kept, 1,250 times a second, took up to nine tenths
+/// of a worker's line out without this bound.
 const MOST_JUDGED: usize = 2 * MAX_DUE;
 /// Of a range that was missing, so many packets are looked at to tell whether they come after all.
 const LOOKED_AT: usize = 16;

@@ -526,20 +526,13 @@ impl Sender {
         };
         let (version, tos) = (parsed.version(), ecn::outer_tos(parsed.tos()));
         let seq = turn.out.next_seq();
-        let header = turn.out.next_header(version, packet.len());
+        turn.out.next_header(version, packet.len());
         if self.recovery.keeps(slab, now, packet.len()) {
             let kept = slab.share(&packet);
             self.recovery.keep(slab, now, seq, path, tos, kept);
             self.recovery.bind_newest();
         }
-        Some(CommittedPacket {
-            seq,
-            version,
-            tos,
-            len: turn.out.datagram_len(&header, packet.len()),
-            packet,
-            moved_from: None,
-        })
+        Some(turn.out.committed(seq, version, tos, packet))
     }
 
     fn send_numbered(&mut self, turn: &mut Turn<'_>, path: PathId, committed: CommittedPacket) {
