@@ -131,9 +131,9 @@ fn a_path_whose_port_is_throttled_or_dead_is_back_by_another() {
     for run in runs {
         let (at, bytes) = run.join().unwrap();
         // The other path alone, and more than that.
-        let other = bytes[at + 5];
+        let other = bytes[at + 3];
         assert!(other * 10 < bytes[at - 2] * 7, "{at} s: {bytes:?}");
-        let back = (at + 6..60).find(|&second| bytes[second] * 10 > other * 11);
+        let back = (at + 4..60).find(|&second| bytes[second] * 10 > other * 11);
         assert!(
             back.is_some_and(|back| back - at <= 14),
             "{at} s: {bytes:?}"

@@ -11,6 +11,9 @@ const C: f64 = 0.4;
 const BETA: f64 = 0.7;
 /// RFC 9438 §4.3: α of the Reno-friendly region.
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+/// Linux (tcp_cubic.c, `bictcp_update`): until a loss has told a greatest window, the window grows by this share in a round
+/// trip at least.
+const LEAST_GROWTH: f64 = 0.05;
 /// HyStart, tcp_cubic.c: samples of a round that are looked at, least window, bounds of the rise of
 /// delay, and the longest pause within a train of acknowledgements.
 const SAMPLES: u32 = 8;
@@ -26,9 +29,11 @@ const PACE_AFTER: f64 = 1.2;
 pub(in crate::source) struct Cubic {
     window: f64,
     threshold: f64,
+    /// The window of the last loss; zero before the first, and after a silence.
     greatest: f64,
-    /// When the window was last lowered, and what it is then under Reno's rules.
-    epoch: Option<Time>,
+    /// Since when the window has been growing since it was last lowered, and where it grows slowest; and what it would be under
+    /// Reno's rules.
+    epoch: Option<(Time, f64)>,
     reno: f64,
     paced: bool,
     smoothed: Option<Duration>,
@@ -119,23 +124,24 @@ impl Cubic {
     }
 
     fn grow(&mut self, now: Time) {
-        let epoch = *self.epoch.get_or_insert_with(|| {
+        let (began, origin) = *self.epoch.get_or_insert_with(|| {
             self.reno = self.window;
-            self.greatest = self.greatest.max(self.window);
-            now
+            (now, self.greatest.max(self.window))
         });
         let rtt = self.smoothed.unwrap_or(Duration::from_millis(100));
-        let t = (now.since(epoch) + rtt).as_secs_f64();
-        let k = ((self.greatest - self.reno_at_start()) / C).max(0.0).cbrt();
-        let target = (C * (t - k).powi(3) + self.greatest).clamp(self.window, self.window * 1.5);
+        let t = (now.since(began) + rtt).as_secs_f64();
+        let at_start = self.threshold.min(origin);
+        let k = ((origin - at_start) / C).max(0.0).cbrt();
+        let target = (C * (t - k).powi(3) + origin).clamp(self.window, self.window * 1.5);
+        let growth = (target - self.window) / self.window;
+        let least = if self.greatest == 0.0 {
+            LEAST_GROWTH
+        } else {
+            0.0
+        };
         self.reno += ALPHA / self.window;
-        self.window += (target - self.window) / self.window;
+        self.window += growth.max(least);
         self.window = self.window.max(self.reno);
-    }
-
-    /// The window at the beginning of the epoch.
-    fn reno_at_start(&self) -> f64 {
-        self.threshold.min(self.greatest)
     }
 
     pub(super) fn lost(&mut self) {
@@ -151,12 +157,46 @@ impl Cubic {
 
     pub(super) fn silent(&mut self) {
         self.threshold = (self.window * BETA).max(2.0);
-        self.greatest = self.window;
+        self.greatest = 0.0;
         self.window = INITIAL_WINDOW;
         self.epoch = None;
     }
 
     pub(super) fn bound(&mut self, receiver_window: f64) {
         self.window = self.window.min(receiver_window);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(100);
+
+    /// The window after so many round trips of a hundred milliseconds in which all of it is acknowledged.
+    fn after(cubic: &mut Cubic, from: Time, round_trips: u32) -> f64 {
+        for trip in 0..round_trips {
+            for _ in 0..cubic.window() as u32 {
+                cubic.grow(from + RTT * trip);
+            }
+        }
+        cubic.window()
+    }
+
+    #[test]
+    fn the_window_grows_by_a_twentieth_in_a_round_trip_until_a_loss_has_told_the_greatest() {
+        let mut cubic = Cubic::new(false);
+        (cubic.window, cubic.threshold, cubic.smoothed) = (100.0, 100.0, Some(RTT));
+        let grown = after(&mut cubic, Time::ZERO, 10);
+        assert!((155.0..165.0).contains(&grown), "{grown}");
+        // Seven tenths, and back after the cube root of three tenths of it by C: 4.9 s.
+        cubic.lost();
+        let (begin, lowered) = (Time::ZERO + RTT * 10, cubic.window());
+        let soon = after(&mut cubic, begin, 2);
+        assert!(soon < lowered * 1.12, "{soon}");
+        cubic.silent();
+        (cubic.window, cubic.threshold) = (100.0, 100.0);
+        let grown = after(&mut cubic, begin, 10);
+        assert!((155.0..165.0).contains(&grown), "{grown}");
     }
 }
