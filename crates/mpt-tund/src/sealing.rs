@@ -11,6 +11,7 @@ use mpt_core::tunnel::TunnelConfig;
 
 use crate::clock;
 use crate::config::Config;
+use crate::hub;
 
 /// The sessions of a tunnel with `[crypto]`, none yet.
 pub(crate) fn sessions(config: &Config, session: u64) -> Option<Sessions> {
@@ -42,6 +43,7 @@ pub(crate) fn hub(config: &Config, tunnel: &TunnelConfig, worker: Worker) -> Opt
         hardware_aes: has_hardware_aes(),
         called: [None; MAX_PATHS],
         worker,
+        memory: hub::memory::of_line(config.workers()),
         entropy: Box::new(entropy),
         wall: Box::new(|| Box::new(|_| since_1970())),
     })

@@ -9,7 +9,7 @@ mod calls;
 use super::allowed::{Exchange, Holdings, Sources};
 use super::waiting::{Load, Waiting};
 use super::worker::{Handed, MAX_HANDED, What, Worker};
-use super::{HubSlot, PeerKeys, Schedule};
+use super::{HubSlot, Memory, PeerKeys, Schedule};
 use crate::control::Protection;
 use crate::control::drops::{DropReason, Drops};
 use crate::crypto::{
@@ -35,6 +35,9 @@ pub struct HubConfig {
     pub called: [Option<PathConfig>; MAX_PATHS],
     /// Which of the hub's workers this is.
     pub worker: Worker,
+    /// Bytes that the packets of all peers of this line in may take that wait for those before them. When that is full, who
+    /// holds most gives back: its reorder window releases the oldest, as when it is full (`gaps_overflowed`).
+    pub memory: usize,
     /// Makes sources of random bytes, one for each peer.
     pub entropy: Box<dyn FnMut() -> Entropy + Send>,
     /// Makes wall clocks likewise.
@@ -88,6 +91,7 @@ pub struct HubInbound {
     answered_since: Time,
     schedule: Schedule,
     waiting: Waiting<Came>,
+    memory: Memory,
     news: VecDeque<HubNews>,
     /// For other workers, by their number.
     handed: VecDeque<(usize, Handed)>,
@@ -164,6 +168,7 @@ impl HubInbound {
             answered_since: now,
             schedule: Schedule::default(),
             waiting: Waiting::default(),
+            memory: Memory::new(config.memory),
             news: VecDeque::new(),
             handed: VecDeque::new(),
             replies: VecDeque::new(),
@@ -226,6 +231,7 @@ impl HubInbound {
         let lost = self.waiting.forget(Some(slot));
         self.drops.count(DropReason::PeerShare, lost);
         self.schedule.set(slot, None);
+        self.memory.note(slot, 0);
         if row.inbound.is_some() {
             self.news.push_back(HubNews::Ends(slot));
         }
@@ -564,7 +570,7 @@ impl HubInbound {
     }
 
     /// Everything of the peer has been polled; when not (`again`), it is to be polled once more.
-    pub fn settle(&mut self, slot: HubSlot, again: bool) {
+    pub fn settle(&mut self, now: Time, slot: HubSlot, again: bool) {
         let Some(row) = self.peers.get_mut(slot.number()).and_then(Option::as_mut) else {
             return;
         };
@@ -575,11 +581,38 @@ impl HubInbound {
             row.former = row.summary();
             row.inbound = None;
             self.schedule.set(slot, None);
+            self.memory.note(slot, 0);
             self.news.push_back(HubNews::Ends(slot));
             return;
         }
+        self.memory.note(slot, inbound.memory());
         self.schedule.set(slot, inbound.poll_timeout());
         if again {
+            self.schedule.touch(slot);
+        }
+        if let Some(level) = self.memory.level() {
+            self.share_memory(now, level);
+        }
+    }
+
+    /// Bytes that all peers hold as it is counted, and those that each holds.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> (usize, Vec<usize>) {
+        let inbounds = self.peers.iter().map(|row| row.as_ref()?.inbound.as_ref());
+        let held = inbounds.map(|inbound| inbound.map_or(0, |inbound| inbound.memory()));
+        (self.memory.sum(), held.collect())
+    }
+
+    /// Who holds more than `level` bytes gives back what is above. That is done when it has been polled, and counts from now
+    /// on.
+    fn share_memory(&mut self, now: Time, level: usize) {
+        let mut from = 0;
+        while let Some(slot) = self.memory.above(level, from) {
+            from = slot.number() + 1;
+            if let Some(inbound) = self.peer(slot) {
+                inbound.give_back(now, level);
+            }
+            self.memory.note(slot, level);
             self.schedule.touch(slot);
         }
     }

@@ -15,12 +15,14 @@
 //! Where a hub has several workers, there is a pair of them for each, with peers of its own ([`Worker`]), and what is for a
 //! peer of another worker is handed over ([`Handed`]).
 //!
-//! Neither looks at all peers to find out what is due: `Schedule` knows the next. And when more comes than either can
+//! Neither looks at all peers to find out what is due: `Schedule` knows the next. What packets take is out of one pool,
+//! which `Memory` shares out. And when more comes than either can
 //! handle, each peer gets its share of the processor: `Waiting` has a queue for each, served in turn.
 
 mod allowed;
 mod inbound;
 mod limit;
+mod memory;
 mod outbound;
 mod schedule;
 #[cfg(test)]
@@ -31,6 +33,7 @@ mod worker;
 pub use allowed::{AllowedIps, Exchange, Overlap, Prefix, Sources};
 pub use inbound::{Came, HubConfig, HubInbound, HubNews, PeerSummary};
 pub(crate) use limit::RateLimit;
+use memory::Memory;
 pub use outbound::{HubOutbound, Taken};
 use schedule::Schedule;
 pub use worker::{Handed, Worker};

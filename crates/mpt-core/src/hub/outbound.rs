@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::allowed::{Exchange, Holdings};
 use super::waiting::{Load, Waiting};
-use super::{HubNews, HubSlot, RateLimit, Schedule, Worker};
+use super::{HubNews, HubSlot, Memory, RateLimit, Schedule, Worker};
 use crate::control::drops::{DropReason, Drops};
 use crate::crypto::PublicKey;
 use crate::time::Time;
@@ -28,6 +28,7 @@ pub struct HubOutbound {
     peers: Vec<Peer>,
     schedule: Schedule,
     waiting: Waiting<VnetHeader>,
+    memory: Memory,
     icmp: VecDeque<Vec<u8>>,
     next_icmp: Time,
     /// Packets and bytes that went to peers that were taken away.
@@ -102,11 +103,14 @@ pub enum Taken {
 }
 
 impl HubOutbound {
-    /// The line out of one of a hub's workers.
+    /// The line out of one of a hub's workers. `memory`: bytes that the packets of all its peers may take that wait for a path
+    /// or are kept to be sent again. When that is full, who holds most gives back: the oldest that is kept is forgotten, and
+    /// what waits is dropped ([`DropReason::QueueFull`]).
     #[must_use]
-    pub fn new(worker: Worker) -> HubOutbound {
+    pub fn new(worker: Worker, memory: usize) -> HubOutbound {
         HubOutbound {
             worker,
+            memory: Memory::new(memory),
             ..HubOutbound::default()
         }
     }
@@ -146,6 +150,7 @@ impl HubOutbound {
         self.gone = (self.gone.0 + packets, self.gone.1 + bytes);
         self.drops.add(&peer.drops());
         self.schedule.set(slot, None);
+        self.note_memory(slot);
         let lost = self.waiting.forget(Some(slot));
         self.drops.count(DropReason::PeerShare, lost);
     }
@@ -162,6 +167,7 @@ impl HubOutbound {
             HubNews::Ends(slot) => {
                 self.row(slot).end();
                 self.schedule.set(slot, None);
+                self.note_memory(slot);
             }
             HubNews::Of(slot, news) => {
                 if let Some((_, outbound)) = &mut self.row(slot).outbound {
@@ -327,6 +333,39 @@ impl HubOutbound {
     pub fn settle(&mut self, slot: HubSlot) {
         let due = self.peer(slot).and_then(Outbound::poll_timeout);
         self.schedule.set(slot, due);
+        self.note_memory(slot);
+        if let Some(level) = self.memory.level() {
+            self.share_memory(level);
+        }
+    }
+
+    fn note_memory(&mut self, slot: HubSlot) {
+        let row = self.peers.get(slot.number());
+        let outbound = row.and_then(|row| row.outbound.as_ref());
+        let bytes = outbound.map_or(0, |(_, outbound)| outbound.memory());
+        self.memory.note(slot, bytes);
+    }
+
+    /// Bytes that all peers hold as it is counted, and those that each holds.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> (usize, Vec<usize>) {
+        let outbounds = self.peers.iter().map(|row| row.outbound.as_ref());
+        let held = outbounds.map(|outbound| outbound.map_or(0, |(_, outbound)| outbound.memory()));
+        (self.memory.sum(), held.collect())
+    }
+
+    /// Who holds more than `level` bytes gives back what is above.
+    fn share_memory(&mut self, level: usize) {
+        let mut from = 0;
+        while let Some(slot) = self.memory.above(level, from) {
+            from = slot.number() + 1;
+            if let Some((_, outbound)) = &mut self.row(slot).outbound {
+                outbound.give_back(level);
+            }
+            self.note_memory(slot);
+            // It may want to be called at another time.
+            self.schedule.touch(slot);
+        }
     }
 
     /// The peers that are there.

@@ -1,5 +1,6 @@
 //! A hub and clients in virtual time: links without loss, a delay each.
 
+mod memory;
 mod sockets;
 mod workers;
 mod world;

@@ -42,11 +42,16 @@ struct Slot {
     users: u32,
 }
 
+/// What a buffer takes beside its bytes: 24 and 4 bytes here, and 16 of the allocator, rounded up.
+const BESIDE_BYTES: usize = 48;
+
 /// The buffers of one tunnel.
 #[derive(Debug)]
 pub(crate) struct Pool {
     slots: Vec<Slot>,
     free: Vec<u32>,
+    /// Bytes of all buffers.
+    memory: usize,
     buffer_bytes: usize,
     limit: usize,
 }
@@ -57,6 +62,7 @@ impl Pool {
         Pool {
             slots: Vec::new(),
             free: Vec::new(),
+            memory: 0,
             buffer_bytes,
             limit,
         }
@@ -71,7 +77,24 @@ impl Pool {
     /// Gives the memory of buffers back that are free.
     pub(crate) fn rest(&mut self) {
         for id in &self.free {
-            self.slots[*id as usize].bytes = Some(Box::default());
+            let bytes = self.slots[*id as usize].bytes.replace(Box::default());
+            self.memory -= bytes.map_or(0, |bytes| bytes.len());
+        }
+    }
+
+    /// Bytes of memory that all buffers take.
+    #[inline]
+    pub(crate) fn memory(&self) -> usize {
+        self.memory + self.slots.len() * BESIDE_BYTES
+    }
+
+    /// Gives the memory of buffers back that are free, if more than `to` bytes are taken.
+    pub(crate) fn trim(&mut self, to: usize) {
+        if self.memory() > to {
+            self.rest();
+            if self.free.len() == self.slots.len() {
+                (self.slots, self.free) = Default::default();
+            }
         }
     }
 
@@ -85,6 +108,7 @@ impl Pool {
         if let Some(id) = self.free.pop() {
             let mut bytes = self.slots[id as usize].bytes.take()?;
             if bytes.len() != self.buffer_bytes {
+                self.memory = self.memory - bytes.len() + self.buffer_bytes;
                 bytes = vec![0; self.buffer_bytes].into_boxed_slice();
             }
             return Some(Buffer { id, bytes });
@@ -93,6 +117,7 @@ impl Pool {
             return None;
         }
         let id = u32::try_from(self.slots.len()).ok()?;
+        self.memory += self.buffer_bytes;
         self.slots.push(Slot {
             bytes: None,
             users: 0,
@@ -249,10 +274,23 @@ mod tests {
         let mut pool = Pool::new(1000, 2);
         let (held, gone) = (received(&mut pool, 1, 10), received(&mut pool, 2, 10));
         pool.release(gone.buffer);
+        assert_eq!(pool.memory(), 2 * (1000 + BESIDE_BYTES));
         pool.rest();
+        assert_eq!(pool.memory(), 1000 + 2 * BESIDE_BYTES);
         assert_eq!(pool.bytes(held), [1; 10]);
-        assert_eq!(pool.take().unwrap().as_mut().len(), 1000);
+        let mut taken = pool.take().unwrap();
+        assert_eq!(taken.as_mut().len(), 1000);
         assert!(pool.take().is_none());
+        // A buffer that is in the caller's hands comes back.
+        pool.release(held.buffer);
+        pool.trim(0);
+        assert_eq!(pool.memory(), 1000 + 2 * BESIDE_BYTES);
+        let id = pool.keep(taken);
+        pool.release(id);
+        pool.trim(1000 + 2 * BESIDE_BYTES);
+        assert_eq!(pool.memory(), 1000 + 2 * BESIDE_BYTES);
+        pool.trim(1000);
+        assert_eq!((pool.memory(), pool.available()), (0, 2));
     }
 
     #[test]

@@ -21,7 +21,7 @@ mod arrival;
 mod flow;
 
 use crate::wire::vnet::VnetHeader;
-use arrival::{Arrival, Joinable, Key};
+use arrival::{Arrival, Joinable, Key, MAX_LEN};
 use flow::{Append, Flow};
 
 /// How many flows are joined at a time. The one opened first makes room for another.
@@ -94,6 +94,12 @@ impl Coalescer {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
+    }
+
+    /// Bytes of memory that the buffers take.
+    #[inline]
+    pub(crate) fn memory(&self) -> usize {
+        self.flows.len() * MAX_LEN
     }
 
     /// Gives the buffers back. Call it when nothing is held.

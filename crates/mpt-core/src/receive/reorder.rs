@@ -132,6 +132,37 @@ impl<T: Copy + Default> Reorder<T> {
         }
     }
 
+    /// Bytes of memory that it takes by what it holds, the packets themselves aside.
+    #[inline]
+    pub(crate) fn memory(&self) -> usize {
+        self.slots.memory() + self.arrivals.capacity() * size_of::<(Seq, Time)>()
+    }
+
+    /// Releases so many of the packets that are held, those with the lowest numbers, and what then stands in order; and
+    /// gives memory back: a window that may grow has room for what is left, and for `least` numbers at least.
+    pub(crate) fn give_back(
+        &mut self,
+        now: Time,
+        packets: u32,
+        least: u32,
+        out: &mut impl FnMut(T),
+    ) {
+        let left = self.held().saturating_sub(packets);
+        while self.held() > left {
+            let below = self.high.distance_from(self.next).unsigned_abs();
+            let missing = self.slots.missing_from(self.next, below);
+            self.advance(now, self.next.plus(missing + 1), Cause::Overflowed, out);
+        }
+        let spans = self.high.distance_from(self.next).unsigned_abs().max(least);
+        if self.config.grows_to.is_some() && spans < self.config.window {
+            self.resize(spans);
+        }
+        self.rest();
+        let next = self.next;
+        self.arrivals.retain(|&(seq, _)| !next.is_after(seq));
+        self.arrivals.shrink_to_fit();
+    }
+
     /// Takes the packet `item` with number `seq` that arrived on `path`.
     #[inline]
     pub fn insert(

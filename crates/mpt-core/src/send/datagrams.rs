@@ -6,7 +6,7 @@ use crate::crypto::{DATA_HEAD_BYTES, TAG_BYTES, lay_out};
 use crate::path::{MAX_PATHS, PathId};
 use crate::send::committed::CommittedPacket;
 use crate::send::slab::Stored;
-use crate::send::train::{MAX_COPIES, Train};
+use crate::send::train::{MAX_BYTES, MAX_COPIES, Train};
 use crate::seq::Seq;
 use crate::time::Time;
 use crate::wire::gre::{Header, Protocol};
@@ -89,13 +89,24 @@ impl Datagrams {
 
     /// Nothing was sent for some seconds: gives the memory of used trains back.
     pub(crate) fn rest(&mut self) {
-        self.spare = Vec::new();
+        self.forget_spare();
         if self.later.is_empty() {
             self.later = VecDeque::new();
         }
         if self.ready.is_empty() {
             (self.ready, self.leaving) = Default::default();
         }
+    }
+
+    /// Bytes of memory that used trains take.
+    #[inline]
+    pub(crate) fn memory(&self) -> usize {
+        self.spare.len() * MAX_BYTES
+    }
+
+    /// Gives the memory of used trains back.
+    pub(crate) fn forget_spare(&mut self) {
+        self.spare = Vec::new();
     }
 
     /// From now on uses another GRE key.

@@ -101,6 +101,11 @@ impl Lanes {
         self.queues().for_each(Queue::rest);
     }
 
+    /// Gives memory back that the packets which wait do not need.
+    pub(crate) fn trim(&mut self) {
+        self.queues().for_each(Queue::trim);
+    }
+
     /// Packets that wait, and their bytes.
     pub(crate) fn waiting(&self) -> (usize, usize) {
         let (packets, bytes) = self.classes.waiting();
@@ -167,6 +172,19 @@ impl Lanes {
             longest.shed(slab);
         }
         self.queue(lane).push(slab, now, flow, packet);
+    }
+
+    /// Drops from the longest flows, as queues do that are full, until `bytes` less wait or nothing does. Whether anything
+    /// did.
+    pub(crate) fn shed(&mut self, slab: &mut Slab, bytes: usize) -> bool {
+        let (_, before) = self.waiting();
+        while before - self.waiting().1 < bytes
+            && let Some(longest) = self.queues().max_by_key(|queue| queue.bytes())
+            && !longest.is_empty()
+        {
+            longest.shed(slab);
+        }
+        before > 0
     }
 
     /// The queues of what goes by itself.

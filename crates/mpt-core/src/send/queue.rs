@@ -144,6 +144,18 @@ impl Queue {
         }
     }
 
+    /// Gives memory back that the packets which wait do not need.
+    pub(crate) fn trim(&mut self) {
+        self.rest();
+        while self.slots.last().is_some_and(|slot| slot.packet.is_none()) {
+            self.slots.pop();
+        }
+        let left = self.slots.len();
+        self.free.retain(|&index| usize::from(index) < left);
+        self.slots.shrink_to_fit();
+        self.free.shrink_to_fit();
+    }
+
     /// Suits the patience to paths with this round-trip time, the slowest of which is used once
     /// packets wait for as long as it adds.
     pub(crate) fn set_round_trip(&mut self, rtt: Duration, added: Duration) {

@@ -224,6 +224,11 @@ impl Recovery {
         self.probe_check = None;
     }
 
+    /// Forgets the oldest packets that take `bytes` of memory. Whether there was one.
+    pub(crate) fn forget_oldest(&mut self, slab: &mut Slab, bytes: usize) -> bool {
+        self.kept.forget_oldest(slab, bytes)
+    }
+
     pub(crate) fn set_rtt(&mut self, path: PathId, rtt: Duration, quickest: Duration) {
         self.paths[path.index()].rtt = rtt;
         self.quickest = quickest;

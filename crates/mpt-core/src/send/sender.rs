@@ -10,7 +10,7 @@
 //! silent ([`Rescue`]), which flows are sparse ([`Sparse`]). Here is in which order a packet meets them.
 
 use crate::control::classes::ClassStatus;
-use crate::control::drops::DropReason;
+use crate::control::drops::{DropReason, Drops};
 use crate::control::trace::{Trace, Why};
 use crate::control::{PathPhase, PathStatus, RecoveryStatus, TunnelStatus};
 use crate::path::{Answered, MAX_PATHS, PathId, PathSet};
@@ -398,7 +398,7 @@ impl Sender {
             let ready = self.paths.ready_at(now, path);
             self.wake = earliest(self.wake, Some(ready));
         }
-        self.count_losses(turn);
+        self.count_losses(turn.drops);
     }
 
     /// Sends what waits by priority, of one priority in turn: what has its number goes before what has none, but for
@@ -619,10 +619,53 @@ impl Sender {
     }
 
     /// Counts what the queue has dropped.
-    pub(crate) fn count_losses(&mut self, turn: &mut Turn<'_>) {
+    pub(crate) fn count_losses(&mut self, drops: &mut Drops) {
         let losses = self.lanes.take_losses();
-        turn.drops.count(DropReason::QueueAqm, losses.late);
-        turn.drops.count(DropReason::QueueFull, losses.overflowed);
+        drops.count(DropReason::QueueAqm, losses.late);
+        drops.count(DropReason::QueueFull, losses.overflowed);
+    }
+
+    /// Bytes of memory that packets take, whether they wait, are bound to a path or are kept.
+    #[inline]
+    pub(crate) fn memory(&self) -> usize {
+        self.slab.memory()
+    }
+
+    /// Gives memory back until packets take `to` bytes at most: what is free; then of what is kept to be sent again the
+    /// oldest; then what waits, as a queue drops that is full; and at last what is bound to a path.
+    pub(crate) fn give_back(&mut self, to: usize, drops: &mut Drops) {
+        loop {
+            self.slab.trim(to);
+            let over = self.slab.memory().saturating_sub(to);
+            if over == 0 {
+                break;
+            }
+            let slab = &mut self.slab;
+            let gave = self.recovery.forget_oldest(slab, over)
+                || self.lanes.shed(slab, over)
+                || self.drop_committed(drops);
+            if !gave {
+                break;
+            }
+        }
+        self.lanes.trim();
+        self.committed.rest();
+        self.count_losses(drops);
+    }
+
+    /// Drops what is bound to paths. Whether anything was.
+    fn drop_committed(&mut self, drops: &mut Drops) -> bool {
+        let any = !self.committed.is_empty();
+        for path in (0..MAX_PATHS).filter_map(PathId::new) {
+            for packet in self.committed.take(path) {
+                let bytes = self.slab.bytes(&packet.packet);
+                self.lanes.classes.count_dropped(bytes);
+                drops.count(DropReason::QueueFull, 1);
+                self.recovery.leave(packet.seq);
+                self.slab.release(packet.packet);
+            }
+        }
+        any
     }
 
     /// Sends a packet again, where it arrives first, or over two paths.

@@ -111,6 +111,8 @@ pub struct Inbound {
     order: Order,
     /// Packets in order for the TUN.
     ready: VecDeque<Stored>,
+    /// Once they are there, the buffers are to take so many bytes at most.
+    gives_back: Option<usize>,
     coalescer: Coalescer,
     refusals: Refusals,
     outbox: Outbox,
@@ -161,6 +163,7 @@ impl Inbound {
             sizing: Sizing::new(config.reorder),
             order: Order::new(),
             ready: VecDeque::new(),
+            gives_back: None,
             coalescer: Coalescer::new(config.accepts),
             refusals: Refusals::default(),
             outbox: Outbox::default(),
@@ -550,6 +553,11 @@ impl Inbound {
             self.pool.release(packet.buffer);
         }
         self.coalescer.flush(&mut out);
+        if let Some(to) = self.gives_back.take() {
+            self.coalescer.rest();
+            self.ready = VecDeque::new();
+            self.pool.trim(to);
+        }
         let (refused, refused_bytes) = self.refusals.take();
         self.rx_packets -= refused;
         self.rx_bytes = self.rx_bytes.saturating_sub(refused_bytes);

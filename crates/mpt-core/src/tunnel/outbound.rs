@@ -301,8 +301,23 @@ impl Outbound {
         while self.sender.take_queued(now, &mut packet) {
             self.handle_tun(now, &VnetHeader::default(), &mut packet);
         }
-        let (sender, mut turn) = self.turn(now);
-        sender.count_losses(&mut turn);
+        self.sender.count_losses(&mut self.drops);
+    }
+
+    /// Bytes of memory that packets take here: those that wait, those that are kept to be sent again, and buffers for more.
+    #[inline]
+    pub(crate) fn memory(&self) -> usize {
+        self.sender.memory() + self.out.memory()
+    }
+
+    /// Gives memory back until that is `to` bytes at most. What is dropped for it is counted
+    /// ([`DropReason::QueueFull`]).
+    pub(crate) fn give_back(&mut self, to: usize) {
+        if self.memory() > to {
+            self.out.forget_spare();
+        }
+        let to = to.saturating_sub(self.out.memory());
+        self.sender.give_back(to, &mut self.drops);
     }
 
     /// Counts a packet from the TUN whose virtio header makes no sense.

@@ -25,7 +25,7 @@ use crate::windowed::Windowed;
 /// Memory for packets that an automatic window may ask for, in bytes.
 const MEMORY_BYTES: usize = 32 << 20;
 /// An automatic window is at least so wide.
-const LEAST_WINDOW: u32 = 1024;
+pub(super) const LEAST_WINDOW: u32 = 1024;
 /// An automatic hold is at least this long, so that a queue that fills between two probes makes nothing
 /// late.
 const SHORTEST_HOLD: Duration = Duration::from_millis(250);

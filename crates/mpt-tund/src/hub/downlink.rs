@@ -314,13 +314,13 @@ impl HubDownlink {
                 break;
             };
             let is_left = self.flush_peer(now, slot, has_room);
-            self.hub.settle(slot, false);
+            self.hub.settle(now, slot, false);
             if is_left {
                 left.push(slot);
             }
         }
         for slot in &left {
-            self.hub.settle(*slot, true);
+            self.hub.settle(now, *slot, true);
         }
         self.hand_over();
         while let Some((socket, to, bytes)) = self.hub.poll_reply() {

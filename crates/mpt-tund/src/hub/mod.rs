@@ -6,6 +6,7 @@
 
 pub(crate) mod downlink;
 pub(crate) mod handover;
+pub(crate) mod memory;
 pub(crate) mod peers;
 pub(crate) mod uplink;
 

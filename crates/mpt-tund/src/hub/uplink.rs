@@ -30,12 +30,12 @@ const MAX_NEWS: usize = 16;
 /// Peers that have something due and are handled before anything else is looked at: a batch, as with packets.
 const MAX_DUE: usize = BATCH;
 
-/// Runs until `commands` is closed. Without an interface it waits for one.
+/// Runs until `commands` is closed. Without an interface it waits for one. `memory`: as [`HubOutbound::new`] has it.
 ///
 /// # Errors
 /// When the TUN fails or cannot be watched, or there is no descriptor for the timer.
 pub(crate) async fn run(
-    worker: Worker,
+    (worker, memory): (Worker, usize),
     mut news: mpsc::Receiver<HubNews>,
     mut commands: mpsc::Receiver<Command>,
     wakes: Arc<Wakes>,
@@ -43,7 +43,7 @@ pub(crate) async fn run(
 ) -> io::Result<()> {
     let mut timer = Timer::new()?;
     let mut uplink = HubUplink {
-        hub: HubOutbound::new(worker),
+        hub: HubOutbound::new(worker, memory),
         worker,
         sockets: Default::default(),
         sent: [(0, 0); MAX_PATHS],

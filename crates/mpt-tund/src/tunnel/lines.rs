@@ -97,6 +97,7 @@ impl Lines<'_> {
         {
             let worker = Worker::new(number, workers).context("a worker too many")?;
             let config = config(worker).context("a hub without keys")?;
+            let of_out = (worker, config.memory);
             let (news, told) = mpsc::channel(MAX_HUB_NEWS);
             let wakes = Arc::new(Wakes::default());
             let outlets = hub::downlink::Outlets {
@@ -116,7 +117,7 @@ impl Lines<'_> {
                 &name("out"),
                 self.whose,
                 self.ended,
-                move || hub::uplink::run(worker, told, to_out, wakes, out_others),
+                move || hub::uplink::run(of_out, told, to_out, wakes, out_others),
             )?);
             threads.push(threads::spawn(
                 &name("in"),

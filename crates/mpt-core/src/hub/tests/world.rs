@@ -13,7 +13,7 @@ use ends::{PATHS, client, client_key, config, cut, hub, hub_address, packet};
 use crate::control::PathStatus;
 use crate::control::drops::{DropReason, Drops};
 use crate::crypto::PresharedKey;
-use crate::hub::{Came, HubInbound, HubNews, HubOutbound, HubSlot, PeerKeys, Prefix};
+use crate::hub::{Came, HubInbound, HubNews, HubOutbound, HubSlot, PeerKeys, Prefix, Worker};
 use crate::path::{MAX_PATHS, PathId};
 use crate::time::{Time, earliest};
 use crate::tunnel::{Datagram, Event};
@@ -26,6 +26,7 @@ pub(super) struct World {
     now: Time,
     pub(super) hub_inbound: HubInbound,
     pub(super) hub_outbound: HubOutbound,
+    memory: usize,
     pub(super) clients: Vec<Client>,
     pub(super) slots: Vec<HubSlot>,
     specs: Vec<Spec>,
@@ -53,15 +54,32 @@ struct Flight {
     bytes: Vec<u8>,
 }
 
+/// A datagram of a packet of this length is one that a client may lose.
+const LONG: usize = 1000;
+
+fn client_loses(client: &mut Client, path: usize, len: usize) -> bool {
+    let is_lost = path == 1 && client.loses_second || len > LONG && client.loses > 0;
+    if is_lost && len > LONG {
+        client.loses = client.loses.saturating_sub(1);
+    }
+    is_lost
+}
+
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 impl World {
     pub(super) fn new(specs: &[Spec]) -> World {
+        World::with_memory(specs, usize::MAX)
+    }
+
+    /// Of a hub whose lines have so many bytes each for the packets of all peers.
+    pub(super) fn with_memory(specs: &[Spec], memory: usize) -> World {
         let now = Time::from_nanos(1_000_000_000);
         let mut world = World {
             now,
-            hub_inbound: hub(now, 0),
-            hub_outbound: HubOutbound::default(),
+            hub_inbound: hub(now, 0, memory),
+            hub_outbound: HubOutbound::new(Worker::ALONE, memory),
+            memory,
             clients: Vec::new(),
             slots: Vec::new(),
             specs: specs.to_vec(),
@@ -113,15 +131,15 @@ impl World {
 
     /// The hub is killed.
     pub(super) fn stop_hub(&mut self) {
-        self.hub_inbound = hub(self.now, 0);
-        self.hub_outbound = HubOutbound::default();
+        self.hub_inbound = hub(self.now, 0, self.memory);
+        self.hub_outbound = HubOutbound::new(Worker::ALONE, self.memory);
     }
 
     /// The hub is killed and starts anew.
     pub(super) fn restart_hub(&mut self) {
         self.starts += 1;
-        self.hub_inbound = hub(self.now, self.starts.into());
-        self.hub_outbound = HubOutbound::default();
+        self.hub_inbound = hub(self.now, self.starts.into(), self.memory);
+        self.hub_outbound = HubOutbound::new(Worker::ALONE, self.memory);
         self.set_peers();
         self.flush();
     }
@@ -154,12 +172,33 @@ impl World {
 
     /// The client's host sends so many packets.
     pub(super) fn send(&mut self, client: usize, from: Ipv4Addr, to: Ipv4Addr, packets: u64) {
+        self.send_long(client, from, to, (packets, 200));
+    }
+
+    /// The same, of packets of that length in bytes.
+    pub(super) fn send_long(
+        &mut self,
+        client: usize,
+        from: Ipv4Addr,
+        to: Ipv4Addr,
+        (packets, len): (u64, u16),
+    ) {
         for _ in 0..packets {
             self.clients[client].outbound.handle_tun(
                 self.now,
                 &VnetHeader::default(),
-                &mut packet(from, to),
+                &mut packet(from, to, len),
             );
+        }
+        self.flush();
+    }
+
+    /// The hub's host sends so many packets of that length to the client.
+    pub(super) fn send_to(&mut self, client: usize, (packets, len): (u64, u16)) {
+        let (header, from) = (VnetHeader::default(), Ipv4Addr::new(10, 99, 0, 1));
+        for _ in 0..packets {
+            let mut packet = packet(from, address(client), len);
+            let _ = self.hub_outbound.handle_tun(self.now, &header, &mut packet);
         }
         self.flush();
     }
@@ -299,7 +338,8 @@ impl World {
         while client.inbound.poll_event().is_some() {}
         let (local, is_silent) = (client.local, client.is_off || client.is_mute);
         for (path, _, to, tos, bytes) in sent {
-            if !is_silent {
+            let is_lost = client_loses(&mut self.clients[number], path, bytes.len());
+            if !is_silent && !is_lost {
                 let flight = Flight {
                     from: local[path],
                     to,
@@ -339,7 +379,7 @@ impl World {
                     self.hub_events.push((slot, event));
                 }
             }
-            self.hub_inbound.settle(slot, false);
+            self.hub_inbound.settle(now, slot, false);
         }
         // The hub's host forwards from client to client.
         for mut packet in for_tun {

@@ -36,6 +36,12 @@ impl<T: Copy + Default> Slots<T> {
         }
     }
 
+    /// Bytes of memory that the slots take.
+    #[inline]
+    pub(super) fn memory(&self) -> usize {
+        size_of_val(&*self.slots)
+    }
+
     /// Packets held.
     #[inline]
     pub(super) fn held(&self) -> u32 {

@@ -144,6 +144,14 @@ impl KeptPackets {
         self.packets.push_back((kept, packet));
     }
 
+    /// Forgets the oldest, until `bytes` of memory are not taken any more or nothing is kept. Whether there was one.
+    pub(super) fn forget_oldest(&mut self, slab: &mut Slab, bytes: usize) -> bool {
+        let (any, before) = (!self.is_empty(), self.memory);
+        while before - self.memory < bytes && self.pop_oldest(slab).is_some() {}
+        self.packets.shrink_to(2 * self.packets.len());
+        any
+    }
+
     /// The receiver is done with what is before `seq`.
     pub(super) fn release_before(&mut self, slab: &mut Slab, seq: Seq) {
         while !self.is_empty() && seq.is_after(self.first) {

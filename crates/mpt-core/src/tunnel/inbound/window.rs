@@ -3,8 +3,9 @@
 use super::{Inbound, SPARE_BUFFERS, SPARE_TRAINS, TRAIN_BYTES};
 use crate::crypto::DATA_OVERHEAD;
 use crate::path::Paths;
+use crate::receive::buffer::Stored;
 use crate::time::Time;
-use crate::tunnel::sizing::{ReorderSettings, Sizing};
+use crate::tunnel::sizing::{LEAST_WINDOW, ReorderSettings, Sizing};
 
 /// Room in a buffer beyond the MTU: the GRE header with everything that is accepted, or what sealing adds.
 const HEADER_ROOM: usize = if DATA_OVERHEAD > 16 {
@@ -59,6 +60,41 @@ impl Inbound {
         } else {
             self.pool.resize(packet_bytes, window + SPARE_BUFFERS);
         }
+    }
+
+    /// Bytes of memory that packets take here: those that wait in the window for those before them, and buffers for more.
+    #[inline]
+    pub(crate) fn memory(&self) -> usize {
+        let ready = self.ready.capacity() * size_of::<Stored>();
+        self.pool.memory() + self.reorder.memory() + self.coalescer.memory() + ready
+    }
+
+    /// Gives memory back until that is `to` bytes at most: what is free; then the window releases those with the lowest
+    /// numbers, as one that is full does. These take theirs until [`Inbound::drain_tun`], which is to follow.
+    pub(crate) fn give_back(&mut self, now: Time, to: usize) {
+        if self.memory() <= to {
+            return;
+        }
+        if self.coalescer.is_empty() {
+            self.coalescer.rest();
+        }
+        let out = &mut |packet| self.ready.push_back(packet);
+        self.reorder.give_back(now, 0, LEAST_WINDOW, out);
+        self.pool.trim(to.saturating_sub(self.reorder.memory()));
+        let packets = self.packets_in(self.memory().saturating_sub(to));
+        let out = &mut |packet| self.ready.push_back(packet);
+        self.reorder.give_back(now, packets, LEAST_WINDOW, out);
+        self.gives_back = Some(to.saturating_sub(self.reorder.memory()));
+    }
+
+    /// How many of the packets that are held are to go for so many bytes: each has a buffer, or several were packed into one.
+    fn packets_in(&self, bytes: usize) -> u32 {
+        let lone = bytes.div_ceil(self.packet_bytes());
+        let held = self.reorder.held() as usize;
+        let packed = held
+            .saturating_mul(bytes)
+            .div_ceil(self.pool.memory().max(1));
+        u32::try_from(lone.max(packed)).unwrap_or(u32::MAX)
     }
 
     /// What a packet takes up at most.

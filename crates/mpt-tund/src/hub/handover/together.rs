@@ -96,6 +96,7 @@ fn hub_config(number: usize) -> HubConfig {
         hardware_aes: mpt_core::crypto::has_hardware_aes(),
         called,
         worker: Worker::new(number, WORKERS).unwrap(),
+        memory: usize::MAX,
         entropy: Box::new(entropy),
         wall: Box::new(|| Box::new(|_| since_1970())),
     }
@@ -273,7 +274,7 @@ impl World {
             let config = hub_config(number);
             let worker = config.worker;
             threads.push(spawn(move || {
-                uplink::run(worker, told, out_commands, wakes, out_others)
+                uplink::run((worker, usize::MAX), told, out_commands, wakes, out_others)
             }));
             threads.push(spawn(move || {
                 downlink::run(config, outlets, in_others, in_commands)

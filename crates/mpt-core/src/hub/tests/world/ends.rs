@@ -42,13 +42,17 @@ impl Default for Spec {
 }
 
 pub(in crate::hub::tests) struct Client {
-    pub(super) outbound: Outbound,
+    pub(in crate::hub::tests) outbound: Outbound,
     pub(super) inbound: Inbound,
     pub(super) local: [SocketAddr; PATHS],
     /// It takes and sends nothing.
     pub(in crate::hub::tests) is_off: bool,
     /// It sends nothing.
     pub(in crate::hub::tests) is_mute: bool,
+    /// What it sends over its second path is lost.
+    pub(in crate::hub::tests) loses_second: bool,
+    /// So many of the next long packets that it sends are lost.
+    pub(in crate::hub::tests) loses: u64,
     pub(in crate::hub::tests) heard: u64,
     pub(in crate::hub::tests) delivered: u64,
     pub(in crate::hub::tests) unreachable: u64,
@@ -103,11 +107,11 @@ pub(super) fn client_key(client: usize) -> PrivateKey {
     PrivateKey::from_random([client as u8 + 1; 32])
 }
 
-/// An IPv4 packet from one inner address to another.
-pub(super) fn packet(from: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
-    let mut bytes = vec![0; 200];
+/// An IPv4 packet of that length from one inner address to another.
+pub(super) fn packet(from: Ipv4Addr, to: Ipv4Addr, len: u16) -> Vec<u8> {
+    let mut bytes = vec![0; len.into()];
     bytes[0] = 0x45;
-    bytes[3] = 200;
+    bytes[2..4].copy_from_slice(&len.to_be_bytes());
     bytes[8] = 64;
     bytes[9] = 253;
     bytes[12..16].copy_from_slice(&from.octets());
@@ -116,13 +120,18 @@ pub(super) fn packet(from: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
     bytes
 }
 
-pub(super) fn hub(now: Time, start: u64) -> HubInbound {
-    hub_of(now, start, Worker::ALONE)
+pub(super) fn hub(now: Time, start: u64, memory: usize) -> HubInbound {
+    hub_of(now, start, Worker::ALONE, memory)
 }
 
 /// One of two.
 pub(in crate::hub::tests) fn worker_of_two(now: Time, number: usize) -> HubInbound {
-    hub_of(now, number as u64, Worker::new(number, 2).unwrap())
+    hub_of(
+        now,
+        number as u64,
+        Worker::new(number, 2).unwrap(),
+        usize::MAX,
+    )
 }
 
 /// Whom a client without a twin is.
@@ -144,7 +153,7 @@ pub(in crate::hub::tests) fn call_of(now: Time, number: usize, spec: &Spec) -> V
     sent.swap_remove(0).4
 }
 
-fn hub_of(now: Time, start: u64, worker: Worker) -> HubInbound {
+fn hub_of(now: Time, start: u64, worker: Worker, memory: usize) -> HubInbound {
     let mut seeds = 1000 * (start + 1);
     HubInbound::new(
         now,
@@ -155,6 +164,7 @@ fn hub_of(now: Time, start: u64, worker: Worker) -> HubInbound {
             hardware_aes: true,
             called: [Some(config(None)); 16],
             worker,
+            memory,
             entropy: Box::new(move || {
                 seeds += 1;
                 entropy(seeds)
@@ -191,6 +201,8 @@ pub(super) fn client(now: Time, number: usize, spec: &Spec) -> Client {
         local: [0, 1].map(|path| client_address(number, path, spec.nat)),
         is_off: false,
         is_mute: false,
+        loses_second: false,
+        loses: 0,
         heard: 0,
         delivered: 0,
         unreachable: 0,
