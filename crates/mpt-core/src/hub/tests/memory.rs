@@ -190,6 +190,29 @@ fn one_peer_alone_has_what_it_would_have_without_a_pool() {
     assert_eq!(format!("{bounded:?}"), format!("{free:?}"));
 }
 
+#[test]
+fn what_is_given_back_is_delivered_or_counted() {
+    let all: Vec<usize> = (0..CLIENTS).collect();
+    let dropped = |world: &World| -> u64 { world.hub_drops().iter().map(|(_, count)| count).sum() };
+    for memory in [MEMORY, 300_000] {
+        let mut world = up(CLIENTS, memory);
+        flood_out(&mut world, &all, 30);
+        world.run_for(2 * SECOND);
+        let delivered: u64 = world.clients.iter().map(|client| client.delivered).sum();
+        let (sent, lost) = (30 * 600 * CLIENTS as u64, dropped(&world));
+        assert!(lost > sent / 10);
+        assert_eq!(delivered + lost, sent, "{:?}", world.hub_drops());
+
+        let mut world = up(CLIENTS, memory);
+        fill_in(&mut world, &all, 25);
+        world.run_for(2 * SECOND);
+        let delivered: u64 = world.clients.iter().map(|client| client.delivered).sum();
+        // Of each client one packet is lost on the way.
+        let sent = (200 * 25 - 1) * CLIENTS as u64;
+        assert_eq!(delivered + dropped(&world), sent, "{:?}", world.hub_drops());
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     ToClient(usize, u64, u16),
