@@ -609,11 +609,13 @@ impl HubInbound {
         let mut from = 0;
         while let Some(slot) = self.memory.above(level, from) {
             from = slot.number() + 1;
-            if let Some(inbound) = self.peer(slot) {
-                inbound.give_back(now, level);
+            let gives = self
+                .peer(slot)
+                .is_some_and(|peer| peer.give_back(now, level));
+            if gives {
+                self.memory.note(slot, level);
+                self.schedule.touch(slot);
             }
-            self.memory.note(slot, level);
-            self.schedule.touch(slot);
         }
     }
 

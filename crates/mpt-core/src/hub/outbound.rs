@@ -363,8 +363,9 @@ impl HubOutbound {
                 outbound.give_back(level);
             }
             self.note_memory(slot);
-            // It may want to be called at another time.
-            self.schedule.touch(slot);
+            // What waited may be gone.
+            let due = self.peer(slot).and_then(Outbound::poll_timeout);
+            self.schedule.set(slot, due);
         }
     }
 

@@ -213,6 +213,53 @@ fn what_is_given_back_is_delivered_or_counted() {
     }
 }
 
+#[test]
+fn a_window_gives_back_as_much_as_is_asked_and_holds_the_rest() {
+    let mut world = up(1, usize::MAX);
+    for _ in 0..100 {
+        leave_a_gap(&mut world, 0);
+        world.send_long(0, address(0), address(0), (50, LEN));
+        world.run_for(MILLISECOND);
+    }
+    let (now, slot) = (world.now, world.slots[0]);
+    let inbound = world.hub_inbound.peer(slot).unwrap();
+    let before = (inbound.memory(), inbound.report_reorder());
+    assert!(!inbound.give_back(now, before.0));
+    assert!(inbound.give_back(now, before.0 / 3));
+    let mut delivered = 0;
+    inbound.drain_tun(|_, _| {
+        delivered += 1;
+        true
+    });
+    let after = inbound.report_reorder();
+    let third = before.0 / 4..=before.0 / 3;
+    assert!(
+        third.contains(&inbound.memory()),
+        "{before:?}, {}",
+        inbound.memory()
+    );
+    assert_eq!(after.held + delivered, before.1.held);
+    assert!((50..80).contains(&after.gaps_overflowed), "{after:?}");
+    assert!(after.window < before.1.window, "{before:?}, {after:?}");
+    // All of it is there to be given.
+    assert!(inbound.give_back(now, 0));
+    inbound.drain_tun(|_, _| true);
+    assert!(!inbound.give_back(now, 0) && inbound.memory() == 0);
+}
+
+#[test]
+fn who_is_away_or_forgotten_holds_nothing() {
+    let mut world = up(3, usize::MAX);
+    fill_out(&mut world, &[0, 1, 2]);
+    let before = held_out(&world);
+    world.hub_outbound.forget_peer(world.slots[2]);
+    assert!(held_out(&world) < before / 4 * 3);
+    // Two that say nothing any more.
+    world.run_for(200 * SECOND);
+    assert!(world.hub_inbound.present().is_empty());
+    assert_eq!((held_out(&world), held_in(&world)), (0, 0));
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     ToClient(usize, u64, u16),

@@ -23,7 +23,7 @@ use crate::wire::vnet::VnetHeader;
 const DELAYS: [Duration; PATHS] = [Duration::from_millis(10), Duration::from_millis(35)];
 
 pub(super) struct World {
-    now: Time,
+    pub(super) now: Time,
     pub(super) hub_inbound: HubInbound,
     pub(super) hub_outbound: HubOutbound,
     memory: usize,

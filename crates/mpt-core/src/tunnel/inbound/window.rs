@@ -70,10 +70,12 @@ impl Inbound {
     }
 
     /// Gives memory back until that is `to` bytes at most: what is free; then the window releases those with the lowest
-    /// numbers, as one that is full does. These take theirs until [`Inbound::drain_tun`], which is to follow.
-    pub(crate) fn give_back(&mut self, now: Time, to: usize) {
-        if self.memory() <= to {
-            return;
+    /// numbers, as one that is full does. These take theirs until [`Inbound::drain_tun`], which is to follow. Whether there was
+    /// anything to give.
+    pub(crate) fn give_back(&mut self, now: Time, to: usize) -> bool {
+        let before = (self.memory(), self.reorder.held());
+        if before.0 <= to {
+            return false;
         }
         if self.coalescer.is_empty() {
             self.coalescer.rest();
@@ -85,6 +87,7 @@ impl Inbound {
         let out = &mut |packet| self.ready.push_back(packet);
         self.reorder.give_back(now, packets, LEAST_WINDOW, out);
         self.gives_back = Some(to.saturating_sub(self.reorder.memory()));
+        (self.memory(), self.reorder.held()) != before
     }
 
     /// How many of the packets that are held are to go for so many bytes: each has a buffer, or several were packed into one.
