@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::SECOND;
 use super::world::{Spec, World, address};
 use crate::control::TunnelStatus;
+use crate::hub::HubNews;
 use crate::send::scheduler::Policy;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -254,6 +255,9 @@ fn who_is_away_or_forgotten_holds_nothing() {
     let before = held_out(&world);
     world.hub_outbound.forget_peer(world.slots[2]);
     assert!(held_out(&world) < before / 4 * 3);
+    let ends = HubNews::Ends(world.slots[1]);
+    world.hub_outbound.learn(world.now, ends);
+    assert!(held_out(&world) < before / 2);
     // Two that say nothing any more.
     world.run_for(200 * SECOND);
     assert!(world.hub_inbound.present().is_empty());
