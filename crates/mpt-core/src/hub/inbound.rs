@@ -228,6 +228,9 @@ impl HubInbound {
             self.by_key.remove(key);
         }
         self.gone.add(&row.summary());
+        // What is held for those before it comes from addresses that are nobody's now.
+        let held = row.inbound.as_ref().map_or(0, |inbound| inbound.held());
+        self.gone.drops.count(DropReason::NotAllowed, held);
         let lost = self.waiting.forget(Some(slot));
         self.drops.count(DropReason::PeerShare, lost);
         self.schedule.set(slot, None);

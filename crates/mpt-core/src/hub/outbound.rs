@@ -85,9 +85,13 @@ impl Peer {
         drops
     }
 
+    /// It is away. What waited for its paths is dropped.
     fn end(&mut self) {
         (self.former, self.former_drops) = (self.sent(), self.drops());
-        self.outbound = None;
+        if let Some((_, outbound)) = self.outbound.take() {
+            let waited = outbound.waiting();
+            self.former_drops.count(DropReason::PeerAway, waited);
+        }
     }
 }
 
@@ -149,6 +153,8 @@ impl HubOutbound {
         let (packets, bytes) = peer.sent();
         self.gone = (self.gone.0 + packets, self.gone.1 + bytes);
         self.drops.add(&peer.drops());
+        let waited = peer.outbound.map_or(0, |(_, outbound)| outbound.waiting());
+        self.drops.count(DropReason::NoPeer, waited);
         self.schedule.set(slot, None);
         self.note_memory(slot);
         let lost = self.waiting.forget(Some(slot));

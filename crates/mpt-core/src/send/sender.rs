@@ -625,6 +625,11 @@ impl Sender {
         drops.count(DropReason::QueueFull, losses.overflowed);
     }
 
+    /// Packets that wait, whether they are bound to a path or not.
+    pub(crate) fn waiting(&self) -> u64 {
+        (self.lanes.waiting().0 + self.committed.packets()) as u64
+    }
+
     /// Bytes of memory that packets take, whether they wait, are bound to a path or are kept.
     #[inline]
     pub(crate) fn memory(&self) -> usize {
@@ -796,8 +801,8 @@ impl Sender {
 
     /// Fills in what waits and what was sent again.
     pub(crate) fn report(&self, status: &mut TunnelStatus) {
-        let ((packets, bytes), committed) = (self.lanes.waiting(), &self.committed);
-        status.queue_packets = (packets + committed.packets()) as u64;
+        let ((_, bytes), committed) = (self.lanes.waiting(), &self.committed);
+        status.queue_packets = self.waiting();
         let bound = committed.bytes().iter().sum::<usize>();
         status.queue_bytes = (bytes + bound) as u64;
         status.queue_marked = self.lanes.marked();

@@ -304,6 +304,11 @@ impl Outbound {
         self.sender.count_losses(&mut self.drops);
     }
 
+    /// Packets that wait for a path.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.sender.waiting()
+    }
+
     /// Bytes of memory that packets take here: those that wait, those that are kept to be sent again, and buffers for more.
     #[inline]
     pub(crate) fn memory(&self) -> usize {

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::SECOND;
 use super::world::{Spec, World, address};
 use crate::control::TunnelStatus;
+use crate::control::drops::DropReason;
 use crate::hub::HubNews;
 use crate::send::scheduler::Policy;
 
@@ -262,6 +263,41 @@ fn who_is_away_or_forgotten_holds_nothing() {
     world.run_for(200 * SECOND);
     assert!(world.hub_inbound.present().is_empty());
     assert_eq!((held_out(&world), held_in(&world)), (0, 0));
+}
+
+#[test]
+fn what_waits_of_a_peer_that_goes_is_counted() {
+    let mut world = up(3, usize::MAX);
+    fill_out(&mut world, &[0, 1]);
+    leave_a_gap(&mut world, 2);
+    for _ in 0..50 {
+        world.send_long(2, address(2), address(2), (4, LEN));
+        world.run_for(MILLISECOND);
+    }
+    let waits = |world: &mut World, client: usize| {
+        let mut status = TunnelStatus::default();
+        let slot = world.slots[client];
+        world.hub_outbound.peer(slot).unwrap().report(&mut status);
+        status.queue_packets
+    };
+    let counted = |world: &World, why: DropReason| {
+        let drops = world.hub_drops();
+        drops.iter().find(|(of, _)| *of == why).map_or(0, |of| of.1)
+    };
+    let gone = [DropReason::PeerAway, DropReason::NoPeer].map(|why| counted(&world, why));
+    let waiting = [0, 1].map(|client| waits(&mut world, client));
+    assert!(waiting.iter().all(|&packets| packets > 100), "{waiting:?}");
+    let ends = HubNews::Ends(world.slots[0]);
+    world.hub_outbound.learn(world.now, ends);
+    world.hub_outbound.forget_peer(world.slots[1]);
+    let now = [DropReason::PeerAway, DropReason::NoPeer].map(|why| counted(&world, why));
+    assert_eq!([0, 1].map(|of| now[of] - gone[of]), waiting);
+    let slot = world.slots[2];
+    let held = world.hub_inbound.peer(slot).unwrap().held();
+    assert!(held > 100, "{held}");
+    let before = counted(&world, DropReason::NotAllowed);
+    world.hub_inbound.remove_peer(slot);
+    assert_eq!(counted(&world, DropReason::NotAllowed) - before, held);
 }
 
 #[derive(Debug, Clone)]

@@ -62,6 +62,11 @@ impl Inbound {
         }
     }
 
+    /// Packets that wait for those before them, or for the interface.
+    pub(crate) fn held(&self) -> u64 {
+        u64::from(self.reorder.held()) + self.ready.len() as u64
+    }
+
     /// Bytes of memory that packets take here: those that wait in the window for those before them, and buffers for more.
     #[inline]
     pub(crate) fn memory(&self) -> usize {
