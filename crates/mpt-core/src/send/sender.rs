@@ -292,7 +292,7 @@ impl Sender {
         let tos = ecn::outer_tos(packet.tos());
         let (out, bytes) = turn.out.append(path, &header, tos, len);
         segments.write_next(out);
-        self.paths.took_unnumbered(path, bytes);
+        self.paths.took_unnumbered(now, path, bytes);
         true
     }
 
@@ -504,7 +504,7 @@ impl Sender {
             let tos = ecn::outer_tos(parsed.tos());
             let (out, len) = turn.out.append(path, &header, tos, bytes.len());
             out.copy_from_slice(bytes);
-            self.paths.took_unnumbered(path, len);
+            self.paths.took_unnumbered(turn.now, path, len);
         } else {
             turn.drops.count(DropReason::NotIp, 1);
         }
@@ -710,7 +710,7 @@ impl Sender {
             } else {
                 let (numbered, bytes) = ((seq, version), self.slab.bytes(packet));
                 let len = turn.out.append_numbered(path, numbered, resend.tos, bytes);
-                self.paths.took_again(path, len);
+                self.paths.took_again(now, path, len);
             }
         }
         self.recovery.resent(now, resend, path);

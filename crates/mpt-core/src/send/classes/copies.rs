@@ -75,9 +75,9 @@ impl Class {
                 .out
                 .append_with_copies(first, copies, &header, tos, len);
             segments.write_next(out);
-            paths.took_unnumbered(first, bytes);
+            paths.took_unnumbered(now, first, bytes);
             for (path, _) in copies.into_iter().flatten() {
-                paths.took_unnumbered(path, bytes);
+                paths.took_unnumbered(now, path, bytes);
                 self.counters.copies += 1;
                 self.counters.copy_bytes += bytes as u64;
             }

@@ -6,7 +6,10 @@
 //! [`LATER`]. When what was sent again is lost again, that stage's portion shrinks, by a packet in the
 //! first round and by a quarter in later ones, to no less than [`LEAST_FIRST`] and [`LEAST_LATER`].
 //! Fractions are carried on: 1.25 is a packet for each report and two for every fourth. After
-//! [`RESTORED_AFTER`] episodes in a row in which nothing was lost again both are what they were.
+//! [`RESTORED_AFTER`] episodes in a row in which nothing was lost again both are what they were. That they
+//! shrink pays where a policer drops what is sent again as well: with portions that stay, 40 pairs of links as people have them
+//! (`campaign --family field --pairs 40 --seed 9000`) have 0.80 of the sum in the median late, and 0.82 with it. On random pairs it
+//! costs 0.3 ± 0.3 % (`--pairs 300 --seed 3000`).
 //!
 //! Where much is sent, a link that loses a little at any time loses more than that, and one that is gone for a moment loses
 //! all of it. The paths had room for as many as were sent for the first time since the last portion, and what is sent again

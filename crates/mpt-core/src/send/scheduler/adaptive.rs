@@ -395,7 +395,7 @@ impl Adaptive {
     #[inline]
     pub(crate) fn took(&mut self, now: Time, path: PathId, first: Seq, packets: u32, bytes: u32) {
         self.log.note(now, path, first, packets, bytes);
-        self.paces[path.index()].took(bytes as usize);
+        self.paces[path.index()].took(now, bytes as usize);
         // What was sent before a pause is not reported on any more.
         self.unreported = self
             .unreported
@@ -409,14 +409,14 @@ impl Adaptive {
     }
 
     /// `path` took a packet of `bytes` that had been sent before.
-    pub(crate) fn took_again(&mut self, path: PathId, bytes: usize) {
+    pub(crate) fn took_again(&mut self, now: Time, path: PathId, bytes: usize) {
         self.log.note_again(path, bytes as u32);
-        self.paces[path.index()].took(bytes);
+        self.paces[path.index()].took(now, bytes);
     }
 
     /// `path` took a packet of `bytes` that has no number.
-    pub(crate) fn took_unnumbered(&mut self, path: PathId, bytes: usize) {
-        self.paces[path.index()].took_unnumbered(bytes);
+    pub(crate) fn took_unnumbered(&mut self, now: Time, path: PathId, bytes: usize) {
+        self.paces[path.index()].took_unnumbered(now, bytes);
     }
 
     /// Takes a believed report. What it says of numbers that were not sent there is passed over, and so is what came

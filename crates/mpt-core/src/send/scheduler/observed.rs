@@ -41,7 +41,7 @@ impl Observed {
             now = now + INTERVAL;
             self.sent += PACKETS;
             self.arrived += PACKETS - self.lost;
-            pace.took((PACKETS * PACKET) as usize);
+            pace.took(now, (PACKETS * PACKET) as usize);
             let arrived = now + self.delay;
             pace.sample(
                 arrived,

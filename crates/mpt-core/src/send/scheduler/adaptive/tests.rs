@@ -27,7 +27,7 @@ fn paths(delays_ms: &[u64]) -> (Adaptive, Time) {
 fn fill(adaptive: &mut Adaptive, now: Time, index: usize) {
     let pace = &mut adaptive.paces[index];
     if let Some(room) = pace.room(now) {
-        pace.took(room);
+        pace.took(now, room);
     }
     assert_eq!(pace.room(now), None);
 }
@@ -251,12 +251,12 @@ fn what_is_sent_again_goes_where_there_is_room_for_it_first_and_rather_over_a_bu
     assert!((0..2).all(|index| adaptive.room(now, path(index)).is_some()));
     assert_eq!(again(&adaptive, now), Some(0));
     // The second is 15 ms slower and busy: what follows there tells soon whether it is lost again.
-    adaptive.took_again(path(1), MS);
+    adaptive.took_again(now, path(1), MS);
     assert_eq!(again(&adaptive, now), Some(1));
     // The first is busy, too, and then took what lasts for 20 ms beyond its rate.
-    adaptive.took_again(path(0), MS);
+    adaptive.took_again(now, path(0), MS);
     assert_eq!(again(&adaptive, now), Some(0));
-    adaptive.took_again(path(0), 20 * MS);
+    adaptive.took_again(now, path(0), 20 * MS);
     assert_eq!(again(&adaptive, now), Some(1));
 }
 

@@ -51,13 +51,7 @@ impl Credit {
     /// How many bytes a path takes that is paced at `rate`; none when it has to wait.
     #[inline]
     pub(super) fn paced(&mut self, now: Time, rate: Rate, rtt: Duration) -> Option<usize> {
-        let since = now.since(self.refilled);
-        // A report is handled as of when it came, which may be before the last packet: what was
-        // credited once is not credited again.
-        self.refilled = self.refilled.max(now);
-        // Copies and what is sent again do not wait for credit. No debt lasts longer than that.
-        let debt = rate.bytes_in(LONGEST_WAIT);
-        self.tokens = (self.tokens + rate.bytes_in(since)).clamp(-debt, self.burst(rate));
+        self.refill(now, rate);
         if self.tokens <= 0.0 {
             self.refused = true;
             return None;
@@ -65,6 +59,17 @@ impl Credit {
         let most = self.law.first_window + rate.bytes_in(rtt + self.law.spare_time);
         let room = self.within(now, most)?;
         Some(room.min(self.tokens as usize + 1))
+    }
+
+    #[inline]
+    fn refill(&mut self, now: Time, rate: Rate) {
+        let since = now.since(self.refilled);
+        // A report is handled as of when it came, which may be before the last packet: what was
+        // credited once is not credited again.
+        self.refilled = self.refilled.max(now);
+        // Copies and what is sent again do not wait for credit. No debt lasts longer than that.
+        let debt = rate.bytes_in(LONGEST_WAIT);
+        self.tokens = (self.tokens + rate.bytes_in(since)).clamp(-debt, self.burst(rate));
     }
 
     /// The same of a path that has no rate, of which `most` bytes beyond the first window may be under way.
@@ -99,9 +104,11 @@ impl Credit {
         self.sent += bytes as f64;
     }
 
-    /// So many bytes were spent of what a rate earned.
+    /// So many bytes were spent of what `rate` earned. What does not wait for credit does not spend what was earned in a
+    /// pause before, beyond a burst.
     #[inline]
-    pub(super) fn spent(&mut self, bytes: usize) {
+    pub(super) fn spent(&mut self, now: Time, rate: Rate, bytes: usize) {
+        self.refill(now, rate);
         self.tokens -= bytes as f64;
     }
 
@@ -207,12 +214,24 @@ mod tests {
         credit.begin(at(0));
         // Three times what the path carries, for an hour.
         for second in 0..3600 {
-            credit.spent(375_000);
+            credit.spent(at(1000 * second), rate, 375_000);
             credit.paced(at(1000 * second), rate, rtt);
         }
         let began = 1000 * 3599;
         let waited = (0..3000).find(|ms| credit.paced(at(began + ms), rate, rtt).is_some());
         assert_eq!(waited, Some(1001));
+    }
+
+    #[test]
+    fn what_does_not_wait_for_credit_spends_nothing_that_was_earned_in_a_pause() {
+        let mut credit = Credit::new(&Law::LAW);
+        let (rate, rtt) = (Rate::new(125e3), Duration::from_millis(40));
+        let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
+        credit.begin(at(0));
+        // After a second in which nothing was sent: 400 ms of what the path carries, less a burst of 24 ms.
+        credit.spent(at(1000), rate, 50_000);
+        let waited = (0..3000).find(|ms| credit.paced(at(1000 + ms), rate, rtt).is_some());
+        assert_eq!(waited, Some(377));
     }
 
     #[test]

@@ -40,16 +40,16 @@ impl Pace {
 
     /// It took so many bytes with a number.
     #[inline]
-    pub(crate) fn took(&mut self, bytes: usize) {
+    pub(crate) fn took(&mut self, now: Time, bytes: usize) {
         self.credit.sent(bytes);
-        self.took_unnumbered(bytes);
+        self.took_unnumbered(now, bytes);
     }
 
     /// It took so many bytes without a number.
     #[inline]
-    pub(crate) fn took_unnumbered(&mut self, bytes: usize) {
-        if self.rate.is_some() {
-            self.credit.spent(bytes);
+    pub(crate) fn took_unnumbered(&mut self, now: Time, bytes: usize) {
+        if let Some(rate) = self.rate {
+            self.credit.spent(now, rate, bytes);
         }
     }
 

@@ -51,7 +51,7 @@ impl Model {
             allowance = (allowance + offered / 10_000.0).min(offered / 100.0);
             while allowance >= PACKET as f64 && pace.room(now).is_some() {
                 allowance -= PACKET as f64;
-                pace.took(PACKET as usize);
+                pace.took(now, PACKET as usize);
                 self.send();
             }
             let mut newest = None;
@@ -199,8 +199,9 @@ fn times_that_go_back_earn_nothing() {
     let mut taken = 0;
     for us in 0..100_000u64 {
         for us in [us, us.saturating_sub(300)] {
-            if let Some(room) = pace.room(begin + Duration::from_micros(us)) {
-                pace.took(room.min(1500));
+            let now = begin + Duration::from_micros(us);
+            if let Some(room) = pace.room(now) {
+                pace.took(now, room.min(1500));
                 pace.credit.answer_all();
                 taken += room.min(1500);
             }
@@ -483,7 +484,7 @@ fn a_gap_is_no_queue_once_a_probe_passes_but_what_is_under_way_may_be_one() {
     assert_eq!(probe(&mut pace, 0), 0);
     assert_eq!(probe(&mut pace, 400), 400);
     // 50 packets take 12 ms at 50 Mbit/s.
-    pace.took(50 * PACKET as usize);
+    pace.took(now, 50 * PACKET as usize);
     let own = probe(&mut pace, 0);
     assert!((11..=13).contains(&own), "{own}");
     // Beside paths that carry far more nothing is lost while it is thought to be slow.
