@@ -442,12 +442,6 @@ impl Sessions {
             .map_or(Protection::Waiting, |session| session.cipher.protection())
     }
 
-    /// Whether this end called the peer for the session that it sends in.
-    #[must_use]
-    pub fn has_called(&self) -> bool {
-        self.sending().is_some_and(|session| session.initiated)
-    }
-
     /// This end's public key.
     #[must_use]
     pub fn public_key(&self) -> PublicKey {

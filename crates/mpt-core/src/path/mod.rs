@@ -286,11 +286,11 @@ impl Path {
         since.filter(|_| self.is_asked())
     }
 
-    /// Whether another port is to be tried: see [`Renewal::is_due`].
-    pub(crate) fn needs_renewal(&self, now: Time, soon: bool) -> bool {
+    /// Whether another port is to be tried.
+    pub(crate) fn needs_renewal(&self, now: Time, beside_others: bool) -> bool {
         let is_silent = self
             .unanswered_since(now)
-            .is_some_and(|since| self.renewal.is_due(now, since, soon));
+            .is_some_and(|since| self.renewal.is_due(now, since, beside_others));
         let is_faint = |since| self.renewal.is_due_when_faint(now, since);
         is_silent || self.faint_since(now).is_some_and(is_faint)
     }

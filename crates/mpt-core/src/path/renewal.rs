@@ -23,11 +23,10 @@ use crate::time::Time;
 
 /// Without an answer for this long, another port is tried, or a path that was never up rests.
 const LONG: Duration = Duration::from_secs(30);
-/// The same for a path that was up, while another one is, or where this end called the peer: with the second or two that a
-/// handshake over the new port takes, it is back within ten. Silence itself is noticed within a second or two, and most
-/// outages of radio links last less. An only path is left so soon by the end alone that called: were both ends away at
-/// once, an outage of six seconds would last until they are back.
-const SOON: Duration = Duration::from_secs(5);
+/// The same for a path that was up, while another one is: with the second or two that a handshake over the new port
+/// takes, it is back within ten. Silence itself is noticed within a second or two, and most outages of radio links
+/// last less.
+const LONG_BESIDE_OTHERS: Duration = Duration::from_secs(5);
 /// How long an answer is waited for at the other port, and the least time between two attempts.
 const AWAY: Duration = Duration::from_secs(10);
 /// The longest time between two attempts at another port.
@@ -60,13 +59,13 @@ impl Renewal {
         self.answers = true;
     }
 
-    /// Whether another port is to be tried, where nothing was answered since `since`. `soon`: another path is up, or
-    /// this end called the peer.
-    pub(crate) fn is_due(&self, now: Time, since: Time, soon: bool) -> bool {
+    /// Whether another port is to be tried, where nothing was answered since `since`. `beside_others`:
+    /// another path is up.
+    pub(crate) fn is_due(&self, now: Time, since: Time, beside_others: bool) -> bool {
         let after = match self.tries {
-            _ if self.answers && soon => {
+            _ if self.answers && beside_others => {
                 let apart = self.last == Time::ZERO || now.since(self.last) >= AWAY;
-                return apart && now.since(since) >= SOON;
+                return apart && now.since(since) >= LONG_BESIDE_OTHERS;
             }
             tries if tries % 2 == 1 => AWAY,
             tries => (LONG * (1 << (tries / 2).min(4))).min(LONGEST),
@@ -78,7 +77,7 @@ impl Renewal {
     pub(crate) fn is_due_when_faint(&self, now: Time, since: Time) -> bool {
         let apart = (AWAY * (1 << self.in_vain.min(5))).min(LONGEST);
         let is_apart = self.last == Time::ZERO || now.since(self.last) >= apart;
-        is_apart && now.since(since) >= SOON
+        is_apart && now.since(since) >= LONG_BESIDE_OTHERS
     }
 
     /// Another port is tried, where too few probes are answered since `since`.
@@ -125,9 +124,9 @@ mod tests {
     }
 
     /// When ports are tried on a path that is silent from 0 on.
-    fn attempts(mut renewal: Renewal, soon: bool, until: u64) -> Vec<u64> {
+    fn attempts(mut renewal: Renewal, beside_others: bool, until: u64) -> Vec<u64> {
         let due = |second: &u64| {
-            let due = renewal.is_due(at(*second), at(0), soon);
+            let due = renewal.is_due(at(*second), at(0), beside_others);
             if due {
                 renewal.tried(at(*second));
             }

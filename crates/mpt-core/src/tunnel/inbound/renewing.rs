@@ -16,18 +16,17 @@ const PORT_CHANGED: Duration = Duration::from_secs(180);
 impl Inbound {
     /// Asks for another port for each path that this may help.
     pub(super) fn renew_paths(&mut self, now: Time) {
-        let Some(opening) = &self.opening else {
+        if self.opening.is_none() {
             return;
-        };
-        let has_called = opening.sessions.has_called();
+        }
         let paths = self.paths.iter().flatten();
         let up = paths.filter(|path| path.is_up()).count();
         for id in (0..MAX_PATHS).filter_map(PathId::new) {
             let Some(path) = &mut self.paths[id.index()] else {
                 continue;
             };
-            let soon = has_called || up > usize::from(path.is_up());
-            if !path.config.keeps_port && path.needs_renewal(now, soon) {
+            let beside_others = up > usize::from(path.is_up());
+            if !path.config.keeps_port && path.needs_renewal(now, beside_others) {
                 let is_faint = path.renew(now);
                 self.events.push(Event::NotAnswered { path: id, is_faint });
             }
