@@ -423,18 +423,18 @@ fn packets_wait_and_are_sent_again(classes: &[ClassConfig]) -> Bonded {
     };
     let (mut counted, mut waited, mut before) = (0, 0, (0, 0));
     // After two intervals all counts have their memory.
-    for ms in 0..26_000 {
+    for ms in 0..30_000 {
         // More comes at first, so that the queue has been longer than it will be.
         let every = if ms < 2000 { EVERY_MS / 3 } else { EVERY_MS };
         let comes = ms % every == 0;
         // The last packet of each has another length.
         let len = SUPER_PACKET - (ms % 1000) as usize;
         let mut packet = comes.then(|| flow.super_packet(len, size));
-        if ms == 22_000 {
+        if ms == 26_000 {
             before = (bonded.received, status(&bonded).recovery.resent);
         }
         let allocated = measure(|| bonded.step(&mut packet)).count_total;
-        if ms >= 22_000 {
+        if ms >= 26_000 {
             counted += allocated;
             waited += u64::from(status(&bonded).queue_packets > 0);
         }
@@ -445,7 +445,7 @@ fn packets_wait_and_are_sent_again(classes: &[ClassConfig]) -> Bonded {
     assert!(waited > 1000, "packets waited for {waited} ms of 4000");
     assert!(resent > 100, "{resent} packets were sent again");
     assert!(received > 5_000_000, "only {received} bytes came through");
-    // Rings may have to grow once more, which takes 14 or 17 by chance: packets by the thousand take nothing.
-    assert!(counted <= 24, "{counted} allocations");
+    // A ring may have to grow once more: packets by the thousand take nothing.
+    assert!(counted <= 16, "{counted} allocations");
     bonded
 }

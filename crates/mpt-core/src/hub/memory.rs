@@ -11,8 +11,8 @@
 
 use super::HubSlot;
 
-/// When the pool is full, this part of it is freed. All peers are looked at then, some ns each: for 10,000 peers and the least
-/// pool of the daemon, 64 MiB, a thousandth of what it takes to fill 4 MiB again.
+/// When the pool is full, this part of it is freed, by the divisor. All peers are looked at then, and not again before as much
+/// has filled: of the least pool of the daemon, 64 MiB, that is 4 MiB.
 const FREED: usize = 16;
 /// So often the level is raised from the even share by what others leave of theirs. Each time takes a look at all, and a level
 /// that could be higher still is a fair one.

@@ -272,7 +272,7 @@ mod tests {
             let mut slab = Slab::default();
             let mut held: Vec<(u32, Stored)> = Vec::new();
             let mut model: HashMap<u32, Vec<u8>> = HashMap::new();
-            let mut live = 0;
+            let (mut most, mut live) = (0, 0);
             let held_bytes = |held: &[(u32, Stored)]| -> usize {
                 let by_slot: HashMap<u32, usize> = held.iter().map(|(_, packet)| (packet.slot, packet.memory())).collect();
                 by_slot.values().sum()
@@ -288,6 +288,7 @@ mod tests {
                         let to = which.index(slab.memory() + 1);
                         let (before, held) = (slab.memory(), held_bytes(&held));
                         slab.trim(to);
+                        most = 0;
                         prop_assert!(slab.memory() <= before);
                         let buffers = slab.memory() - slab.slots.len() * BESIDE_BYTES;
                         prop_assert!(slab.memory() <= to || buffers == held, "{buffers}, {held}");
@@ -317,7 +318,10 @@ mod tests {
                     prop_assert!(packet.memory() <= slab.memory);
                 }
                 live = model.len();
+                most = most.max(live);
             }
+            // No more slots than there were packets of each size at once: of all sizes together no more than stored.
+            prop_assert!(slab.slots.len() >= most);
             let busy = slab.slots.iter().filter(|slot| slot.holders > 0).count();
             prop_assert_eq!(busy, live);
             held.into_iter().for_each(|(_, packet)| slab.release(packet));

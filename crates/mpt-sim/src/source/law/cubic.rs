@@ -31,9 +31,9 @@ pub(in crate::source) struct Cubic {
     threshold: f64,
     /// The window of the last loss; zero before the first, and after a silence.
     greatest: f64,
-    /// Since when the window has been growing since it was last lowered, and where it grows slowest; and what it would be under
-    /// Reno's rules.
+    /// When the window began to grow, since it was last lowered, and the window at which it grows slowest.
     epoch: Option<(Time, f64)>,
+    /// The window under Reno's rules.
     reno: f64,
     paced: bool,
     smoothed: Option<Duration>,

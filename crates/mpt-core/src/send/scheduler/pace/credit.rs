@@ -61,17 +61,6 @@ impl Credit {
         Some(room.min(self.tokens as usize + 1))
     }
 
-    #[inline]
-    fn refill(&mut self, now: Time, rate: Rate) {
-        let since = now.since(self.refilled);
-        // A report is handled as of when it came, which may be before the last packet: what was
-        // credited once is not credited again.
-        self.refilled = self.refilled.max(now);
-        // Copies and what is sent again do not wait for credit. No debt lasts longer than that.
-        let debt = rate.bytes_in(LONGEST_WAIT);
-        self.tokens = (self.tokens + rate.bytes_in(since)).clamp(-debt, self.burst(rate));
-    }
-
     /// The same of a path that has no rate, of which `most` bytes beyond the first window may be under way.
     #[inline]
     pub(super) fn open(&mut self, now: Time, most: f64) -> Option<usize> {
@@ -96,6 +85,18 @@ impl Credit {
         let room = window - (self.sent - self.answered);
         self.refused |= room <= 0.0;
         (room > 0.0).then_some(room as usize + 1)
+    }
+
+    /// Adds what `rate` has earned since this was done last, up to a burst.
+    #[inline]
+    fn refill(&mut self, now: Time, rate: Rate) {
+        let since = now.since(self.refilled);
+        // A report is handled as of when it came, which may be before the last packet: what was
+        // credited once is not credited again.
+        self.refilled = self.refilled.max(now);
+        // Copies and what is sent again do not wait for credit. No debt lasts longer than that.
+        let debt = rate.bytes_in(LONGEST_WAIT);
+        self.tokens = (self.tokens + rate.bytes_in(since)).clamp(-debt, self.burst(rate));
     }
 
     /// So many bytes are under way, of which the path will tell.
