@@ -205,6 +205,52 @@ fn a_stranger_s_datagram_longer_than_its_buffer_is_only_counted() {
     assert_eq!(pair.end(Side::B).dropped(DropReason::Stranger), 1);
 }
 
+/// How many initiations B sends to another port of A's host while its only path is down, where somebody sends these 40
+/// times from there.
+fn calls_beside(datagram: impl Fn(&[u8]) -> Vec<u8>) -> usize {
+    let config = PairConfig {
+        waits_to_be_called: Some(Side::B),
+        ..PairConfig::new([PathSpec::symmetric(100, 5)]).sealed()
+    };
+    let is_call = |(side, wire): &(Side, Wire), by| *side == by && wire.bytes[4..5] == [3];
+    let mut pair = Pair::new(config);
+    pair.record();
+    pair.restart(Side::A);
+    talk(&mut pair, 0..3000);
+    let sent = pair.recorded();
+    let call = sent.iter().find(|sent| is_call(sent, Side::A)).unwrap();
+    let datagram = datagram(&call.1.bytes);
+    pair.set_links_up(0, false);
+    talk(&mut pair, 3000..5000);
+    let mut from = pair.address(Side::A, 0);
+    from.set_port(5000);
+    // What goes to A's own port is not recorded from here on.
+    pair.move_to(Side::A, 0, from);
+    pair.record();
+    for id in 5000..5040 {
+        talk(&mut pair, id..id + 1);
+        pair.inject(Side::B, 0, from, 0, &datagram);
+        pair.run_for(49 * MS);
+    }
+    assert_conserved(&pair, Side::B);
+    let sent = pair.recorded();
+    sent.iter().filter(|sent| is_call(sent, Side::B)).count()
+}
+
+#[test]
+fn a_forged_call_from_the_peers_host_has_one_go_there_and_a_short_one_none() {
+    let none = calls_beside(|_| vec![0xff]);
+    let short = calls_beside(|call| call[..call.len() - 1].to_vec());
+    let forged = calls_beside(|call| {
+        let mut forged = call.to_vec();
+        forged[20] ^= 1;
+        forged
+    });
+    println!("{none} calls, {short} beside short ones, {forged} beside forged ones");
+    assert_eq!([none, short], [0, 0]);
+    assert!((1..=40).contains(&forged), "{forged}");
+}
+
 /// The first that an end hears is forged: what is lost until its packet is held no longer is sent again all the same.
 #[test]
 fn a_forged_first_packet_keeps_nothing_from_being_sent_again() {

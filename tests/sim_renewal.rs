@@ -79,6 +79,41 @@ fn a_sealed_path_goes_on_from_another_port() {
     );
 }
 
+fn is_up(pair: &Pair) -> bool {
+    Side::BOTH.map(|side| pair.end(side).state(0)) == [PathState::Up; 2]
+}
+
+/// Both hosts send packets through the tunnel.
+fn talk(pair: &mut Pair, duration: Duration) {
+    let until = pair.now() + duration;
+    while pair.now() < until {
+        for side in Side::BOTH {
+            pair.send(side, [0x45; 20]);
+        }
+        pair.run_for((100 * MS).min(until.since(pair.now())));
+    }
+}
+
+#[test]
+fn who_begins_anew_at_its_own_port_and_is_refused_is_called_there() {
+    let mut pair = Pair::running(called(1), 3 * SECOND);
+    pair.move_to(Side::A, 0, "10.1.1.1:40000".parse().unwrap());
+    talk(&mut pair, 3 * SECOND);
+    assert_eq!(pair.end(Side::B).path(0).remote, "10.1.1.1:40000");
+    // None of its calls opens, as with a wrong key: an initiation is of kind 3, behind 4 bytes of GRE.
+    pair.on_the_way(|side, wire| {
+        if side == Side::A && wire.bytes[..5] == [0, 0, 0x88, 0xb5, 3] {
+            wire.bytes[20] ^= 1;
+        }
+        true
+    });
+    pair.move_to(Side::A, 0, "10.1.1.1:4754".parse().unwrap());
+    pair.restart(Side::A);
+    talk(&mut pair, 5 * SECOND);
+    assert!(is_up(&pair));
+    assert_eq!(pair.end(Side::B).path(0).remote, "10.1.1.1:4754");
+}
+
 /// When A asks for another port on path 0 beside a flow, in ms from when both ways let `rate_bps` pass of what is sent,
 /// and how the path fares from then on: the daemon has another socket, and `another` says what that has.
 fn asked_when_policed(paths: usize, rate_bps: u64, another: bool, seconds: u32) -> (Vec<u64>, f64) {

@@ -95,6 +95,8 @@ pub(crate) struct Path {
     /// Which of this end's sockets leads there, if it is not the path's own: in a hub.
     socket: Option<PathId>,
     pub(crate) names: Names,
+    /// From which other port of the peer's host an initiation came last.
+    caller: Option<SocketAddr>,
     /// In a sealed tunnel: which of the peer's paths it leads to.
     pub(crate) place: Place,
     pub(crate) state: PathState,
@@ -149,6 +151,7 @@ impl Path {
             config,
             socket: None,
             names: Names::default(),
+            caller: None,
             place: Place::default(),
             state: PathState::Probing,
             reason: None,
@@ -222,6 +225,23 @@ impl Path {
         let home = self.config.remote.filter(|&home| self.peer != Some(home))?;
         let works = self.is_answered(now);
         self.place.calls_home(now, works).then_some(home)
+    }
+
+    /// An initiation came from there, whatever became of it.
+    pub(crate) fn note_caller(&mut self, from: SocketAddr) {
+        let is_neighbour = |peer: SocketAddr| peer.ip() == from.ip() && peer.port() != from.port();
+        if self.peer.is_some_and(is_neighbour) {
+            self.caller = Some(from);
+        }
+    }
+
+    /// Where besides `to` this end calls the peer, which does not answer: where it is configured to be; or, once, from where
+    /// else on its host somebody called. A peer that has begun anew is there, at its own port, and can learn only from a
+    /// call what is wrong at its end: a key, or its clock. Who forges calls has one datagram of the same length go to the
+    /// peer's host for each.
+    pub(crate) fn elsewhere(&mut self, to: SocketAddr) -> Option<SocketAddr> {
+        let home = self.config.remote.filter(|&home| home != to);
+        home.or_else(|| self.caller.take())
     }
 
     /// Whether the peer may still turn up where it is configured to be, and others have to wait.

@@ -170,3 +170,17 @@ fn a_message_without_proof_must_continue_those_before_it() {
         assert_eq!(path.echoes.continues(&message, true), if_sealed, "{number}");
     }
 }
+
+#[test]
+fn who_calls_from_another_port_of_the_peers_host_is_called_there_once_unless_that_is_configured() {
+    let socket = |port| SocketAddr::from(([10, 0, 0, 1], port));
+    let mut path = path();
+    path.note_caller(socket(4754));
+    path.note_caller(SocketAddr::from(([10, 0, 0, 2], 5000)));
+    assert_eq!(path.elsewhere(socket(4754)), None);
+    path.note_caller(socket(5000));
+    assert_eq!(path.elsewhere(socket(4754)), Some(socket(5000)));
+    assert_eq!(path.elsewhere(socket(4754)), None);
+    path.note_caller(socket(5000));
+    assert_eq!(path.elsewhere(socket(6000)), Some(socket(4754)));
+}

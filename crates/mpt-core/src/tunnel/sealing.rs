@@ -77,8 +77,8 @@ pub(super) struct Opening {
     next_number: u64,
     /// Paths whose peer is elsewhere, and the line out does not know.
     pub(super) moved: PathSet,
-    /// The last handshake message once more, to where the path's peer is configured to be.
-    pub(super) home: Option<(PathId, (PathId, SocketAddr), ControlDatagram)>,
+    /// The last initiation once more, to where the path's peer may be as well: see [`crate::path::Path::elsewhere`].
+    pub(super) elsewhere: Option<(PathId, (PathId, SocketAddr), ControlDatagram)>,
 }
 
 impl Opening {
@@ -88,7 +88,7 @@ impl Opening {
             called: None,
             next_number: 0,
             moved: PathSet::EMPTY,
-            home: None,
+            elsewhere: None,
         }
     }
 

@@ -82,8 +82,19 @@ impl Inbound {
                 }
                 Err(why) => self.drops.count(drop_for_refusal(why), 1),
             }
+            // A shorter one would have a longer one sent.
+            if kind == Kind::Initiation
+                && outcome != Err(Refused::Malformed)
+                && let Some(path) = &mut self.paths[id.index()]
+            {
+                path.note_caller(arrival.from);
+            }
             self.note_handshake(now, &arrival, kind, outcome);
-            return self.follow_sessions(now);
+            self.follow_sessions(now);
+            if kind == Kind::Response && outcome.is_ok() {
+                self.ask_who_answered(now, &arrival);
+            }
+            return;
         }
         match opening.sessions.open_with_tos(now, arrival.tos, datagram) {
             Ok(opened) => {
@@ -269,6 +280,23 @@ impl Inbound {
             peer_path: Some(call.peer_path),
         };
         self.send_message(now, arrival.path, Some(echo), true, extent);
+    }
+
+    /// A call was answered: where that came from elsewhere than this end's messages go, which are lost there, one goes to
+    /// who answered.
+    fn ask_who_answered(&mut self, now: Time, arrival: &Arrival) {
+        let (id, socket, to) = (arrival.path, arrival.socket, arrival.from);
+        let path = self.paths[id.index()].as_ref();
+        if path.is_none_or(|path| path.is_up() || path.is_at(id, socket, to)) {
+            return;
+        }
+        let extent = Extent::ToCaller {
+            socket,
+            to,
+            answer: 0,
+            peer_path: None,
+        };
+        self.send_message(now, id, None, true, extent);
     }
 
     /// One of the peer's paths leads to one of ours.
@@ -470,14 +498,15 @@ impl Inbound {
     /// The next handshake message, or control message, sealed.
     pub(super) fn poll_sealed_transmit(&mut self) -> Option<Transmit<'_>> {
         let opening = self.opening.as_mut()?;
-        let mut next = opening.home.take();
+        let mut next = opening.elsewhere.take();
         // In a hub an answer names the socket that was called.
         let mut names_socket = false;
         while next.is_none()
             && let Some(message) = opening.sessions.poll_transmit()
         {
-            let known = self.paths[message.path.index()].as_ref();
-            let there = known.and_then(|known| Some((known.socket(message.path), known.peer?)));
+            let known = self.paths[message.path.index()].as_mut();
+            let there =
+                (known.as_ref()).and_then(|known| Some((known.socket(message.path), known.peer?)));
             let caller = message.to.map(|to| (message.path, to));
             let to = caller.or(there);
             let mut datagram = ControlDatagram::new(message.contents.len());
@@ -488,9 +517,9 @@ impl Inbound {
                 && message.to.is_none()
                 && known.state != PathState::Up
             {
-                // The peer may be where it was at first.
-                let home = known.config.remote.filter(|&home| home != to);
-                opening.home = home.map(|home| (message.path, (message.path, home), datagram));
+                let elsewhere = known.elsewhere(to);
+                opening.elsewhere =
+                    elsewhere.map(|to| (message.path, (message.path, to), datagram));
             }
         }
         while next.is_none() {
