@@ -105,6 +105,7 @@ fn the_control_message_is_what_its_notes_say() {
         out_of_service: false,
         reports_wanted: false,
         resends: false,
+        may_move: false,
         path: 0,
         number: 2,
         session: 0xd1eb_8d1b_e137_1126,

@@ -87,6 +87,7 @@ impl Liar {
             out_of_service: self.next().is_multiple_of(16),
             reports_wanted: self.next().is_multiple_of(2),
             resends: self.next().is_multiple_of(2),
+            may_move: self.next().is_multiple_of(2),
             path: match self.next() % 8 {
                 0 => self.next() as u8,
                 _ => path as u8,

@@ -79,8 +79,87 @@ fn a_sealed_path_goes_on_from_another_port() {
     );
 }
 
+/// The ports of path 0 at both ends, as the daemons choose them: who asks has another one, or its own again.
+#[derive(Default)]
+struct Ports {
+    away: [bool; 2],
+    /// When each end asked.
+    asked: [Vec<Time>; 2],
+}
+
+impl Ports {
+    /// Runs for this long. Returns as soon as an end has another port than before, and says whether one has.
+    fn run_until_one_asks(&mut self, pair: &mut Pair, duration: Duration) -> bool {
+        let until = pair.now() + duration;
+        while pair.now() < until {
+            pair.step(until.min(pair.now() + 50 * MS));
+            if Side::BOTH.map(|side| self.follow(pair, side)) != [false; 2] {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn run_for(&mut self, pair: &mut Pair, duration: Duration) {
+        let until = pair.now() + duration;
+        while pair.now() < until {
+            self.run_until_one_asks(pair, until.since(pair.now()));
+        }
+    }
+
+    fn follow(&mut self, pair: &mut Pair, side: Side) -> bool {
+        let events = pair.events(side);
+        let asks = |(_, event): &&(Time, Event)| matches!(event, Event::NotAnswered { .. });
+        let Some(&(at, _)) = events.iter().find(asks) else {
+            return false;
+        };
+        let (asked, away) = (
+            &mut self.asked[side as usize],
+            &mut self.away[side as usize],
+        );
+        asked.push(at);
+        *away = !*away;
+        let port = if *away { 40_000 + asked.len() } else { 4754 };
+        let host = side as usize + 1;
+        let address = format!("10.1.1.{host}:{port}");
+        pair.move_to(side, 0, address.parse().unwrap());
+        let now = pair.end(side).local(pair.now());
+        let path = PathId::new(0).unwrap();
+        pair.end_mut(side).inbound.open_path(now, path);
+        true
+    }
+
+    /// When each end asked, in seconds from then on.
+    fn asked_since(&self, begin: Time) -> [Vec<u64>; 2] {
+        let seconds = |at: &Time| at.since(begin).as_secs();
+        Side::BOTH.map(|side| self.asked[side as usize].iter().map(seconds).collect())
+    }
+}
+
 fn is_up(pair: &Pair) -> bool {
     Side::BOTH.map(|side| pair.end(side).state(0)) == [PathState::Up; 2]
+}
+
+/// An only path that is up: B may have no address of A, and either end may have the higher session number.
+fn only_paths() -> impl Iterator<Item = (PairConfig, Side)> {
+    let configs = [called(1), config(true, 1)].into_iter();
+    configs.flat_map(|config| Side::BOTH.map(|leads| (config.clone(), leads)))
+}
+
+/// Such a path in use.
+fn only_path(config: PairConfig, leads: Side) -> Pair {
+    let mut pair = Pair::running(config, 3 * SECOND);
+    if leads == Side::B {
+        // Its second session has the higher number.
+        pair.restart(Side::B);
+        pair.run_for(SECOND);
+    }
+    talk(&mut pair, 3 * SECOND);
+    assert!(is_up(&pair));
+    for side in Side::BOTH {
+        pair.events(side);
+    }
+    pair
 }
 
 /// Both hosts send packets through the tunnel.
@@ -91,6 +170,127 @@ fn talk(pair: &mut Pair, duration: Duration) {
             pair.send(side, [0x45; 20]);
         }
         pair.run_for((100 * MS).min(until.since(pair.now())));
+    }
+}
+
+#[test]
+fn an_only_path_that_is_dead_for_its_ports_is_back_from_another_within_ten_seconds() {
+    for (config, leads) in only_paths() {
+        let is_called = config.waits_to_be_called.is_some();
+        // With the first keys, and with those after.
+        for warm_up in [0, 150] {
+            let mut pair = only_path(config.clone(), leads);
+            talk(&mut pair, warm_up * SECOND);
+            let (mut ports, begin) = (Ports::default(), pair.now());
+            pair.set_links_up(0, false);
+            assert!(ports.run_until_one_asks(&mut pair, 10 * SECOND));
+            // What comes from there is let through.
+            pair.set_links_up(0, true);
+            while !is_up(&pair) && pair.now() < begin + 10 * SECOND {
+                ports.run_for(&mut pair, 50 * MS);
+            }
+            let took = pair.now().since(begin);
+            assert!(
+                is_up(&pair),
+                "{is_called}, {leads:?} leads: not up after {took:?}"
+            );
+            ports.run_for(&mut pair, 60 * SECOND);
+            let asked = ports.asked_since(begin);
+            println!(
+                "B is called: {is_called}, {leads:?} leads: asked after {asked:?} s, up after {took:?}"
+            );
+            assert_eq!(asked[0].len() + asked[1].len(), 1, "{asked:?}");
+        }
+    }
+}
+
+#[test]
+fn of_two_ends_that_may_leave_their_ports_one_goes_first_and_they_are_never_away_at_once() {
+    for (config, leads) in only_paths() {
+        let is_called = config.waits_to_be_called.is_some();
+        let mut pair = only_path(config, leads);
+        let (mut ports, begin) = (Ports::default(), pair.now());
+        pair.set_links_up(0, false);
+        while pair.now() < begin + 100 * SECOND {
+            ports.run_until_one_asks(&mut pair, SECOND);
+            assert_ne!(ports.away, [true; 2]);
+        }
+        for asked in &ports.asked {
+            let mut apart = asked.windows(2).map(|pair| pair[1].since(pair[0]));
+            assert!(apart.all(|apart| apart >= 10 * SECOND), "{asked:?}");
+        }
+        let [by_a, by_b] = ports.asked_since(begin);
+        println!(
+            "B is called: {is_called}, {leads:?} leads: A asks after {by_a:?} s, B after {by_b:?}"
+        );
+        let (first, other) = match is_called || leads == Side::A {
+            true => (by_a, by_b),
+            false => (by_b, by_a),
+        };
+        assert!(
+            matches!(first[..], [4..=9, 14..=19, 74..=79, 84..=89]),
+            "{first:?}"
+        );
+        match is_called {
+            true => assert_eq!(other, [] as [u64; 0]),
+            false => assert!(matches!(other[..], [29..=34, 39..=44, ..]), "{other:?}"),
+        }
+    }
+}
+
+/// How long after an outage of so many ms an only path is up at both ends.
+fn up_after(config: &PairConfig, leads: Side, outage_ms: u64, carries: bool) -> Duration {
+    let mut pair = only_path(config.clone(), leads);
+    let mut ports = Ports::default();
+    let mut run_for = |pair: &mut Pair, duration: Duration| {
+        let until = pair.now() + duration;
+        while pair.now() < until {
+            if carries {
+                for side in Side::BOTH {
+                    pair.send(side, [0x45; 20]);
+                }
+            }
+            ports.run_for(pair, (50 * MS).min(until.since(pair.now())));
+        }
+    };
+    // It is idle after five.
+    run_for(&mut pair, 10 * SECOND);
+    pair.set_links_up(0, false);
+    run_for(&mut pair, MS * outage_ms as u32);
+    let begin = pair.now();
+    pair.set_links_up(0, true);
+    while !is_up(&pair) {
+        run_for(&mut pair, 10 * MS);
+        let took = pair.now().since(begin);
+        assert!(took < 60 * SECOND, "{outage_ms} ms, {leads:?} leads");
+    }
+    pair.now().since(begin)
+}
+
+#[test]
+fn an_ordinary_outage_of_an_only_path_lasts_no_longer_where_its_port_may_change() {
+    let mut random = 1_u64;
+    for (round, (config, leads)) in
+        (0..6).flat_map(|round| only_paths().map(move |path| (round, path)))
+    {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        let outage_ms = 3000 + (random >> 33) % 17_000;
+        let carries = round % 2 == 0;
+        let keeps = PairConfig {
+            keeps_ports: true,
+            ..config.clone()
+        };
+        let [moves, keeps] =
+            [&config, &keeps].map(|config| up_after(config, leads, outage_ms, carries));
+        let is_called = config.waits_to_be_called.is_some();
+        println!(
+            "{outage_ms} ms, B is called: {is_called}, {leads:?} leads, carries: {carries}: {moves:?}, with fixed ports {keeps:?}"
+        );
+        // A keepalive of 200 ms and what answers take; an idle path calls once a second.
+        let more = if carries { 300 * MS } else { 1200 * MS };
+        assert!(moves <= keeps + more, "{moves:?}, {keeps:?}");
     }
 }
 

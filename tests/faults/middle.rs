@@ -187,3 +187,30 @@ fn a_mapping_leads_nowhere() {
     );
     bench.finish("mapping");
 }
+
+/// On all paths packets vanish that bear the client's ports: it goes on from others, while these stay dead.
+#[test]
+fn all_paths_are_dead_for_their_ports_and_back_from_others() {
+    let Some(_turn) = net::turn() else { return };
+    if !can_run() {
+        return;
+    }
+    let bench = bench(&Files::sealed());
+    let ports = || -> Vec<String> {
+        let paths = bench.pair.server.status().paths.into_iter();
+        paths.map(|path| path.remote.to_string()).collect()
+    };
+    let before = ports();
+    for rule in [
+        "ip daddr 203.0.113.7 udp sport 4754 drop",
+        "ip saddr 203.0.113.7 udp dport 4754 drop",
+    ] {
+        bench.pair.net.rule(rule);
+    }
+    // They are down by then, and no answer is under way.
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(!bench.calm(Duration::ZERO), "the ports are not dead");
+    assert!(bench.calm(Duration::from_secs(8)), "{}", bench.told());
+    println!("{before:?}, then {:?}", ports());
+    bench.check();
+}

@@ -72,6 +72,13 @@ pub struct PathConfig {
     pub keeps_port: bool,
 }
 
+impl PathConfig {
+    /// Whether a sealed tunnel's path may go on from another port where nothing is answered.
+    pub(crate) fn may_move(&self) -> bool {
+        self.remote.is_some() && !self.keeps_port
+    }
+}
+
 #[cfg(test)]
 impl PathConfig {
     /// A path of weight 1 to a peer that is known, probed as often as by default.
@@ -111,6 +118,8 @@ pub(crate) struct Path {
     icmp_ignored_until: Time,
     pub(crate) rhythm: Rhythm,
     pub(crate) renewal: Renewal,
+    /// The peer's end of it may go on from another port as well.
+    pub(crate) peer_may_move: bool,
     /// It rests now and then, and that was said.
     pub(crate) rests: bool,
     /// When something came last from the peer's host and another port.
@@ -163,6 +172,7 @@ impl Path {
             icmp_ignored_until: Time::ZERO,
             rhythm: Rhythm::new(now),
             renewal: Renewal::default(),
+            peer_may_move: false,
             rests: false,
             port_changed: None,
             next_probe: now,
@@ -306,11 +316,11 @@ impl Path {
         since.filter(|_| self.is_asked())
     }
 
-    /// Whether another port is to be tried.
-    pub(crate) fn needs_renewal(&self, now: Time, beside_others: bool) -> bool {
+    /// Whether another port is to be tried: see [`Renewal::is_due`].
+    pub(crate) fn needs_renewal(&self, now: Time, soon: bool) -> bool {
         let is_silent = self
             .unanswered_since(now)
-            .is_some_and(|since| self.renewal.is_due(now, since, beside_others));
+            .is_some_and(|since| self.renewal.is_due(now, since, soon));
         let is_faint = |since| self.renewal.is_due_when_faint(now, since);
         is_silent || self.faint_since(now).is_some_and(is_faint)
     }
@@ -528,6 +538,7 @@ impl Path {
         }
         self.rhythm.answered(now);
         self.renewal.answered();
+        self.peer_may_move = message.may_move;
         self.rests = false;
         self.out_of_service_at_peer = message.out_of_service;
         self.loss_at_peer_ppm = message.loss_ppm;

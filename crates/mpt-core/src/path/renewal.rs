@@ -6,7 +6,10 @@
 //!
 //! Where the source port is free to be chosen, which takes a sealed tunnel, the path goes on *from another
 //! port*. It goes back after [`AWAY`] when nothing is answered there either, and tries again after longer and
-//! longer: two ends that both leave the port where the other looks for them would never meet.
+//! longer: two ends that both leave the port where the other looks for them would never meet. For the same reason, where no
+//! other path is up, one end alone goes soon. It is the one whose peer may not leave its port, as a server without `remote`;
+//! of two that may, which they tell each other in probes, the one with the higher session number. The other goes after
+//! [`LONG`], when the first is back.
 //!
 //! So does a path that is *faint* ([`Rhythm`](super::rhythm::Rhythm)), whether there are others or not: a provider that
 //! throttles a flow of UDP leaves it a kilobit a second, and some probes are answered. Where another port is no better the
@@ -23,10 +26,10 @@ use crate::time::Time;
 
 /// Without an answer for this long, another port is tried, or a path that was never up rests.
 const LONG: Duration = Duration::from_secs(30);
-/// The same for a path that was up, while another one is: with the second or two that a handshake over the new port
-/// takes, it is back within ten. Silence itself is noticed within a second or two, and most outages of radio links
-/// last less.
-const LONG_BESIDE_OTHERS: Duration = Duration::from_secs(5);
+/// The same for a path that was up, while another one is, or where the peer stays where it is meanwhile: with the second
+/// or two that a handshake over the new port takes, it is back within ten. Silence itself is noticed within a second or
+/// two, and most outages of radio links last less.
+const SOON: Duration = Duration::from_secs(5);
 /// How long an answer is waited for at the other port, and the least time between two attempts.
 const AWAY: Duration = Duration::from_secs(10);
 /// The longest time between two attempts at another port.
@@ -59,13 +62,13 @@ impl Renewal {
         self.answers = true;
     }
 
-    /// Whether another port is to be tried, where nothing was answered since `since`. `beside_others`:
-    /// another path is up.
-    pub(crate) fn is_due(&self, now: Time, since: Time, beside_others: bool) -> bool {
+    /// Whether another port is to be tried, where nothing was answered since `since`. `soon`: another path is up, or the
+    /// peer stays where it is meanwhile.
+    pub(crate) fn is_due(&self, now: Time, since: Time, soon: bool) -> bool {
         let after = match self.tries {
-            _ if self.answers && beside_others => {
+            _ if self.answers && soon => {
                 let apart = self.last == Time::ZERO || now.since(self.last) >= AWAY;
-                return apart && now.since(since) >= LONG_BESIDE_OTHERS;
+                return apart && now.since(since) >= SOON;
             }
             tries if tries % 2 == 1 => AWAY,
             tries => (LONG * (1 << (tries / 2).min(4))).min(LONGEST),
@@ -77,7 +80,7 @@ impl Renewal {
     pub(crate) fn is_due_when_faint(&self, now: Time, since: Time) -> bool {
         let apart = (AWAY * (1 << self.in_vain.min(5))).min(LONGEST);
         let is_apart = self.last == Time::ZERO || now.since(self.last) >= apart;
-        is_apart && now.since(since) >= LONG_BESIDE_OTHERS
+        is_apart && now.since(since) >= SOON
     }
 
     /// Another port is tried, where too few probes are answered since `since`.
@@ -124,9 +127,9 @@ mod tests {
     }
 
     /// When ports are tried on a path that is silent from 0 on.
-    fn attempts(mut renewal: Renewal, beside_others: bool, until: u64) -> Vec<u64> {
+    fn attempts(mut renewal: Renewal, soon: bool, until: u64) -> Vec<u64> {
         let due = |second: &u64| {
-            let due = renewal.is_due(at(*second), at(0), beside_others);
+            let due = renewal.is_due(at(*second), at(0), soon);
             if due {
                 renewal.tried(at(*second));
             }

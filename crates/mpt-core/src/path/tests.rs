@@ -23,6 +23,7 @@ fn message(number: u32, echo: Option<Echo>) -> Message {
         out_of_service: false,
         reports_wanted: false,
         resends: false,
+        may_move: false,
         path: 0,
         number,
         session: 9,

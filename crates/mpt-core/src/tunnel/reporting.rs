@@ -472,6 +472,7 @@ mod tests {
             out_of_service: false,
             reports_wanted: true,
             resends: true,
+            may_move: false,
             path,
             number: 1,
             session: 1,

@@ -18,7 +18,7 @@
 //! | bytes | field |
 //! |---|---|
 //! | 0 | kind, 1 |
-//! | 1 | flags: 1 reply wanted, 2 echo present, 4 path out of service at the sender, 8 receiver reports wanted, 16 lost packets are sent again |
+//! | 1 | flags: 1 reply wanted, 2 echo present, 4 path out of service at the sender, 8 receiver reports wanted, 16 lost packets are sent again, 32 the sender may go on from another port |
 //! | 2 | path, the sender's index |
 //! | 3 | zero |
 //! | 4–7 | number of this message on this path, from 1 |
@@ -52,6 +52,7 @@ const FLAG_ECHO: u8 = 2;
 const FLAG_OUT_OF_SERVICE: u8 = 4;
 const FLAG_REPORTS_WANTED: u8 = 8;
 const FLAG_RESENDS: u8 = 16;
+const FLAG_MAY_MOVE: u8 = 32;
 
 /// One control message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +65,8 @@ pub struct Message {
     pub reports_wanted: bool,
     /// The sender sends again what a report says is missing.
     pub resends: bool,
+    /// The sender may go on from another port of its own where nothing is answered on this path.
+    pub may_move: bool,
     /// The sender's index of the path.
     pub path: u8,
     /// Number of this message on this path.
@@ -158,6 +161,7 @@ impl Message {
             out_of_service: bytes[1] & FLAG_OUT_OF_SERVICE != 0,
             reports_wanted: bytes[1] & FLAG_REPORTS_WANTED != 0,
             resends: bytes[1] & FLAG_RESENDS != 0,
+            may_move: bytes[1] & FLAG_MAY_MOVE != 0,
             path: bytes[2],
             number: u32_at(4),
             session,
@@ -187,6 +191,9 @@ impl Message {
         }
         if self.resends {
             out[1] |= FLAG_RESENDS;
+        }
+        if self.may_move {
+            out[1] |= FLAG_MAY_MOVE;
         }
         out[2] = self.path;
         let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
@@ -229,7 +236,7 @@ mod tests {
         (
             (
                 (any::<bool>(), any::<bool>()),
-                (any::<bool>(), any::<bool>()),
+                (any::<bool>(), any::<bool>(), any::<bool>()),
                 any::<u8>(),
                 any::<u32>(),
                 1..=u64::MAX,
@@ -248,6 +255,7 @@ mod tests {
                 out_of_service: a.0.1,
                 reports_wanted: a.1.0,
                 resends: a.1.1,
+                may_move: a.1.2,
                 path: a.2,
                 number: a.3,
                 session: a.4,

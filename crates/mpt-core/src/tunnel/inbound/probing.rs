@@ -262,7 +262,7 @@ impl Inbound {
 
     /// The end with the higher session probes; the other probes only when that one falls silent, or when
     /// no echo comes and both must find out.
-    fn leads(&self) -> bool {
+    pub(super) fn leads(&self) -> bool {
         self.peer.session().is_none_or(|peer| self.session > peer)
     }
 
@@ -345,6 +345,7 @@ impl Inbound {
             out_of_service: path.out_of_service,
             reports_wanted: self.reports_wanted,
             resends: self.resends,
+            may_move: self.opening.is_some() && path.config.may_move(),
             path: id.index() as u8,
             number,
             session: self.session,

@@ -19,6 +19,8 @@ impl Inbound {
         if self.opening.is_none() {
             return;
         }
+        // Of two ends that may both go, one goes first, and each knows which.
+        let is_first = self.leads();
         let paths = self.paths.iter().flatten();
         let up = paths.filter(|path| path.is_up()).count();
         for id in (0..MAX_PATHS).filter_map(PathId::new) {
@@ -26,7 +28,8 @@ impl Inbound {
                 continue;
             };
             let beside_others = up > usize::from(path.is_up());
-            if !path.config.keeps_port && path.needs_renewal(now, beside_others) {
+            let soon = beside_others || is_first || !path.peer_may_move;
+            if path.config.may_move() && path.needs_renewal(now, soon) {
                 let is_faint = path.renew(now);
                 self.events.push(Event::NotAnswered { path: id, is_faint });
             }
