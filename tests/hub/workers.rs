@@ -76,6 +76,114 @@ fn workers_share_the_peers_and_one_that_goes_under_traffic_costs_no_other() {
     drop(clients);
 }
 
+/// How many packets from the interface came to another worker's queue than the owner's.
+fn handed_over(hub: &Daemon) -> u64 {
+    hub.status().hub.unwrap().handed_over
+}
+
+/// A hub of two workers that may make no programs for the kernel.
+#[test]
+fn without_a_program_workers_hand_packets_to_each_other_and_the_status_says_why() {
+    let Some(_turn) = net::turn() else { return };
+    let world = World {
+        workers: Some("2".to_owned()),
+        ..World::new()
+    };
+    let clients: Vec<Daemon> = (0..3).map(|client| world.start_client(client)).collect();
+    let alone = [
+        "setpriv",
+        "--bounding-set=-all,+net_admin",
+        "--inh-caps=-all",
+        "--",
+    ];
+    let hub = Daemon::start_by(&world.hub_host, &alone, "mpt0", |socket| {
+        world.hub_text(socket, &[0, 1, 2])
+    });
+    await_peers(&hub);
+    let told = hub.status().tunnel.offload;
+    let why = "queues by flow (bpf(2): Operation not permitted";
+    assert!(told.contains(why), "{told}");
+    let log = hub.log();
+    assert!(log.contains("the interface's queues follow flows"), "{log}");
+    for (from, host) in world.hosts.iter().enumerate() {
+        let seen = ping(host, &inner((from + 1) % 3), 5, 20, "");
+        assert_eq!(seen.received, 5, "{from}");
+    }
+    // From alice to bob each packet comes from one worker's peer and goes to the other's.
+    assert!(handed_over(&hub) > 0);
+    drop(clients);
+}
+
+/// Alice and carol are of one worker, bob is of the other.
+#[test]
+fn what_goes_to_a_peer_comes_to_its_owners_queue_also_when_prefixes_move() {
+    let Some(_turn) = net::turn() else { return };
+    let world = World {
+        workers: Some("2".to_owned()),
+        ..World::new()
+    };
+    let clients: Vec<Daemon> = (0..3).map(|client| world.start_client(client)).collect();
+    let mut hub = world.start_hub();
+    let told = hub.status().tunnel.offload;
+    if !told.ends_with("queues by peer") {
+        return net::skip(&told);
+    }
+    all_reach_each_other_also_after_a_crash(&world, &mut hub);
+    let from_all = |to: &str, but: Option<usize>| {
+        let hosts = world.hosts.iter().enumerate();
+        let hosts = hosts.filter(|(host, _)| Some(*host) != but);
+        // Each is another flow.
+        for from in hosts.map(|(_, host)| host).chain([&world.hub_host; 4]) {
+            assert_eq!(ping(from, to, 3, 20, "").received, 3, "{to}");
+        }
+    };
+    for client in 0..3 {
+        from_all(&inner(client), Some(client));
+    }
+    assert_eq!(handed_over(&hub), 0);
+
+    // A prefix of bob's that becomes alice's, and one that lies in it.
+    let set = |peer: &str, prefixes: &str| {
+        let prefixes = format!("allowed_ips={prefixes}");
+        hub.ctl(&["peer", "set", peer, &prefixes]);
+    };
+    world.hosts[1].run("ip address add 10.99.7.7/32 dev lo");
+    set("bob", "10.99.0.3/32,10.99.7.0/24");
+    from_all("10.99.7.7", Some(1));
+    assert_eq!(handed_over(&hub), 0);
+    world.hosts[1].run("ip address del 10.99.7.7/32 dev lo");
+    world.hosts[0].run("ip address add 10.99.7.7/32 dev lo");
+    set("bob", "10.99.0.3/32");
+    set("alice", "10.99.0.2/32,10.99.7.0/28");
+    from_all("10.99.7.7", Some(0));
+    set("alice", "0.0.0.0/0");
+    from_all("10.99.7.7", Some(0));
+    from_all(&inner(0), Some(0));
+    from_all(&inner(1), Some(1));
+    // Somebody who is taken away and comes back.
+    hub.ctl(&["peer", "set", "alice", "allowed_ips=10.99.0.2/32"]);
+    let key = format!("public_key={}", world.keys[1].1);
+    hub.ctl(&["peer", "remove", "bob"]);
+    hub.ctl(&["peer", "add", "bob", &key, "allowed_ips=10.99.0.3/32"]);
+    await_peers(&hub);
+    from_all(&inner(1), Some(1));
+    assert_eq!(handed_over(&hub), 0);
+
+    // Another interface has the same program.
+    world.hub_host.run("ip link delete mpt0");
+    wait_for("the interface", Duration::from_secs(10), || {
+        let status = hub.status();
+        status.tunnel.missing.is_empty().then_some(())?;
+        let up = world.hub_host.output("ip link show up dev mpt0").stdout;
+        (!up.is_empty()).then_some(())
+    });
+    for client in 0..3 {
+        from_all(&inner(client), Some(client));
+    }
+    assert_eq!(handed_over(&hub), 0);
+    drop(clients);
+}
+
 /// Pings the hub ten times a second until it is killed.
 fn ping_on(host: &Namespace) -> Child {
     let mut command = host.command("ping");

@@ -269,7 +269,8 @@ pub struct TunnelStatus {
     /// What was sent again; nothing at a hub, where [`PeerReport`] has it of each peer.
     #[serde(default)]
     pub recovery: RecoveryStatus,
-    /// TUN back end in use and why: "plain" or "offload (…)".
+    /// TUN back end in use and why: "plain" or "offload (…)". Where a hub has several workers, also what the
+    /// interface's queues go by.
     #[serde(default)]
     pub offload: String,
     /// Whether packets are sealed.

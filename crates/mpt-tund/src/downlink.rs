@@ -88,6 +88,8 @@ pub(crate) struct Report {
     pub(crate) reorder: ReorderStatus,
     /// In a hub: peers that have a path up.
     pub(crate) peers_up: usize,
+    /// Packets from the interface that one worker has handed to another.
+    pub(crate) handed_over: u64,
     /// The classes.
     pub(crate) classes: Vec<ClassStatus>,
 }

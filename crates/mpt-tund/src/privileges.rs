@@ -1,13 +1,14 @@
 //! What the daemon may do, and how soon it may no more.
 //!
 //! It starts as root, or with CAP_NET_ADMIN alone. With `user` in the configuration it becomes that user before
-//! anything is opened, and keeps the network's capabilities; what takes root's files is then another process's
-//! affair (`crate::files`). Else set-up may need more: to give the control socket to
+//! anything is opened, and keeps the network's capabilities and CAP_BPF; what takes root's files is then another
+//! process's affair (`crate::files`). Else set-up may need more: to give the control socket to
 //! somebody, to read files of others. Once it has tried to open all, the control thread keeps
 //! CAP_NET_ADMIN, for addresses, routes and MTUs that change, for an interface that is to be made again, and
 //! for the marks and buffers of sockets that are opened later; CAP_NET_RAW where a path names an interface
 //! and the kernel is one that asks for it (before 5.7); CAP_NET_BIND_SERVICE where a port is below 1024;
-//! CAP_CHOWN where a socket has an owner, since it is made again when somebody removes its file. The threads that
+//! CAP_CHOWN where a socket has an owner, since it is made again when somebody removes its file. CAP_BPF is not kept:
+//! what chooses a hub's queues is made at the start (`crate::hub::queues`). The threads that
 //! packets go through hold nothing at all. Nothing can be had back: neither by a set-uid file nor by root's
 //! identity.
 
@@ -59,8 +60,10 @@ pub(crate) fn become_user(user: u32, group: u32) -> io::Result<()> {
     thread::set_thread_res_gid(group, group, group)?;
     thread::set_thread_res_uid(user, user, user)?;
     thread::set_keep_capabilities(false)?;
-    let of_network =
-        CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW | CapabilitySet::NET_BIND_SERVICE;
+    let of_network = CapabilitySet::NET_ADMIN
+        | CapabilitySet::NET_RAW
+        | CapabilitySet::NET_BIND_SERVICE
+        | CapabilitySet::BPF;
     let kept = thread::capabilities(None)?.permitted & of_network;
     let sets = CapabilitySets {
         effective: kept,

@@ -48,6 +48,7 @@ use crate::budgets::Budgets;
 use crate::config::{self, Changes, Config, PeerChange, Roster};
 use crate::host::Host;
 use crate::hub::peers::Peers;
+use crate::hub::queues::Queues;
 use crate::log::Log;
 use crate::netlink::{Change, Netlink};
 use crate::{clock, downlink, sealing, udp, uplink};
@@ -80,6 +81,8 @@ pub(crate) struct Tunnel {
     threads: Vec<JoinHandle<()>>,
     /// In a hub: which slots its peers have.
     peers: Peers,
+    /// And what chooses the interface's queue for what goes to them.
+    queues: Queues,
     /// And what is followed of their folder.
     folder: PeerFolder,
     /// The control socket, if there is none.
@@ -138,13 +141,15 @@ impl Tunnel {
             Some(_) => lines.of_hub(|worker| sealing::hub(&config, &tunnel_config, worker))?,
             None => lines.of_two_ends(&config, &tunnel_config)?,
         };
+        let mut log = Log::new(&name);
         let mut this = Tunnel {
             session,
             interface: Interface::new(&config),
             dropped: Cell::default(),
             routing: Ways::new(&config, host).await,
             paths: Vec::new(),
-            log: Log::new(&name),
+            queues: Queues::new(workers, &mut log),
+            log,
             started: clock::now(),
             history: History::new(clock::now()),
             uplink,
@@ -389,7 +394,7 @@ impl Tunnel {
             config: self.config.file.display().to_string(),
             scheduler: self.config.tunnel.scheduler.name().to_owned(),
             recovers: self.config.recovers(),
-            offload: self.interface.describe(),
+            offload: self.interface.describe(&self.queues),
             ..TunnelStatus::default()
         };
         let report = Box::new(downlink::Report {
@@ -404,6 +409,7 @@ impl Tunnel {
             hub: configured.map(|peers| HubStatus {
                 peers: peers as u64,
                 up: report.peers_up as u64,
+                handed_over: report.handed_over,
                 refused: self.refused_peers(),
                 ..HubStatus::default()
             }),

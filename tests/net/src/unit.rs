@@ -17,6 +17,19 @@ const INSIDE: &str = "MPT_TEST_NAMESPACE";
 /// # Panics
 /// When the test fails there.
 pub fn in_network_namespace(test: &str, body: impl Future<Output = ()>) {
+    inside(test, &["--user", "--map-root-user", "--net"], body);
+}
+
+/// The same in the user namespace that the test is in, for what the kernel allows to root of the first one alone, as
+/// bpf(2): of anybody else the test is skipped.
+///
+/// # Panics
+/// When the test fails there.
+pub fn in_network_namespace_as_root(test: &str, body: impl Future<Output = ()>) {
+    inside(test, &["--net"], body);
+}
+
+fn inside(test: &str, unshared: &[&str], body: impl Future<Output = ()>) {
     if env::var_os(INSIDE).is_some() {
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -31,7 +44,7 @@ pub fn in_network_namespace(test: &str, body: impl Future<Output = ()>) {
         return;
     }
     let output = Command::new("unshare")
-        .args(["--user", "--map-root-user", "--net"])
+        .args(unshared)
         .arg(env::current_exe().expect("the test program"))
         .args(["--exact", test, "--nocapture"])
         .env(INSIDE, "1")

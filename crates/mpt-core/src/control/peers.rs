@@ -32,6 +32,10 @@ pub struct HubStatus {
     pub peers: u64,
     /// Of these, those that have a path up.
     pub up: u64,
+    /// Packets from the interface that came to another worker's queue than that of the peer's owner, and were handed over.
+    /// None where the kernel chooses queues by peer, but while a peer changes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub handed_over: u64,
     /// Peers that are not in the status, being too many.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unlisted: u64,

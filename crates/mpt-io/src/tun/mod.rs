@@ -12,6 +12,7 @@
 mod error;
 mod offload;
 mod plain;
+mod steering;
 
 use std::ffi::c_int;
 use std::fs::{File, OpenOptions};
@@ -29,6 +30,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::Offload;
 pub use error::TunError;
+pub use steering::Steering;
 
 /// Longest interface name in bytes (`IFNAMSIZ` less its terminating zero).
 pub const MAX_NAME: usize = libc::IFNAMSIZ - 1;
@@ -87,7 +89,8 @@ impl Tun {
     }
 
     /// Creates the interface with a queue for each of a hub's workers. The kernel gives a packet to the queue that wrote
-    /// the last one of its flow, so that what is answered comes back to who has the peer.
+    /// the last one of its flow, so that what is answered comes back to who has the peer; with [`Steering`] it gives each
+    /// to the queue of the peer's owner.
     ///
     /// One queue alone, which all have to share, where there are no more: of an interface that was made persistent with
     /// one.

@@ -8,6 +8,7 @@ pub(crate) mod downlink;
 pub(crate) mod handover;
 pub(crate) mod memory;
 pub(crate) mod peers;
+pub(crate) mod queues;
 pub(crate) mod uplink;
 
 use std::sync::{Arc, Mutex, PoisonError};

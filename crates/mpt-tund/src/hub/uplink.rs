@@ -51,6 +51,7 @@ pub(crate) async fn run(
         shared: None,
         is_behind: false,
         wakes,
+        handed_over: 0,
     };
     let mut bytes = vec![0; tun::MAX_READ];
     let mut learnt = 0;
@@ -102,6 +103,8 @@ struct HubUplink {
     /// The last batch was as large as one may be: more comes than is handled.
     is_behind: bool,
     wakes: Arc<Wakes>,
+    /// Packets that came to this worker's queue and were handed to their peer's owner.
+    handed_over: u64,
 }
 
 impl HubUplink {
@@ -131,6 +134,7 @@ impl HubUplink {
             Command::SetPeers(changes) => self.set_peers(&changes),
             Command::Report(mut report, reply) => {
                 self.report(&mut report.tunnel);
+                report.handed_over += self.handed_over;
                 for (id, path) in &mut report.paths {
                     self.report_socket(id.index(), path);
                 }
@@ -224,10 +228,11 @@ impl HubUplink {
                     // What is sent meanwhile takes its time.
                     false => self.take(clock::now(), &header, packet),
                 };
-                if let Taken::ForWorker(owner) = taken
-                    && !others.hand(owner, &header, packet)
-                {
-                    self.hub.not_handed(&header, packet);
+                if let Taken::ForWorker(owner) = taken {
+                    match others.hand(owner, &header, packet) {
+                        true => self.handed_over += header.packets(packet.len()),
+                        false => self.hub.not_handed(&header, packet),
+                    }
                 }
             })?;
             self.is_behind = packets >= BATCH || sum >= BATCH_BYTES;

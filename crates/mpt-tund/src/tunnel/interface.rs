@@ -12,6 +12,7 @@ use super::Tunnel;
 use crate::clock;
 use crate::config::{self, Config};
 use crate::host::Host;
+use crate::hub::queues::Queues;
 use crate::log::Log;
 use crate::netlink::{Change, Links, Netlink, NetlinkError, Prefix, network};
 use crate::tun::{self, Tun};
@@ -71,15 +72,23 @@ impl Interface {
         &self.missing
     }
 
+    /// One of its queues, while there is one.
+    pub(super) fn queue(&self) -> Option<&Tun> {
+        self.queues.first().map(|queue| &**queue)
+    }
+
     /// Its index, while there is one.
     pub(super) fn index(&self) -> Option<u32> {
         (!self.queues.is_empty()).then_some(self.index)
     }
 
-    /// The back end in use, in words.
-    pub(super) fn describe(&self) -> String {
-        let none = || "none: the interface is missing".to_owned();
-        self.queues.first().map_or_else(none, |tun| tun.describe())
+    /// The back end in use, in words, and what its queues go by.
+    pub(super) fn describe(&self, queues: &Queues) -> String {
+        match &self.queues[..] {
+            [] => "none: the interface is missing".to_owned(),
+            [only] => only.describe(),
+            [first, ..] => format!("{}; {queues}", first.describe()),
+        }
     }
 
     /// The host has changed: is it of concern?
@@ -331,6 +340,7 @@ impl Tunnel {
         if let Some(queues) = opened {
             let counter = self.tx_dropped(&host.netlink).await;
             self.dropped.get_mut().opened(counter);
+            self.queues.opened(&queues, &mut self.log);
             // Where there is one queue for all, the first worker reads it.
             let command = |worker: usize| match (queues.get(worker), queues.first()) {
                 (Some(own), _) => Some(uplink::Command::SetTun(own.clone())),

@@ -25,6 +25,8 @@ impl Tunnel {
             return Ok(());
         }
         let changes = Arc::new(self.peers.follow(change));
+        let queue = self.interface.queue();
+        self.queues.follow(change, &changes, queue, &mut self.log);
         let command = |_| downlink::Command::SetPeers(changes.clone());
         self.downlink.tell(command).await?;
         let command = |_| uplink::Command::SetPeers(changes.clone());
