@@ -75,7 +75,8 @@ pub(crate) fn peers(clients: usize) -> String {
     (0..clients).map(one).collect()
 }
 
-fn entropy() -> Entropy {
+/// Random bytes, from the kernel.
+pub(crate) fn entropy() -> Entropy {
     Box::new(|out| {
         let flags = rustix::rand::GetRandomFlags::empty();
         assert_eq!(rustix::rand::getrandom(&mut *out, flags), Ok(out.len()));

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mpt_core::control::{PathStatus, PeerReport};
-use mpt_core::crypto::PrivateKey;
+use mpt_core::crypto::{PrivateKey, PublicKey};
 use mpt_io::Offload;
 use mpt_io::tun::Tun;
 use net::initiation::Initiations;
@@ -25,9 +25,10 @@ use net::stream::{median, percentile};
 use net::{Daemon, Namespace, ping, wait_for};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::clients::{Clients, Hub, MTU, PATHS, Question, client_at, inner, peers};
+use crate::clients::{Clients, Hub, MTU, PATHS, Question, client_at, inner, key_of, peers};
 use crate::flood::Flood;
 use crate::outcome::{Moment, Outcome, thread_time};
+use crate::reports::Reporter;
 
 /// The hub inside the tunnel, and where TCP and UDP are taken there.
 const HUB: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
@@ -137,7 +138,8 @@ impl Stage {
                 text +=
                     &format!("[[paths]]\nname = \"isp{path}\"\nlocal = \"10.1.{path}.1:4754\"\n");
             }
-            text + &peers(clients)
+            // One more has no tunnel here: who reports.
+            text + &peers(clients + 1)
         });
         let hub_key = hub_key.public_key();
         let (questions, asked) = mpsc::channel();
@@ -402,9 +404,9 @@ fn eight_flows(stage: &Stage, clients: usize, runs: u32, seconds: u64) {
     }
 }
 
-/// What other clients' TCP and an idle one's pings have of it that one sends ten times its share, or that a stranger
-/// calls 100,000 times a second; beside as many datagrams to a port where nobody reads, which take this machine as long
-/// to send.
+/// What other clients' TCP and an idle one's pings have of it that one sends ten times its share, that a stranger
+/// calls 100,000 times a second, or that a client sends as many reports; the last two beside as many datagrams to a port
+/// where nobody reads, which take this machine as long to make and to send.
 fn greedy(stage: &Stage, clients: usize, runs: u32, seconds: u64) {
     const GREEDY: usize = 0;
     const PINGS: usize = 1;
@@ -461,6 +463,15 @@ fn greedy(stage: &Stage, clients: usize, runs: u32, seconds: u64) {
             at(&all, &format!("100,000 calls a second at port {port}"))
         });
         note("100,000 calls a second", called[1], called[0]);
+        let reported = [UDP_PORT, 4754].map(|port| {
+            let socket = stage.far.inside(|| UdpSocket::bind("10.1.0.2:0").unwrap());
+            let (hub, to) = (([10, 1, 0, 1], 4754).into(), ([10, 1, 0, 1], port).into());
+            let hub_key = PublicKey::from_base64(&stage.hub_key).unwrap();
+            let mut reporter = Reporter::call(key_of(clients), hub_key, socket, hub);
+            let _flood = Flood::start(100_000.0, move || reporter.report(to));
+            at(&all, &format!("100,000 reports a second at port {port}"))
+        });
+        note("100,000 reports a second", reported[1], reported[0]);
     }
     for (what, (tcp, pings)) in kept {
         println!(

@@ -11,6 +11,7 @@ mod flood;
 mod idle;
 mod load;
 mod outcome;
+mod reports;
 
 use mpt_core::crypto::PublicKey;
 
