@@ -265,7 +265,9 @@ impl Pace {
     /// Takes a sample.
     pub(crate) fn sample(&mut self, now: Time, sample: Sample) {
         let (sent, arrived) = (sample.sent_bytes, sample.arrived_bytes);
-        self.credit.answered(now, sent, arrived, self.rtt);
+        if self.credit.answered(now, sent, arrived, self.rtt) {
+            self.note_round(now);
+        }
         let known = self.epoch.map(|epoch| epoch.last.sent_packets);
         if known == Some(sample.sent_packets) {
             // Nothing came meanwhile.

@@ -483,8 +483,9 @@ impl Inbound {
         let paths = self.paths.iter().flatten();
         let up = paths.filter(|path| path.state == PathState::Up);
         let least = up.clone().filter_map(|path| path.rtt.minimum()).min()?;
-        // The last chance may take the slowest path.
-        let slowest = up.filter_map(|path| path.rtt.smoothed()).max()?;
+        // The last chance may take the slowest path, and be one of the latest packets there.
+        let round_trips = up.filter_map(|path| path.rtt.round_trip());
+        let slowest = round_trips.map(|rtt| rtt.longest()).max()?;
         let window = (0..MAX_PATHS)
             .filter_map(PathId::new)
             .map(|path| self.reorder.displacement(path))
