@@ -179,6 +179,7 @@ impl Reporter {
             out_of_service: false,
             reports_wanted: false,
             resends: true,
+            may_move: false,
             path: 0,
             number: self.probes,
             session: self.session,

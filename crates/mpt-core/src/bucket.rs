@@ -1,4 +1,8 @@
-//! A token bucket that traffic fills: bytes may be sent as a share of others that pass.
+//! Token buckets: one that traffic fills, where bytes may be sent as a share of others that pass, and one that time fills.
+
+use std::time::Duration;
+
+use crate::time::Time;
 
 /// What may be spent. Counted in parts of a byte, so that the share is exact in integers.
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +43,27 @@ impl ShareBucket {
     }
 }
 
+/// Things that are had one at a time: each is earned in `EACH_US` microseconds, and `MOST` of them may be saved up.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Allowance<const EACH_US: u64, const MOST: u32> {
+    /// When all are saved up again.
+    full_at: Time,
+}
+
+impl<const EACH_US: u64, const MOST: u32> Allowance<EACH_US, MOST> {
+    const EACH: Duration = Duration::from_micros(EACH_US);
+
+    /// Whether none is left.
+    pub(crate) fn is_spent(&self, now: Time) -> bool {
+        self.full_at.since(now) >= Self::EACH * MOST
+    }
+
+    /// Spends one.
+    pub(crate) fn spend(&mut self, now: Time) {
+        self.full_at = self.full_at.max(now) + Self::EACH;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,5 +82,20 @@ mod tests {
         assert_eq!(spent, 1000 + 999 * 100 / 8 / 10 * 10);
         bucket.earn(u64::MAX, 3);
         assert!(bucket.affords(1000) && !bucket.affords(1001));
+    }
+
+    #[test]
+    fn what_is_had_is_what_was_saved_up_and_then_one_in_each_span() {
+        let mut allowance = Allowance::<200, 1024>::default();
+        let mut had = 0;
+        for us in 0..1_000_000 {
+            // It has begun long after the origin.
+            let now = Time::from_nanos((3_000_000 + us) * 1000);
+            while !allowance.is_spent(now) {
+                allowance.spend(now);
+                had += 1;
+            }
+        }
+        assert_eq!(had, 1024 + 5000);
     }
 }

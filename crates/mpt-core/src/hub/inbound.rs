@@ -356,10 +356,17 @@ impl HubInbound {
     /// All that does not come from where a peer is has one turn: calls, and whoever writes a peer's number, which
     /// anybody may read. So has a peer that comes from elsewhere, until that has been handled.
     pub fn enqueue(&mut self, now: Time, came: Came, bytes: &[u8]) {
-        let first = &bytes[..came.first(bytes.len()).min(bytes.len())];
-        let slot = claimed_index(first).map(HubSlot::of_index);
-        let is_there = |inbound: &mut Inbound| inbound.is_at(came.socket, came.from);
-        let slot = slot.filter(|slot| self.peer(*slot).is_some_and(is_there));
+        let step = came.first(bytes.len());
+        let first = &bytes[..step.min(bytes.len())];
+        let mut slot = claimed_index(first).map(HubSlot::of_index);
+        if let Some(inbound) = slot.and_then(|slot| self.peer(slot)) {
+            if inbound.refuses(now, bytes, step) {
+                return;
+            }
+            slot = slot.filter(|_| inbound.is_at(came.socket, came.from));
+        } else {
+            slot = None;
+        }
         match bytes.is_empty() {
             true => self.drops.count(DropReason::NotSealed, 1),
             false => self.waiting.push(now, slot, came, bytes),
@@ -511,6 +518,9 @@ impl HubInbound {
         let Some(inbound) = self.peer(slot) else {
             return self.drops.count(DropReason::UnknownSession, 1);
         };
+        if inbound.refuses(now, bytes, bytes.len()) {
+            return;
+        }
         let Some(mut buffer) = inbound.take_buffer() else {
             return self.drops.count(DropReason::Truncated, 1);
         };

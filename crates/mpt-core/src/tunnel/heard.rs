@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::bucket::Allowance;
 use crate::path::{MAX_PATHS, PathId};
 use crate::time::Time;
 use crate::wire::report::Report;
@@ -14,8 +15,9 @@ const MAX_STEP: i32 = 1 << 13;
 const REFUSED_FOR: Duration = Duration::from_secs(1);
 /// Most of the peer's reports that wait for the other half.
 const MAX_QUEUED: usize = 16;
-/// A report is earned in this time: the peer sends no two within a millisecond, but one more over another path every 40 ms.
-const EARNED_IN: Duration = Duration::from_micros(800);
+/// A report is earned in so many microseconds: the peer sends no two within a millisecond, but one more over another path
+/// every 40 ms.
+const EARNED_IN_US: u64 = 800;
 /// So many may come at once, after a path has held them back: usually a peer sends one in 5 ms.
 const MAX_AT_ONCE: u32 = 256;
 
@@ -27,8 +29,8 @@ pub(super) struct HeardReports {
     newest_on: [Option<u32>; MAX_PATHS],
     /// Since when numbers were refused, and none believed.
     refused: Option<Time>,
-    /// When as many may come at once as ever.
-    earned_at: Option<Time>,
+    /// Those that the line out may still be told of.
+    allowance: Allowance<EARNED_IN_US, MAX_AT_ONCE>,
     /// Reports for the other half of this end, with their time of arrival.
     queue: VecDeque<(Time, Report)>,
 }
@@ -76,11 +78,10 @@ impl HeardReports {
     /// Keeps the newest report for the line out, unless the peer sends more than it may: each may make the line out look at
     /// all that it keeps. Returns whether one had to go: this one, or an older one, which says less.
     pub(super) fn push(&mut self, now: Time, report: Report) -> bool {
-        let earned_at = self.earned_at.map_or(now, |at| at.max(now));
-        if earned_at.since(now) >= EARNED_IN * MAX_AT_ONCE {
+        if self.allowance.is_spent(now) {
             return true;
         }
-        self.earned_at = Some(earned_at + EARNED_IN);
+        self.allowance.spend(now);
         let is_full = self.queue.len() >= MAX_QUEUED;
         if is_full {
             self.queue.pop_front();

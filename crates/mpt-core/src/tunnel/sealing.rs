@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use super::Shared;
 use super::outbox::ControlDatagram;
+use crate::bucket::Allowance;
 use crate::control::Protection;
 use crate::control::drops::DropReason;
 use crate::crypto::{Calm, DataSealer, KeyChange, PublicKey, Sessions, restore};
@@ -68,11 +69,18 @@ pub(super) struct Arrival {
 /// In a hub, by the socket that is called: what is configured of the paths that come into being.
 pub(crate) type CalledPaths = [Option<PathConfig>; MAX_PATHS];
 
+/// In a hub, control messages that are opened of a peer. One is earned in 200 us, and what a path has held back may come at
+/// once: 1,024. A peer that keeps the protocol sends no more than 4,500 a second: 1,025 reports (1 ms apart, and one in
+/// 40 ms more), 250 edges (4 ms apart), and over 16 paths with the least keepalive, 10 ms, 1,600 probes and as many answers.
+type ControlAllowance = Allowance<200, 1024>;
+
 /// What the line in needs of a sealed tunnel.
 pub(super) struct Opening {
     pub(super) sessions: Sessions,
     /// In a hub.
     pub(super) called: Option<Box<CalledPaths>>,
+    /// Control messages that may still be opened. What somebody else has made of the peer's name does not open, and spends none.
+    pub(super) control: ControlAllowance,
     /// The number of the line out's next data packet, or a little less.
     next_number: u64,
     /// Paths whose peer is elsewhere, and the line out does not know.
@@ -86,6 +94,7 @@ impl Opening {
         Opening {
             sessions,
             called: None,
+            control: ControlAllowance::default(),
             next_number: 0,
             moved: PathSet::EMPTY,
             elsewhere: None,

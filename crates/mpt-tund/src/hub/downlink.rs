@@ -35,8 +35,11 @@ const BATCH: usize = 16;
 /// Datagrams after which the peers are polled: each goes to a peer's own buffers, which have room for so many beside a
 /// full window.
 const MAX_IN_HAND: u64 = 128;
-/// In a rush so many batches are received before anything of them is handled …
-const MAX_BATCHES: usize = 16;
+/// In a rush so many batches are received before anything of them is handled, or until the queues of all peers are full …
+/// What stays in the kernel's queue is lost whosever it is, so that is read faster than what was in it is handled, one datagram at
+/// a time as well: 2,048 are 20 ms of a flood of 100,000 a second. With 16 batches such a flood of reports filled the queue
+/// for good, with 64 at times (`benches/hub --greedy 20`; figures in docs/hub.md).
+const MAX_BATCHES: usize = 128;
 /// … and so many datagrams handled before more is received.
 const MAX_SERVED: u64 = 512;
 /// Room for any train, in bytes.

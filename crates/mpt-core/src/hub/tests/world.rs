@@ -15,8 +15,10 @@ use crate::control::drops::{DropReason, Drops};
 use crate::crypto::PresharedKey;
 use crate::hub::{Came, HubInbound, HubNews, HubOutbound, HubSlot, PeerKeys, Prefix, Worker};
 use crate::path::{MAX_PATHS, PathId};
+use crate::seq::Seq;
 use crate::time::{Time, earliest};
 use crate::tunnel::{Datagram, Event};
+use crate::wire::report::{MAX_REPORT_BYTES, Report};
 use crate::wire::vnet::VnetHeader;
 
 /// By path, one way.
@@ -39,6 +41,8 @@ pub(super) struct World {
     pub(super) records: bool,
     recorded: Vec<Flight>,
     starts: u8,
+    /// Those that clients were made to send.
+    reports: u32,
     /// Datagrams that the hub's line in can handle in a millisecond, if that is little.
     pub(super) handles: Option<u64>,
     served: Time,
@@ -90,6 +94,7 @@ impl World {
             records: false,
             recorded: Vec::new(),
             starts: 0,
+            reports: 1_000_000,
             handles: None,
             served: now,
             cut: None,
@@ -462,6 +467,59 @@ impl World {
         bytes[..4].copy_from_slice(&[0x30, 0, 0x88, 0xb6]);
         bytes[4..8].copy_from_slice(&index.to_be_bytes());
         self.flood_with(packets, &bytes);
+    }
+
+    /// The client sends so many reports over its first path, each newer than the last.
+    pub(super) fn report(&mut self, client: usize, reports: u64) {
+        let (now, session) = (self.now, 500 + client as u64);
+        let inbound = self.hub_inbound.peer(self.slots[client]);
+        let about = inbound.map_or(1, |inbound| inbound.own_session());
+        for _ in 0..reports {
+            self.reports += 1;
+            let report = Report {
+                number: self.reports,
+                session,
+                about,
+                sent: now,
+                next: Seq::FIRST,
+                high: Seq::FIRST,
+                paths: Default::default(),
+                missing: Default::default(),
+                duplicates: Default::default(),
+            };
+            let mut message = [0; MAX_REPORT_BYTES];
+            let len = report.emit(&mut message);
+            let client = &mut self.clients[client];
+            let bytes = client
+                .inbound
+                .seal_control(PathId::new(0).unwrap(), &message[..len]);
+            let flight = Flight {
+                from: client.local[0],
+                to: hub_address(0),
+                tos: 0,
+                bytes,
+            };
+            self.put(DELAYS[0], flight);
+        }
+    }
+
+    /// Somebody sends from the client's address so many messages that look like the client's newest, and that it has not sealed.
+    pub(super) fn forge(&mut self, client: usize, messages: u64) {
+        let mut bytes = self.clients[client]
+            .inbound
+            .seal_control(PathId::new(0).unwrap(), &[1; 64]);
+        // The tag is another's.
+        *bytes.last_mut().unwrap() ^= 1;
+        let from = self.clients[client].local[0];
+        for _ in 0..messages {
+            let flight = Flight {
+                from,
+                to: hub_address(0),
+                tos: 0,
+                bytes: bytes.clone(),
+            };
+            self.put(DELAYS[0], flight);
+        }
     }
 
     fn flood_with(&mut self, packets: u64, bytes: &[u8]) {

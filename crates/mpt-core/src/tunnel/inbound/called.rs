@@ -13,6 +13,9 @@ use std::net::SocketAddr;
 use super::Inbound;
 use super::opening::drop_for_refusal;
 use crate::control::Protection;
+use crate::control::drops::DropReason;
+#[cfg(test)]
+use crate::crypto::CONTROL_OVERHEAD;
 use crate::crypto::{
     Caller, HubSlot, InitiationTag, Moment, Opened, Refused, Sender, claimed_route,
 };
@@ -179,6 +182,41 @@ impl Inbound {
         }
         let said = claimed_route(datagram).and_then(|route| PathId::new(route.from.into()));
         said.unwrap_or_else(|| self.path_at(arrival.socket, arrival.from))
+    }
+
+    /// Whether these are control messages that are not worth opening: more were opened than a peer that keeps the protocol
+    /// sends. They are counted. `step`: how long each is, the last perhaps shorter.
+    pub(crate) fn refuses(&mut self, now: Time, messages: &[u8], step: usize) -> bool {
+        let opening = self.opening.as_ref();
+        if !opening.is_some_and(|opening| opening.control.is_spent(now)) {
+            return false;
+        }
+        let mut count = 0;
+        for message in messages.chunks(step.max(1)) {
+            if claimed_route(message).is_none() {
+                return false;
+            }
+            count += 1;
+        }
+        self.drops.count(DropReason::PeerShare, count);
+        true
+    }
+
+    /// This end's session.
+    #[cfg(test)]
+    pub(crate) fn own_session(&self) -> u64 {
+        self.session
+    }
+
+    /// Seals a control message for the peer over a path, as a client does that keeps to nothing.
+    #[cfg(test)]
+    pub(crate) fn seal_control(&mut self, path: PathId, message: &[u8]) -> Vec<u8> {
+        let mut sealed = vec![0; message.len() + CONTROL_OVERHEAD];
+        let sessions = &mut self.opening.as_mut().unwrap().sessions;
+        let to = self.paths[path.index()].as_ref().unwrap().place.peer_path();
+        let len = sessions.seal_control(path, to, message, &mut sealed);
+        sealed.truncate(len.unwrap());
+        sealed
     }
 
     /// Whether a path's peer is there.

@@ -98,6 +98,9 @@ impl Inbound {
         }
         match opening.sessions.open_with_tos(now, arrival.tos, datagram) {
             Ok(opened) => {
+                if matches!(opened, Opened::Control { .. }) {
+                    opening.control.spend(now);
+                }
                 self.meet_path(now, &arrival, &opened);
                 let is_padded = self.is_padded(&arrival, &opened);
                 let Some(path) = &mut self.paths[id.index()] else {

@@ -43,7 +43,7 @@ impl Default for Spec {
 
 pub(in crate::hub::tests) struct Client {
     pub(in crate::hub::tests) outbound: Outbound,
-    pub(super) inbound: Inbound,
+    pub(in crate::hub::tests) inbound: Inbound,
     pub(super) local: [SocketAddr; PATHS],
     /// It takes and sends nothing.
     pub(in crate::hub::tests) is_off: bool,
