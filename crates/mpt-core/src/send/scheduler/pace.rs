@@ -265,9 +265,7 @@ impl Pace {
     /// Takes a sample.
     pub(crate) fn sample(&mut self, now: Time, sample: Sample) {
         let (sent, arrived) = (sample.sent_bytes, sample.arrived_bytes);
-        if self.credit.answered(now, sent, arrived, self.rtt) {
-            self.note_round(now);
-        }
+        self.credit.answered(now, sent, arrived, self.rtt);
         let known = self.epoch.map(|epoch| epoch.last.sent_packets);
         if known == Some(sample.sent_packets) {
             // Nothing came meanwhile.

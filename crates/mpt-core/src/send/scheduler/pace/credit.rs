@@ -28,31 +28,8 @@ pub(super) struct Credit {
     /// When the last sample came that told of more than the one before.
     progress: Time,
     window: f64,
-    round: Round,
     /// It was asked for more than it had, since that was last asked.
     refused: bool,
-}
-
-/// What a round trip brings. A flow in its slow start sends a burst in each and pauses, so that the mean of an epoch is
-/// less than a half of it.
-#[derive(Debug, Clone, Copy, Default)]
-struct Round {
-    /// When the present one began, and what had been answered by then.
-    began: Option<(Time, f64)>,
-    /// Most bytes that one brought.
-    most: f64,
-}
-
-impl Round {
-    /// So much has been answered in all.
-    fn answered(&mut self, now: Time, answered: f64, round_trip: Duration) {
-        match self.began {
-            Some((began, _)) if now.since(began) < round_trip => return,
-            Some((_, before)) => self.most = self.most.max(answered - before),
-            None => {}
-        }
-        self.began = Some((now, answered));
-    }
 }
 
 impl Credit {
@@ -67,7 +44,6 @@ impl Credit {
             heard: Time::ZERO,
             progress: Time::ZERO,
             window: law.first_window,
-            round: Round::default(),
             refused: false,
         }
     }
@@ -138,15 +114,14 @@ impl Credit {
     }
 
     /// Of what was sent, so much had been sent before what the newest sample tells of; so much has arrived in
-    /// all. What arrives while that stays the same was sent later under lower numbers: again, for another path. Whether
-    /// more was answered than before.
+    /// all. What arrives while that stays the same was sent later under lower numbers: again, for another path.
     pub(super) fn answered(
         &mut self,
         now: Time,
         sent_bytes: u64,
         arrived_bytes: u64,
         rtt: Duration,
-    ) -> bool {
+    ) {
         self.heard = now;
         if self.told.0 != sent_bytes {
             self.told = (sent_bytes, arrived_bytes);
@@ -157,24 +132,11 @@ impl Credit {
             self.window += answered - self.answered;
             self.answered = answered;
             self.progress = now;
-            return true;
-        }
-        if now.since(self.progress) > self.law.lost_after.max(rtt * 2) {
+        } else if now.since(self.progress) > self.law.lost_after.max(rtt * 2) {
             // The last of what was sent did not arrive, and nothing behind it tells so.
             self.answered = self.sent;
             self.progress = now;
         }
-        false
-    }
-
-    /// More was answered: counts what a round trip brings.
-    pub(super) fn note_round(&mut self, now: Time, round_trip: Duration) {
-        self.round.answered(now, self.answered, round_trip);
-    }
-
-    /// Most bytes that a round trip brought.
-    pub(super) fn most_in_a_round(&self) -> f64 {
-        self.round.most
     }
 
     /// So many bytes have arrived in all, and nothing else is known.

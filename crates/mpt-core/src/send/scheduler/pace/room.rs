@@ -27,12 +27,6 @@ impl Pace {
             // No epoch has told yet.
             return f64::MAX;
         }
-        let delivered = self.best.bytes_within(self.empty_round_trip());
-        delivered.max(self.credit.most_in_a_round()) * self.law.startup_gain
-    }
-
-    /// How long a round trip takes without a queue, as far as reports tell.
-    fn empty_round_trip(&self) -> Span {
         let rtt = Span::from(self.rtt);
         // A packet may be this late without a queue.
         let late = self.doubt.jitter() * 2.0;
@@ -40,15 +34,8 @@ impl Pace {
         let rtt = (rtt - queue).max(rtt / 4.0) + late;
         // What arrives just after a report waits for the next one, and what that lets go is told of by the one after:
         // on a path of a short round trip these two take nearly all of the time.
-        rtt.max(Span::from(REPORT_INTERVAL) * 2.0)
-    }
-
-    /// More was answered: while the path is open, what a round trip brings tells how much may be under way.
-    pub(super) fn note_round(&mut self, now: Time) {
-        if self.rate.is_none() {
-            let round_trip = self.empty_round_trip().to_duration();
-            self.credit.note_round(now, round_trip);
-        }
+        let rtt = rtt.max(Span::from(REPORT_INTERVAL) * 2.0);
+        (self.best * self.law.startup_gain).bytes_within(rtt)
     }
 
     /// It took so many bytes with a number.
@@ -106,34 +93,5 @@ mod tests {
             pace.best = best;
         }
         assert!(pace.best > pace.law.fast);
-    }
-
-    #[test]
-    fn an_open_path_takes_most_of_a_burst_twice_as_large_as_that_of_the_round_trip_before() {
-        let ms = |ms: u64| Time::from_nanos(ms * 1_000_000);
-        let mut pace = Pace {
-            rtt: Duration::from_millis(100),
-            ..Pace::default()
-        };
-        // Bursts of a flow in its slow start, of which one report tells.
-        let mut sent = 0;
-        for trip in 1..8 {
-            let (at, burst) = (ms(101 * trip), 15_000u32 << trip);
-            // An epoch tells the mean of a burst and the pauses around it.
-            pace.best = Rate::of(f64::from(burst) / 8.0, pace.rtt);
-            let packets = (0..burst / 1500).take_while(|_| {
-                let has_room = pace.room(at).is_some();
-                if has_room {
-                    pace.took(at, 1500);
-                }
-                has_room
-            });
-            let took = packets.count() as u64 * 1500;
-            assert!(took * 10 >= u64::from(burst) * 9, "{took} of {burst} bytes");
-            sent += took;
-            let told = ms(101 * trip + 100);
-            assert!(pace.credit.answered(told, sent, sent, pace.rtt));
-            pace.note_round(told);
-        }
     }
 }
