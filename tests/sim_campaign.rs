@@ -92,6 +92,15 @@ fn what_is_lost_beside_others_holds_nothing_up() {
     }
 }
 
+/// What a small link drops of a slow start goes again over a link of 27 ms with 14 ms of jitter. When that was waited for as if it
+/// took the mean, it came 10 ms too late, and the flow had 0.15 of the better link late.
+#[test]
+fn what_is_sent_again_over_a_link_with_jitter_is_waited_for() {
+    let late = Case::draw(Family::Asymmetric, 518).run(Sender::Reno).phases[1].of_best();
+    println!("{late:.2} of the better link");
+    assert!(late > 0.9, "{late}");
+}
+
 /// Another host's flow keeps a queue of nearly the same length, which is taken for a longer path. When the path then kept the
 /// rate that it had been lowered to, these two reached 1.01 and 0.53.
 #[test]

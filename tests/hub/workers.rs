@@ -10,15 +10,20 @@ use super::world::{
     World, all_reach_each_other_also_after_a_crash, await_peers, inner, peers, state_of,
 };
 
-/// Alice and carol are of one worker, bob is of the other.
-#[test]
-fn workers_share_the_peers_and_one_that_goes_under_traffic_costs_no_other() {
-    let Some(_turn) = net::turn() else { return };
+/// Three clients that run, of a hub that is to have two workers: alice and carol are of one, bob is of the other.
+fn of_two_workers() -> (World, Vec<Daemon>) {
     let world = World {
         workers: Some("2".to_owned()),
         ..World::new()
     };
-    let clients: Vec<Daemon> = (0..3).map(|client| world.start_client(client)).collect();
+    let clients = (0..3).map(|client| world.start_client(client)).collect();
+    (world, clients)
+}
+
+#[test]
+fn workers_share_the_peers_and_one_that_goes_under_traffic_costs_no_other() {
+    let Some(_turn) = net::turn() else { return };
+    let (world, clients) = of_two_workers();
     let mut hub = world.start_hub();
     all_reach_each_other_also_after_a_crash(&world, &mut hub);
     let tasks = format!("/proc/{}/task", hub.process().id());
@@ -85,11 +90,7 @@ fn handed_over(hub: &Daemon) -> u64 {
 #[test]
 fn without_a_program_workers_hand_packets_to_each_other_and_the_status_says_why() {
     let Some(_turn) = net::turn() else { return };
-    let world = World {
-        workers: Some("2".to_owned()),
-        ..World::new()
-    };
-    let clients: Vec<Daemon> = (0..3).map(|client| world.start_client(client)).collect();
+    let (world, clients) = of_two_workers();
     let alone = [
         "setpriv",
         "--bounding-set=-all,+net_admin",
@@ -114,15 +115,10 @@ fn without_a_program_workers_hand_packets_to_each_other_and_the_status_says_why(
     drop(clients);
 }
 
-/// Alice and carol are of one worker, bob is of the other.
 #[test]
 fn what_goes_to_a_peer_comes_to_its_owners_queue_also_when_prefixes_move() {
     let Some(_turn) = net::turn() else { return };
-    let world = World {
-        workers: Some("2".to_owned()),
-        ..World::new()
-    };
-    let clients: Vec<Daemon> = (0..3).map(|client| world.start_client(client)).collect();
+    let (world, clients) = of_two_workers();
     let mut hub = world.start_hub();
     let told = hub.status().tunnel.offload;
     if !told.ends_with("queues by peer") {

@@ -99,7 +99,6 @@ impl HeardReports {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seq::Seq;
 
     fn at(ms: u64) -> Time {
         Time::from_nanos(ms * 1_000_000)
@@ -110,17 +109,7 @@ mod tests {
     }
 
     fn report(number: u32, now: Time) -> Report {
-        Report {
-            number,
-            session: 1,
-            about: 2,
-            sent: now,
-            next: Seq::FIRST,
-            high: Seq::FIRST,
-            paths: Default::default(),
-            missing: Default::default(),
-            duplicates: Default::default(),
-        }
+        Report::of_test(number, 1, 2, now)
     }
 
     /// How many of so many reports, one in `every`, the line out gets to see.

@@ -89,6 +89,24 @@ pub struct Report {
     pub duplicates: ArrayVec<Seq, MAX_DUPLICATES>,
 }
 
+#[cfg(test)]
+impl Report {
+    /// A report of this session on that one, that nothing has arrived.
+    pub(crate) fn of_test(number: u32, session: u64, about: u64, sent: Time) -> Report {
+        Report {
+            number,
+            session,
+            about,
+            sent,
+            next: Seq::FIRST,
+            high: Seq::FIRST,
+            paths: ArrayVec::new(),
+            missing: ArrayVec::new(),
+            duplicates: ArrayVec::new(),
+        }
+    }
+}
+
 /// What arrived on one path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathReport {

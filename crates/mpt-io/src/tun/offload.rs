@@ -172,7 +172,7 @@ fn set_offload(device: BorrowedFd<'_>, features: c_uint) -> io::Result<()> {
     succeeded(result)
 }
 
-fn succeeded(result: c_int) -> io::Result<()> {
+pub(super) fn succeeded(result: c_int) -> io::Result<()> {
     if result < 0 {
         Err(io::Error::last_os_error())
     } else {

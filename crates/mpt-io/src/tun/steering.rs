@@ -19,6 +19,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd
 use mpt_core::hub::Prefix;
 
 use super::Tun;
+use super::offload::succeeded;
 
 /// Prefixes that the map has room for: 16 for each of a hub's 65,536 peers. A prefix takes memory when it comes,
 /// 64 bytes and as much again where it parts from another, and none before.
@@ -317,11 +318,7 @@ fn set_program(queue: &Tun, program: RawFd) -> io::Result<()> {
     let request = libc::TUNSETSTEERINGEBPF;
     // SAFETY: the kernel reads one `int`, which lives through the call.
     let result = unsafe { libc::ioctl(queue.as_raw_fd(), request, &raw const program) };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    succeeded(result)
 }
 
 #[cfg(test)]

@@ -15,11 +15,15 @@ use crate::control::drops::{DropReason, Drops};
 use crate::crypto::PresharedKey;
 use crate::hub::{Came, HubInbound, HubNews, HubOutbound, HubSlot, PeerKeys, Prefix, Worker};
 use crate::path::{MAX_PATHS, PathId};
-use crate::seq::Seq;
 use crate::time::{Time, earliest};
 use crate::tunnel::{Datagram, Event};
 use crate::wire::report::{MAX_REPORT_BYTES, Report};
 use crate::wire::vnet::VnetHeader;
+
+/// From where nobody's peer is.
+fn stranger() -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, 1], 9))
+}
 
 /// By path, one way.
 const DELAYS: [Duration; PATHS] = [Duration::from_millis(10), Duration::from_millis(35)];
@@ -457,7 +461,7 @@ impl World {
     pub(super) fn flood(&mut self, packets: u64) {
         let mut bytes = vec![7; 160];
         bytes[..5].copy_from_slice(&[0, 0, 0x88, 0xb5, 3]);
-        self.flood_with(packets, &bytes);
+        self.flood_with(stranger(), packets, &bytes);
     }
 
     /// Somebody sends the hub so many datagrams that say they are of that peer, and are not.
@@ -466,7 +470,7 @@ impl World {
         let mut bytes = vec![7; 1400];
         bytes[..4].copy_from_slice(&[0x30, 0, 0x88, 0xb6]);
         bytes[4..8].copy_from_slice(&index.to_be_bytes());
-        self.flood_with(packets, &bytes);
+        self.flood_with(stranger(), packets, &bytes);
     }
 
     /// The client sends so many reports over its first path, each newer than the last.
@@ -476,17 +480,7 @@ impl World {
         let about = inbound.map_or(1, |inbound| inbound.own_session());
         for _ in 0..reports {
             self.reports += 1;
-            let report = Report {
-                number: self.reports,
-                session,
-                about,
-                sent: now,
-                next: Seq::FIRST,
-                high: Seq::FIRST,
-                paths: Default::default(),
-                missing: Default::default(),
-                duplicates: Default::default(),
-            };
+            let report = Report::of_test(self.reports, session, about, now);
             let mut message = [0; MAX_REPORT_BYTES];
             let len = report.emit(&mut message);
             let client = &mut self.clients[client];
@@ -510,22 +504,13 @@ impl World {
             .seal_control(PathId::new(0).unwrap(), &[1; 64]);
         // The tag is another's.
         *bytes.last_mut().unwrap() ^= 1;
-        let from = self.clients[client].local[0];
-        for _ in 0..messages {
-            let flight = Flight {
-                from,
-                to: hub_address(0),
-                tos: 0,
-                bytes: bytes.clone(),
-            };
-            self.put(DELAYS[0], flight);
-        }
+        self.flood_with(self.clients[client].local[0], messages, &bytes);
     }
 
-    fn flood_with(&mut self, packets: u64, bytes: &[u8]) {
+    fn flood_with(&mut self, from: SocketAddr, packets: u64, bytes: &[u8]) {
         for _ in 0..packets {
             let flight = Flight {
-                from: SocketAddr::from(([192, 0, 2, 1], 9)),
+                from,
                 to: hub_address(0),
                 tos: 0,
                 bytes: bytes.to_vec(),
