@@ -101,6 +101,16 @@ fn what_is_sent_again_over_a_link_with_jitter_is_waited_for() {
     assert!(late > 0.9, "{late}");
 }
 
+/// The large link's delay rises by 80 to 100 ms within a second, which looks like a queue of others. When the path then grew from
+/// what it had been lowered to, by what the last probe had found the round trip to be, these two reached 0.41 and 0.66.
+#[test]
+fn a_path_whose_delay_rises_takes_again_what_it_carried_before() {
+    let [early, late] = outcomes(Family::Drifting, [514, 9075]);
+    let [early, late] = [early.phases[0].of_best(), late.phases[1].of_best()];
+    println!("{early:.2} and {late:.2} of the better link");
+    assert!(early > 0.65 && late > 0.77, "{early} and {late}");
+}
+
 /// Another host's flow keeps a queue of nearly the same length, which is taken for a longer path. When the path then kept the
 /// rate that it had been lowered to, these two reached 1.01 and 0.53.
 #[test]

@@ -93,6 +93,8 @@ pub(crate) struct Pace {
     trains: Trains,
     epoch: Option<Epoch>,
     rtt: Duration,
+    /// For how long of that the probe waited in a queue on the way there.
+    probe_waited: Span,
     /// The least mean delay.
     base: Windowed<Span>,
     /// What a probe took.
@@ -144,6 +146,7 @@ impl Pace {
             trains: Trains::new(law),
             epoch: None,
             rtt: Duration::from_millis(100),
+            probe_waited: Span::ZERO,
             base: Windowed::least(law.base_span),
             probed: None,
             faster: None,
@@ -187,8 +190,11 @@ impl Pace {
                 Some(_) | None => self.base.note(now, median),
             }
         }
+        let forward = Span::nanos(probed.forward_ns as f64);
+        let waited = self.base.get().map_or(Span::ZERO, |least| forward - least);
+        self.probe_waited = waited.max(Span::ZERO).min(self.rtt.into());
         self.glimpse(now, probed.forward_ns);
-        self.consider_faster(now, Span::nanos(probed.forward_ns as f64));
+        self.consider_faster(now, forward);
         if is_new {
             self.note(now, Why::New);
         }

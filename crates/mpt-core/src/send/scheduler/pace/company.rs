@@ -43,6 +43,8 @@ pub(super) struct Company {
     /// Until when it competes, or did, and for how long, if nothing has shown since that others are gone.
     competes_until: Time,
     competes_for: Duration,
+    /// What the path carried before it yielded, and until when it may take as much again.
+    regains: (Rate, Time),
     /// What the path carries, as a share of the mean of all paths.
     share: f64,
 }
@@ -177,10 +179,19 @@ impl Company {
         self.share >= self.law.company_worth
     }
 
-    /// Others fill the queue.
-    pub(super) fn compete(&mut self, now: Time) {
+    /// Others fill the queue. For two round trips of so long the path takes what it carried before it yielded to them:
+    /// then reports tell what it gets beside them.
+    pub(super) fn compete(&mut self, now: Time, round_trip: Duration) {
+        self.regains = (self.before.unwrap_or_default(), now + round_trip * 2);
         self.competes_for = self.competes_for.saturating_mul(2).max(self.law.base_span);
         self.competes_until = now + self.competes_for;
+    }
+
+    /// No less than this does the path take while it competes.
+    #[inline]
+    pub(super) fn regains(&self, now: Time) -> Rate {
+        let (rate, until) = self.regains;
+        if now < until { rate } else { Rate::ZERO }
     }
 
     /// The queue that others filled is empty: it does not compete any more. If they are only resting, lowering the
@@ -201,6 +212,7 @@ mod tests {
     use super::*;
 
     const QUEUE: Span = Span::nanos(60e6);
+    const RTT: Duration = Duration::from_millis(100);
 
     fn rate() -> Rate {
         Rate::of(1e6, Duration::from_secs(1))
@@ -344,12 +356,12 @@ mod tests {
     #[test]
     fn after_competing_lowering_in_vain_once_is_enough_and_it_competes_for_longer() {
         let mut company = Company::default();
-        company.compete(at(0));
+        company.compete(at(0), RTT);
         assert!(company.is_competing(at(9_999)) && !company.is_competing(at(10_000)));
         company.forget_queue();
         company.lowered(at(10_000), 0.5, rate());
         assert!(company.is_vain(&found(at(10_000), -0.2), QUEUE));
-        company.compete(at(10_500));
+        company.compete(at(10_500), RTT);
         assert!(company.is_competing(at(30_499)) && !company.is_competing(at(30_500)));
         // The queue was empty for a moment: it is judged again, sooner than at first.
         company.forget_queue();
@@ -357,14 +369,27 @@ mod tests {
         assert!(!company.is_competing(at(25_000)));
         company.lowered(at(25_100), 0.5, rate());
         assert!(company.is_vain(&found(at(25_100), 0.0), QUEUE));
-        company.compete(at(40_000));
+        company.compete(at(40_000), RTT);
         assert!(company.is_competing(at(79_999)) && !company.is_competing(at(80_000)));
         // They are gone: all begins anew.
         company.relieved();
         company.lowered(at(200_000), 0.5, rate());
         assert!(!company.is_vain(&found(at(200_000), 0.0), QUEUE));
-        company.compete(at(200_000));
+        company.compete(at(200_000), RTT);
         assert!(!company.is_competing(at(210_000)));
+    }
+
+    #[test]
+    fn what_it_carried_before_it_yielded_it_takes_again_for_two_round_trips() {
+        let mut company = Company::default();
+        company.lowered(at(0), 0.25, rate());
+        company.lowered(at(100), 0.25, rate() * 0.75);
+        assert!(company.regains(at(200)) == Rate::ZERO);
+        company.compete(at(200), RTT);
+        // Whoever opens the path judges the queue no more.
+        company.forget_queue();
+        assert!(company.regains(at(399)) == rate());
+        assert!(company.regains(at(400)) == Rate::ZERO);
     }
 
     #[test]

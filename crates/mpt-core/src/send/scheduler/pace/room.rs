@@ -1,5 +1,7 @@
 //! How much a path takes now: by its rate, or while it has none by what is under way.
 
+use std::time::Duration;
+
 use super::Pace;
 use crate::send::silence::REPORT_INTERVAL;
 use crate::send::units::{Rate, Span};
@@ -12,13 +14,21 @@ impl Pace {
         match self.rate() {
             Some(rate) => self.credit.paced(now, rate, self.rtt),
             None if self.company.is_competing(now) => {
-                self.credit.competing(now, self.delivered, self.rtt)
+                let rate = self.delivered.max(self.company.regains(now));
+                let answered_after = self.round_trip() + REPORT_INTERVAL * 2;
+                self.credit.competing(now, rate, answered_after)
             }
             None => {
                 let most = self.startup_most();
                 self.credit.open(now, most)
             }
         }
+    }
+
+    /// A round trip with the queue that stands now: the last probe may have come before it.
+    pub(super) fn round_trip(&self) -> Duration {
+        let now = Span::from(self.rtt) - self.probe_waited + self.queue;
+        now.max(self.rtt.into()).to_duration()
     }
 
     /// Bytes that may be under way while it is open, beyond the first window.
@@ -76,7 +86,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use crate::path::Answered;
 
     #[test]
     fn an_open_path_of_a_short_round_trip_grows_though_reports_are_further_apart() {
@@ -93,5 +103,46 @@ mod tests {
             pace.best = best;
         }
         assert!(pace.best > pace.law.fast);
+    }
+
+    #[test]
+    fn what_waits_now_counts_for_the_round_trip_though_the_last_probe_came_before() {
+        let rtt = Duration::from_millis(80);
+        for (probe_waited, queue, round_trip) in
+            [(0, 0, 80), (0, 100, 180), (30, 100, 150), (30, 10, 80)]
+        {
+            let pace = Pace {
+                rtt,
+                probe_waited: Span::nanos(probe_waited as f64 * 1e6),
+                queue: Span::nanos(queue as f64 * 1e6),
+                ..Pace::default()
+            };
+            assert_eq!(pace.round_trip(), Duration::from_millis(round_trip));
+        }
+    }
+
+    #[test]
+    fn what_a_probe_waited_is_what_it_took_longer_than_the_least_delay() {
+        let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
+        let mut pace = Pace::default();
+        for (ms, forward_ms, waited_ms) in [(0, 20, 0), (100, 20, 0), (200, 50, 30), (300, 20, 0)] {
+            let (is_idle, forward_ns) = (ms < 200, forward_ms * 1_000_000);
+            pace.probed(
+                at(ms),
+                &Answered {
+                    sent: at(ms),
+                    rtt: Duration::from_millis(forward_ms as u64 + 20),
+                    forward_ns,
+                    idle_ns: is_idle.then_some(forward_ns),
+                    jitter_ns: 0,
+                    loss_ppm: 0,
+                },
+            );
+            assert_eq!(
+                pace.probe_waited.to_duration(),
+                Duration::from_millis(waited_ms),
+                "{ms}"
+            );
+        }
     }
 }

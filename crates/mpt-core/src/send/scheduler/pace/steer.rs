@@ -178,7 +178,7 @@ impl Pace {
         if !self.company.is_worth_it() {
             return false;
         }
-        self.company.compete(now);
+        self.company.compete(now, self.round_trip());
         self.open(now, Why::Others);
         true
     }
