@@ -385,9 +385,9 @@ mod tests {
     #[test]
     fn a_queue_that_grows_though_a_little_less_is_sent_is_not_ours() {
         for (lowered, trend, is_vain) in [
-            (0.1, 0.1, true),
-            (0.1, 0.0, false),
-            (0.1, -0.1, false),
+            (0.05, 0.06, true),
+            (0.05, 0.0, false),
+            (0.05, -0.1, false),
             (0.0, 0.2, false),
         ] {
             let mut company = Company::default();
