@@ -270,9 +270,8 @@ law! {
     company_patience: Duration = ms(600), "ms";
     /// A queue that is ours has shrunk to this share by then.
     company_shrunk: f64 = 0.7, "";
-    /// A rate that was lowered by this share must show in the queue; by how much the queue grows instead counts as well
-    /// (0.15 in its place: `drifting` early 12.0 % below 0.95 of the better link, and 11.0 % with it; the same late).
-    company_lowered: f64 = 0.1, "";
+    /// A rate that was lowered by this share must show in the queue.
+    company_lowered: f64 = 0.15, "";
     /// When the rate was lowered in vain so often in a row, others fill the queue.
     company_in_vain: u32 = 3, "";
     /// A path that carries less than this share of the mean of all does not compete with others, nor does a single packet
