@@ -190,11 +190,10 @@ impl Pace {
                 Some(_) | None => self.base.note(now, median),
             }
         }
-        let forward = Span::nanos(probed.forward_ns as f64);
-        let waited = self.base.get().map_or(Span::ZERO, |least| forward - least);
+        let waited = self.behind(probed.forward_ns).unwrap_or(Span::ZERO);
         self.probe_waited = waited.max(Span::ZERO).min(self.rtt.into());
         self.glimpse(now, probed.forward_ns);
-        self.consider_faster(now, forward);
+        self.consider_faster(now, Span::nanos(probed.forward_ns as f64));
         if is_new {
             self.note(now, Why::New);
         }
@@ -220,13 +219,17 @@ impl Pace {
         self.queue = Span::ZERO;
     }
 
+    /// By how much a packet that took so many nanoseconds took longer than the least delay, if that is known.
+    fn behind(&self, one_way: i64) -> Option<Span> {
+        Some(Span::nanos(one_way as f64) - self.base.get()?)
+    }
+
     /// A lone packet took this long: where few are sent it tells of the queue, which others may fill. On a path that carries
     /// much it tells, too, that a queue is gone, or was none but a gap in which nothing passed.
     fn glimpse(&mut self, now: Time, one_way: i64) {
-        let Some(least) = self.base.get() else {
+        let Some(behind) = self.behind(one_way) else {
             return;
         };
-        let behind = Span::nanos(one_way as f64) - least;
         let is_news = now.since(self.queue_told) > self.law.seen && behind < JUMP;
         if !is_news {
             return;

@@ -180,7 +180,7 @@ impl Company {
     }
 
     /// Others fill the queue. For two round trips of so long the path takes what it carried before it yielded to them:
-    /// then reports tell what it gets beside them.
+    /// then reports tell what it gets beside them. Four, or all of the time, are the same in the campaign (`drifting`, `shared`).
     pub(super) fn compete(&mut self, now: Time, round_trip: Duration) {
         self.regains = (self.before.unwrap_or_default(), now + round_trip * 2);
         self.competes_for = self.competes_for.saturating_mul(2).max(self.law.base_span);

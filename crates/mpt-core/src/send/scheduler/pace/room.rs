@@ -7,6 +7,10 @@ use crate::send::silence::REPORT_INTERVAL;
 use crate::send::units::{Rate, Span};
 use crate::time::Time;
 
+/// What arrives just after a report waits for the next one, and what that lets go is told of by the one after: on a path
+/// of a short round trip these two take nearly all of the time.
+const TOLD_WITHIN: Duration = REPORT_INTERVAL.saturating_mul(2);
+
 impl Pace {
     /// How many bytes it takes now; none when it has to wait.
     #[inline]
@@ -15,8 +19,8 @@ impl Pace {
             Some(rate) => self.credit.paced(now, rate, self.rtt),
             None if self.company.is_competing(now) => {
                 let rate = self.delivered.max(self.company.regains(now));
-                let answered_after = self.round_trip() + REPORT_INTERVAL * 2;
-                self.credit.competing(now, rate, answered_after)
+                self.credit
+                    .competing(now, rate, self.round_trip() + TOLD_WITHIN)
             }
             None => {
                 let most = self.startup_most();
@@ -42,9 +46,7 @@ impl Pace {
         let late = self.doubt.jitter() * 2.0;
         let queue = (self.queue - late).max(Span::ZERO);
         let rtt = (rtt - queue).max(rtt / 4.0) + late;
-        // What arrives just after a report waits for the next one, and what that lets go is told of by the one after:
-        // on a path of a short round trip these two take nearly all of the time.
-        let rtt = rtt.max(Span::from(REPORT_INTERVAL) * 2.0);
+        let rtt = rtt.max(TOLD_WITHIN.into());
         (self.best * self.law.startup_gain).bytes_within(rtt)
     }
 
