@@ -153,7 +153,8 @@ fn a_black_hole_is_noticed_and_its_end_too() {
 
 #[test]
 fn a_path_that_loses_much_is_not_taken_for_a_narrow_one() {
-    for probability in [0.02, 0.1, 0.3] {
+    // A dozen probes in a row are lost by chance in one of 3,000 searches where half of them are.
+    for (probability, seconds) in [(0.02, 0), (0.1, 0), (0.3, 6)] {
         let spec = PathSpec::symmetric(20, 20).losing(probability);
         let mut pair = Pair::running(
             PairConfig {
@@ -162,10 +163,12 @@ fn a_path_that_loses_much_is_not_taken_for_a_narrow_one() {
             },
             5 * SECOND,
         );
-        for second in 0..600 {
+        let narrow = (0..600).filter(|_| {
             mumble(&mut pair, 1);
-            assert_eq!(pair.end(Side::A).status().mtu, u32::from(MTU), "{second}");
-        }
+            pair.end(Side::A).status().mtu != u32::from(MTU)
+        });
+        let narrow = narrow.count();
+        assert!(narrow <= seconds, "{probability}: {narrow} s");
     }
 }
 

@@ -237,34 +237,41 @@ impl IdleDelay {
         self.newest = now;
         self.delays[self.count % IDLE_PROBES] = one_way;
         self.count += 1;
-        let mut newest = self.delays;
-        let newest = &mut newest[..self.count.min(IDLE_PROBES)];
-        newest.sort_unstable();
-        self.median = newest[newest.len() / 2];
+        let latest = self.latest();
+        let latest = &latest[..self.count.min(IDLE_PROBES)];
+        let mut sorted = self.delays;
+        let sorted = &mut sorted[..latest.len()];
+        sorted.sort_unstable();
+        self.median = sorted[sorted.len() / 2];
         if self.count < MEDIAN_OF {
             return;
         }
-        let deviation = mean_deviation(newest, self.median);
-        let deviation = deviation.min(self.mean_step() * STEPS_OF_JITTER);
+        let median = self.median;
+        let off = Differences::of(latest.iter().map(|delay| delay.abs_diff(median)));
+        // A path that became slower and faster once does not jitter.
+        let steps = Differences::of(latest.windows(2).map(|two| two[1].abs_diff(two[0])));
+        let most = steps.mean_of_most() * STEPS_OF_JITTER;
+        let deviation = off.mean_but_held_up().min(most);
         self.jitter = if self.count <= IDLE_PROBES {
             // A few probes may agree by chance.
-            deviation * (1.0 + 4.0 / newest.len() as f64)
+            deviation * (1.0 + 4.0 / latest.len() as f64)
         } else {
             deviation.max(self.jitter * 0.97)
         };
     }
 
-    /// By how much a probe's delay differs from the one before, without outliers. A path that became slower or
-    /// faster once does not jitter.
-    fn mean_step(&self) -> f64 {
-        let first = self.count.saturating_sub(IDLE_PROBES);
-        let at = |number: usize| self.delays[number % IDLE_PROBES];
-        let mut steps = [0; IDLE_PROBES];
-        let count = self.count - first - 1;
-        for (step, number) in steps.iter_mut().zip(first + 1..self.count) {
-            *step = at(number).abs_diff(at(number - 1)) as i64;
+    /// The newest delays, the oldest of them first.
+    fn latest(&self) -> [i64; IDLE_PROBES] {
+        let mut latest = self.delays;
+        if self.count > IDLE_PROBES {
+            latest.rotate_left(self.count % IDLE_PROBES);
         }
-        mean_deviation(&mut steps[..count], 0)
+        latest
+    }
+
+    /// Whether as many probes tell of it as are remembered.
+    pub(crate) fn is_known(&self) -> bool {
+        self.count >= IDLE_PROBES
     }
 
     /// The median, once a few probes make one and while the path is idle.
@@ -278,21 +285,71 @@ impl IdleDelay {
     }
 }
 
-/// The mean deviation of delays from their median, without outliers: a quarter of them at the most.
-fn mean_deviation(delays: &mut [i64], median: i64) -> f64 {
-    delays.sort_unstable_by_key(|delay| delay.abs_diff(median));
-    let off = |delay: &i64| delay.abs_diff(median) as f64;
-    let mut kept = &*delays;
-    while let [others @ .., last] = kept
-        && others.len() * 4 >= delays.len() * 3
-    {
-        let mean = others.iter().map(off).sum::<f64>() / others.len().max(1) as f64;
-        if off(last) <= OUTLIER * mean {
-            break;
+/// A difference, in nanoseconds, and its number in the order of time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Difference {
+    size: u64,
+    number: usize,
+}
+
+/// At most [`IDLE_PROBES`] differences, the smallest of them first.
+struct Differences {
+    by_size: [Difference; IDLE_PROBES],
+    count: usize,
+}
+
+impl Differences {
+    fn of(sizes: impl Iterator<Item = u64>) -> Differences {
+        let mut by_size = [Difference::default(); IDLE_PROBES];
+        let mut count = 0;
+        for (difference, size) in by_size.iter_mut().zip(sizes) {
+            *difference = Difference {
+                size,
+                number: count,
+            };
+            count += 1;
         }
-        kept = others;
+        by_size[..count].sort_unstable();
+        Differences { by_size, count }
     }
-    kept.iter().map(off).sum::<f64>() / kept.len().max(1) as f64
+
+    /// Their mean without outliers, of which a quarter of them are at the most.
+    fn mean_of_most(&self) -> f64 {
+        mean(self.split().0)
+    }
+
+    /// Their mean without what was held up: outliers one after another. Outliers here and there are jitter: where half of
+    /// the delays are the least that the path can have, as with jitter of three times the delay, the others look like ones.
+    fn mean_but_held_up(&self) -> f64 {
+        let (most, outliers) = self.split();
+        let numbers = outliers.iter().map(|outlier| outlier.number);
+        let is_in_a_row = match (numbers.clone().min(), numbers.max()) {
+            (Some(first), Some(last)) => last - first < outliers.len(),
+            _ => true,
+        };
+        match is_in_a_row {
+            true => mean(most),
+            false => mean(&self.by_size[..self.count]),
+        }
+    }
+
+    /// Most of them, and those that are many times as large as the mean of these.
+    fn split(&self) -> (&[Difference], &[Difference]) {
+        let all = &self.by_size[..self.count];
+        let mut most = all;
+        while let [others @ .., largest] = most
+            && others.len() * 4 >= all.len() * 3
+            && largest.size as f64 > OUTLIER * mean(others)
+        {
+            most = others;
+        }
+        all.split_at(most.len())
+    }
+}
+
+fn mean(differences: &[Difference]) -> f64 {
+    let sizes = differences.iter().map(|difference| difference.size as f64);
+    sizes.sum::<f64>() / differences.len().max(1) as f64
 }
 
 #[cfg(test)]
@@ -428,6 +485,28 @@ mod tests {
         }
         // 20 ms is held up; of the four others one is 5 ms late.
         assert!(idle.jitter() >= 1_250_000, "{}", idle.jitter());
+    }
+
+    /// Half of the delays are the least that the path can have: the latest of the others come here and there.
+    #[test]
+    fn jitter_that_shows_in_few_probes_is_none_that_held_them_up() {
+        let mut idle = IdleDelay::default();
+        for (index, late) in [0, 0, 12, 1, 0, 0, 16, 0, 2, 0].into_iter().enumerate() {
+            let now = Time::ZERO + Duration::from_millis(200) * (index as u32 + 1);
+            idle.probed(now, 20_000_000 + late * 1_000_000, 0);
+        }
+        assert!(idle.jitter() > 3_100_000, "{}", idle.jitter());
+    }
+
+    #[test]
+    fn a_path_that_was_slower_for_a_while_does_not_jitter() {
+        let mut idle = IdleDelay::default();
+        for index in 0..60u32 {
+            let now = Time::ZERO + Duration::from_millis(200) * (index + 1);
+            let longer = i64::from((20..32).contains(&index)) * 200_000_000;
+            idle.probed(now, 5_000_000 + longer, 0);
+            assert_eq!(idle.jitter(), 0, "{index}");
+        }
     }
 
     #[test]

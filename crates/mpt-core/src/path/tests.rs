@@ -185,3 +185,31 @@ fn who_calls_from_another_port_of_the_peers_host_is_called_there_once_unless_tha
     path.note_caller(socket(5000));
     assert_eq!(path.elsewhere(socket(6000)), Some(socket(4754)));
 }
+
+#[test]
+fn a_new_path_is_probed_four_times_as_often_until_its_jitter_is_known_or_two_seconds_are_over() {
+    let keepalive = Duration::from_millis(200);
+    let mut path = path();
+    assert_eq!(path.interval(at(0), true), keepalive, "nobody answers yet");
+    for probe in 0..16 {
+        let now = 50 * (probe + 1);
+        answered(&mut path, now - 20, now);
+        assert_eq!(path.interval(at(now), true), keepalive / 4);
+        path.idle.probed(at(now), 10_000_000, 0);
+    }
+    assert_eq!(path.interval(at(800), true), keepalive, "it is known");
+
+    let mut busy = self::path();
+    answered(&mut busy, 1960, 1980);
+    assert_eq!(busy.interval(at(1999), true), keepalive / 4);
+    assert_eq!(busy.interval(at(2000), true), keepalive);
+
+    // No more are under way than four.
+    let mut far = self::path();
+    answered(&mut far, 10, 610);
+    assert!(far.interval(at(610), true) >= Duration::from_millis(150));
+    let mut metered = self::path();
+    metered.config.metered = true;
+    answered(&mut metered, 10, 30);
+    assert_eq!(metered.interval(at(30), true), keepalive);
+}
