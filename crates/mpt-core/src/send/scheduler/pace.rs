@@ -275,6 +275,10 @@ impl Pace {
     pub(crate) fn sample(&mut self, now: Time, sample: Sample) {
         let (sent, arrived) = (sample.sent_bytes, sample.arrived_bytes);
         self.credit.answered(now, sent, arrived, self.rtt);
+        if self.rate.is_none() {
+            let round_trip = self.empty_round_trip().to_duration();
+            self.credit.note_round(now, round_trip);
+        }
         let known = self.epoch.map(|epoch| epoch.last.sent_packets);
         if known == Some(sample.sent_packets) {
             // Nothing came meanwhile.

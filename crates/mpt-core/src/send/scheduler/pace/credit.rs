@@ -28,8 +28,18 @@ pub(super) struct Credit {
     /// When the last sample came that told of more than the one before.
     progress: Time,
     window: f64,
+    round: Round,
     /// It was asked for more than it had, since that was last asked.
     refused: bool,
+}
+
+/// What a round trip brings.
+#[derive(Debug, Clone, Copy, Default)]
+struct Round {
+    /// When the present one began, and the bytes that had been answered by then.
+    began: Option<(Time, f64)>,
+    /// Most bytes that one brought.
+    most: f64,
 }
 
 impl Credit {
@@ -44,6 +54,7 @@ impl Credit {
             heard: Time::ZERO,
             progress: Time::ZERO,
             window: law.first_window,
+            round: Round::default(),
             refused: false,
         }
     }
@@ -137,6 +148,22 @@ impl Credit {
             self.answered = self.sent;
             self.progress = now;
         }
+    }
+
+    /// A sample has told: counts what a round trip brings.
+    pub(super) fn note_round(&mut self, now: Time, round_trip: Duration) {
+        match self.round.began {
+            _ if self.progress != now => return,
+            Some((began, _)) if now.since(began) < round_trip => return,
+            Some((_, before)) => self.round.most = self.round.most.max(self.answered - before),
+            None => {}
+        }
+        self.round.began = Some((now, self.answered));
+    }
+
+    /// Most bytes that a round trip brought.
+    pub(super) fn most_in_a_round(&self) -> f64 {
+        self.round.most
     }
 
     /// So many bytes have arrived in all, and nothing else is known.

@@ -41,13 +41,23 @@ impl Pace {
             // No epoch has told yet.
             return f64::MAX;
         }
+        let mut most = self.best.bytes_within(self.empty_round_trip());
+        if !self.was_limited() && self.queue <= self.doubt.target() {
+            // A flow in its slow start sends a burst in each round trip and pauses: the mean of an epoch is less than a half
+            // of it.
+            most = most.max(self.credit.most_in_a_round());
+        }
+        most * self.law.startup_gain
+    }
+
+    /// How long a round trip takes without a queue, as far as reports tell.
+    pub(super) fn empty_round_trip(&self) -> Span {
         let rtt = Span::from(self.rtt);
         // A packet may be this late without a queue.
         let late = self.doubt.jitter() * 2.0;
         let queue = (self.queue - late).max(Span::ZERO);
         let rtt = (rtt - queue).max(rtt / 4.0) + late;
-        let rtt = rtt.max(TOLD_WITHIN.into());
-        (self.best * self.law.startup_gain).bytes_within(rtt)
+        rtt.max(TOLD_WITHIN.into())
     }
 
     /// It took so many bytes with a number.
@@ -80,7 +90,8 @@ impl Pace {
 impl Pace {
     /// Paces it at so many bytes a second, for tests of what the sender makes of that.
     pub(in super::super) fn set_paced(&mut self, now: Time, bytes_a_second: f64) {
-        self.rate = Some(Rate::new(bytes_a_second));
+        self.capacity = Rate::new(bytes_a_second);
+        self.rate = Some(self.capacity);
         self.credit.begin(now);
     }
 }
@@ -146,5 +157,41 @@ mod tests {
                 "{ms}"
             );
         }
+    }
+
+    #[test]
+    fn an_open_path_takes_most_of_a_burst_twice_as_large_as_that_of_the_round_trip_before() {
+        let ms = |ms: u64| Time::from_nanos(ms * 1_000_000);
+        let took = |queue: Span| {
+            let mut pace = Pace {
+                rtt: Duration::from_millis(100),
+                ..Pace::default()
+            };
+            let mut sent = 0;
+            let mut least_share = 1.0_f64;
+            // Bursts of a flow in its slow start, of which one report tells.
+            for trip in 1..8 {
+                let (at, burst) = (ms(101 * trip), 15_000u32 << trip);
+                // An epoch tells the mean of a burst and the pauses around it.
+                pace.best = Rate::of(f64::from(burst) / 8.0, pace.rtt);
+                pace.queue = queue;
+                let packets = (0..burst / 1500).take_while(|_| {
+                    let has_room = pace.room(at).is_some();
+                    if has_room {
+                        pace.took(at, 1500);
+                    }
+                    has_room
+                });
+                let took = packets.count() as u64 * 1500;
+                least_share = least_share.min(took as f64 / f64::from(burst));
+                sent += took;
+                let told = ms(101 * trip + 100);
+                pace.credit.answered(told, sent, sent, pace.rtt);
+                pace.credit.note_round(told, pace.rtt);
+            }
+            least_share
+        };
+        assert!(took(Span::ZERO) >= 0.9);
+        assert!(took(Span::nanos(20e6)) < 0.7, "its queue grows");
     }
 }
