@@ -193,7 +193,7 @@ const MEDIAN_OF: usize = 4;
 /// Where it jitters, delays differ from the median by less than from each other, by √½ if normally distributed:
 /// steps times this are more, however few there are, unless there are next to none.
 const STEPS_OF_JITTER: f64 = 1.5;
-/// One that is off by so many times what the others are was held up.
+/// One that is off by more than so many times what the others are on the mean may have been held up.
 const OUTLIER: f64 = 5.0;
 
 /// The one-way delay of our probes while the path carries nothing else, in nanoseconds, with the

@@ -8,6 +8,8 @@
 //! the first. With the first packet, whichever way it goes, the path is quick again; `dead_after` counts
 //! from then at the earliest, since before nothing was asked.
 //!
+//! A new path is probed more often for a moment, until its delay and its jitter are known.
+//!
 //! A path that answers few of its probes under traffic is *faint*: somebody lets next to nothing through, as providers do
 //! that throttle a flow of UDP after some minutes. It is not down, and carries nothing worth the name.
 //!
@@ -30,6 +32,11 @@ pub(crate) const METERED_INTERVAL: Duration = Duration::from_secs(200);
 /// On a metered path something is sent this often at least, if only one byte, to keep mappings open: a
 /// little less than the 30 s that the least patient of them last.
 const MAPPING_KEPT: Duration = Duration::from_secs(28);
+/// A new path is probed [`MEASURED_BY`] times as often for at most this long, until its jitter is known. With a probe in
+/// 200 ms, 14 ms of jitter was taken for 2 ms by a flow that began after 1 s (`campaign --one 7095`).
+const MEASURED_FOR: Duration = Duration::from_secs(2);
+/// By so many probes in a keepalive, and no more of them under way: 16 are back within 1 s.
+const MEASURED_BY: u32 = 4;
 /// The longest pause between probes of an idle path that is down, …
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// … and of a metered one.
@@ -231,6 +238,25 @@ impl Rhythm {
                 (silent / PAUSE_SHARE).clamp(config.keepalive, config.longest_pause())
             }
         }
+    }
+
+    /// How long that is in place of `interval` on a path whose jitter is not known yet.
+    pub(crate) fn interval_while_measured(
+        &self,
+        now: Time,
+        config: &PathConfig,
+        rtt: Option<RoundTrip>,
+        interval: Duration,
+    ) -> Duration {
+        let is_measured = self.is_quick()
+            && self.is_new(now, MEASURED_FOR)
+            && self.is_answered(now, config.dead_after)
+            && !config.metered;
+        if !is_measured {
+            return interval;
+        }
+        let longest = rtt.map_or(Duration::ZERO, |rtt| rtt.longest());
+        interval.min(interval.max(longest) / MEASURED_BY)
     }
 
     /// When a probe has stayed without answer for longer than answers take.

@@ -275,7 +275,7 @@ impl Pace {
     pub(crate) fn sample(&mut self, now: Time, sample: Sample) {
         let (sent, arrived) = (sample.sent_bytes, sample.arrived_bytes);
         self.credit.answered(now, sent, arrived, self.rtt);
-        if self.rate.is_none() {
+        if !self.was_limited() {
             let round_trip = self.empty_round_trip().to_duration();
             self.credit.note_round(now, round_trip);
         }
