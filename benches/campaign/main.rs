@@ -177,10 +177,16 @@ fn run(options: &Options) -> Result<(), String> {
         began.elapsed().as_secs_f64()
     );
     print!("{}", table(&tally, family));
-    if let Some((median, p95)) = tally.call_later_ms() {
+    if let Some(calls) = tally.calls() {
+        let ((later, latest), (lost, most)) = (calls.later_ms, calls.lost);
         println!(
-            "call: p99 of its delay, beyond that over the best link alone: median {median:.1} ms, \
-             95th percentile {p95:.1} ms"
+            "call: p99 of its delay, beyond that over the best link alone: median {later:.1} ms, 95th percentile \
+             {latest:.1} ms; lost: median {:.1} of 1000, 95th percentile {:.1}; more than 1 of 1000 in {} of {} cases in \
+             which a link alone loses none",
+            lost * 1000.0,
+            most * 1000.0,
+            calls.spoilt,
+            calls.good
         );
     }
     if let Some((p10, median, p90)) = tally.beside_keeps() {
@@ -493,15 +499,19 @@ fn folder() -> io::Result<PathBuf> {
 
 fn write_files(tally: &Tally, family: Family) -> io::Result<PathBuf> {
     let folder = folder()?;
-    let mut csv =
-        String::from("seed,group,phase,bond_mbps,best_mbps,sum_mbps,beside_keeps,links\n");
+    let mut csv = String::from(
+        "seed,group,phase,bond_mbps,best_mbps,sum_mbps,beside_keeps,call_later_ms,call_lost,links\n",
+    );
     for outcome in tally.outcomes() {
         let Outcome { case, phases, .. } = outcome;
         let keeps = outcome.beside_keeps.map(|share| format!("{share:.3}"));
+        let call = outcome
+            .call
+            .map(|call| format!("{:.1},{:.4}", call.later_ms, call.lost));
         for (phase, measured) in family.phases().iter().zip(phases) {
             let _ = writeln!(
                 csv,
-                "{},{},{},{:.3},{:.3},{:.3},{},\"{}\"",
+                "{},{},{},{:.3},{:.3},{:.3},{},{},\"{}\"",
                 case.seed,
                 case.group,
                 phase.name,
@@ -509,6 +519,7 @@ fn write_files(tally: &Tally, family: Family) -> io::Result<PathBuf> {
                 measured.best_bps / 1e6,
                 measured.sum_bps / 1e6,
                 keeps.as_deref().unwrap_or_default(),
+                call.as_deref().unwrap_or(","),
                 describe(case)
             );
         }

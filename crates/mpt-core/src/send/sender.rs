@@ -277,7 +277,8 @@ impl Sender {
         if !self.sparse.takes(now, flow, len) || is_behind {
             return false;
         }
-        let Some((path, _)) = self.paths.fastest(now, self.cheapest(usable)) else {
+        let cheapest = self.cheapest(usable);
+        let Some(path) = self.paths.clearest(now, cheapest, &self.answered) else {
             return false;
         };
         if !self.rescue.is_told_of(now, path) && !is_stuck {

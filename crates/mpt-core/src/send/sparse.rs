@@ -1,8 +1,8 @@
 //! Sparse flows: what a call or a game sends goes out at once, without a number.
 //!
 //! With several paths in use, whatever has a number waits at the receiver for slower paths. A call or a
-//! game need not: datagrams of flows that send little go out at once, over the path that is fastest, without
-//! a number. (RFC 2890 lets the two mix; a receiver delivers what has no number at once.) Of TCP even the
+//! game need not: datagrams of flows that send little go out at once, without a number, over the path whose delay and
+//! loss impair a call least. (RFC 2890 lets the two mix; a receiver delivers what has no number at once.) Of TCP even the
 //! sparse packets are numbered, to be reordered and recovered like the rest.
 //!
 //! What goes at once asks no path for room, so it may only be little: of many small flows together no more goes by

@@ -19,7 +19,7 @@ mod weather;
 mod world;
 
 pub use family::{Case, Change, Family, Phase, Traffic, What};
-pub use outcome::{Measured, Outcome, Run};
+pub use outcome::{Call, Measured, Outcome, Run};
 pub use replay::Recorded;
-pub use tally::{Row, Tally};
+pub use tally::{Calls, Row, Tally};
 pub use weather::{Forecast, Weather};

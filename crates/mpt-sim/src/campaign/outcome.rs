@@ -59,6 +59,17 @@ impl Measured {
     }
 }
 
+/// What became of a call's packets, beside each link alone.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Call {
+    /// 99th percentile of the delay of what arrived, beyond the least over a link alone, in ms.
+    pub later_ms: f64,
+    /// The share of its packets that did not arrive, 0 to 1.
+    pub lost: f64,
+    /// The least such share over a link alone.
+    pub best_lost: f64,
+}
+
 /// A case with what it came to.
 #[derive(Debug, Clone)]
 pub struct Outcome {
@@ -66,8 +77,8 @@ pub struct Outcome {
     pub case: Case,
     /// For each phase of its family.
     pub phases: Vec<Measured>,
-    /// 99th percentile of the call's delay beyond that of the best link alone, in ms, where there is a call.
-    pub call_later_ms: Option<f64>,
+    /// What became of the call, where there is one.
+    pub call: Option<Call>,
     /// What the other host's flow keeps in the last phase, in parts of what it has beside a plain path, where there is one.
     pub beside_keeps: Option<f64>,
 }
@@ -101,9 +112,13 @@ impl Case {
                 .fold(0.0, f64::max),
             sum_bps: self.sum_bps(*phase),
         });
-        let call_later_ms = bond.call_p99_ms().map(|bond| {
-            let best = alone.iter().filter_map(Run::call_p99_ms);
-            bond - best.fold(f64::INFINITY, f64::min)
+        let call = bond.call_p99_ms().map(|p99_ms| {
+            let alone_p99_ms = alone.iter().filter_map(Run::call_p99_ms);
+            Call {
+                later_ms: p99_ms - alone_p99_ms.fold(f64::INFINITY, f64::min),
+                lost: bond.call_lost(),
+                best_lost: alone.iter().map(Run::call_lost).fold(1.0, f64::min),
+            }
         });
         let last = self.family.phases().last().filter(|_| self.traffic.beside);
         let beside_keeps = last
@@ -111,7 +126,7 @@ impl Case {
             .map(|(phase, plain)| bond.beside_bps(*phase) / plain.beside_bps(*phase).max(1.0));
         Outcome {
             phases: phases.collect(),
-            call_later_ms,
+            call,
             beside_keeps,
             case: self,
         }
@@ -241,10 +256,16 @@ impl Run {
         bytes as f64 * 8.0 / (phase.to - phase.from) as f64
     }
 
-    /// 99th percentile of the call's delay; a packet that did not arrive took for ever.
+    /// The share of the call's packets that did not arrive, 0 to 1.
+    fn call_lost(&self) -> f64 {
+        let lost = self.call.iter().filter(|delay| delay.is_none()).count();
+        lost as f64 / self.call.len().max(1) as f64
+    }
+
+    /// 99th percentile of the delay of the call's packets that arrived.
     fn call_p99_ms(&self) -> Option<f64> {
-        let ms = |delay: &Option<Duration>| delay.map_or(10_000.0, |d| d.as_secs_f64() * 1e3);
-        let mut delays: Vec<f64> = self.call.iter().map(ms).collect();
+        let arrived = self.call.iter().flatten();
+        let mut delays: Vec<f64> = arrived.map(|delay| delay.as_secs_f64() * 1e3).collect();
         delays.sort_by(f64::total_cmp);
         let at = (delays.len() * 99).div_ceil(100).checked_sub(1)?;
         delays.get(at).copied()

@@ -1,7 +1,7 @@
 //! Many outcomes, summed up.
 
 use super::family::Family;
-use super::outcome::{Measured, Outcome};
+use super::outcome::{Call, Measured, Outcome};
 
 /// What a family's outcomes of one group came to in one phase.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,6 +26,19 @@ pub struct Row {
     pub sum_p10: f64,
     /// See above.
     pub sum_median: f64,
+}
+
+/// What became of the calls of one family.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Calls {
+    /// Median and 95th percentile of [`Call::later_ms`].
+    pub later_ms: (f64, f64),
+    /// Median and 95th percentile of the share of packets that did not arrive.
+    pub lost: (f64, f64),
+    /// Calls that lose nothing over one of their links alone ...
+    pub good: usize,
+    /// ... and those of them that lose more than one packet in 1,000 over the tunnel.
+    pub spoilt: usize,
 }
 
 /// Goodput that is not less is compared, in bits a second: a hundredth of that of the slowest link that is drawn.
@@ -102,17 +115,24 @@ impl Tally {
         (count > 0.0).then(|| (mean.exp_m1(), (variance / count).sqrt()))
     }
 
-    /// Median and 95th percentile of how much later the call's packets are (99th percentile of each case)
-    /// than over the best link alone, in ms; `None` without calls.
+    /// What became of the calls; `None` without any.
     #[must_use]
-    pub fn call_later_ms(&self) -> Option<(f64, f64)> {
-        let later = self
-            .outcomes
-            .iter()
-            .filter_map(|outcome| outcome.call_later_ms);
-        let mut later: Vec<f64> = later.collect();
-        later.sort_by(f64::total_cmp);
-        Some((percentile(&later, 50)?, percentile(&later, 95)?))
+    pub fn calls(&self) -> Option<Calls> {
+        let calls: Vec<Call> = self.outcomes.iter().filter_map(|o| o.call).collect();
+        let sorted = |of: fn(&Call) -> f64| {
+            let mut sorted: Vec<f64> = calls.iter().map(of).collect();
+            sorted.sort_by(f64::total_cmp);
+            sorted
+        };
+        let (later, lost) = (sorted(|call| call.later_ms), sorted(|call| call.lost));
+        let good = calls.iter().filter(|call| call.best_lost == 0.0);
+        let spoilt = good.clone().filter(|call| call.lost > 0.001);
+        Some(Calls {
+            later_ms: (percentile(&later, 50)?, percentile(&later, 95)?),
+            lost: (percentile(&lost, 50)?, percentile(&lost, 95)?),
+            good: good.count(),
+            spoilt: spoilt.count(),
+        })
     }
 
     /// What the other host's flow keeps of what it has beside a plain path: 10th percentile, median and 90th percentile;
@@ -179,7 +199,11 @@ mod tests {
             tally.add(Outcome {
                 case,
                 phases: vec![measured; 2],
-                call_later_ms: Some(seed as f64),
+                call: Some(Call {
+                    later_ms: seed as f64,
+                    lost: seed as f64 / 8000.0,
+                    best_lost: if seed > 4 { 0.0 } else { 0.01 },
+                }),
                 beside_keeps: Some(seed as f64 / 10.0),
             });
         }
@@ -198,7 +222,13 @@ mod tests {
         );
         assert_eq!(rows.len(), 6);
         assert_eq!(tally.worst(0, 2)[1].case.seed, 2);
-        assert_eq!(tally.call_later_ms(), Some((5.0, 10.0)));
+        let calls = Calls {
+            later_ms: (5.0, 10.0),
+            lost: (0.000_625, 0.001_25),
+            good: 6,
+            spoilt: 2,
+        };
+        assert_eq!(tally.calls(), Some(calls));
         assert_eq!(tally.beside_keeps(), Some((0.1, 0.5, 0.9)));
     }
 }

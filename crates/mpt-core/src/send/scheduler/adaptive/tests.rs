@@ -225,6 +225,19 @@ fn a_small_path_that_loses_is_not_the_first_for_being_quicker() {
 }
 
 #[test]
+fn to_a_call_a_hundredth_lost_is_as_bad_as_150_ms() {
+    let chosen = |slower_ms: u64| {
+        let (adaptive, now) = paths(&[10, 10 + slower_ms]);
+        let mut answered = [Answered::default(); MAX_PATHS];
+        answered[0].loss_ppm = 10_000;
+        let clearest = adaptive.clearest(now, first(2), &answered);
+        clearest.map(PathId::index)
+    };
+    assert_eq!(chosen(140), Some(1));
+    assert_eq!(chosen(160), Some(0));
+}
+
+#[test]
 fn the_rises_of_a_path_that_carries_nothing_yet_count_whole() {
     let (mut adaptive, now) = paths(&[10]);
     let answered = Answered {
