@@ -5,7 +5,9 @@
 //! of that size arrive. One that is not answered may have been lost like any other packet. Therefore
 //! each is followed by a small companion, late enough not to overtake it as far as is known, and only when
 //! that one comes back and the padded one does not within another round trip, several times in a row, is the
-//! size taken for too big. How many times depends on what the path loses anyway.
+//! size taken for too big. How many times depends on what the path loses anyway: what it lost of sizes that it was
+//! then seen to carry, and what it seems to lose now. Of the latter a black hole is itself the cause, so that it counts
+//! no more than is likely where nothing that should come was lost of late.
 //!
 //! * *Confirm*: is the size that is in use still carried? Asked when a path comes up or moves, every
 //!   [`CONFIRM_INTERVAL`] after that, and when ICMP says otherwise. If not, the path is a black hole
@@ -43,14 +45,21 @@ const SPACING: Duration = Duration::from_millis(100);
 /// An answer takes hardly longer than so many smoothed round trips, and than this.
 const PATIENCE: u32 = 3;
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
+/// A path that loses so much more of all packets than of probes, 0 to 1, may be one that swallows large ones.
+const MORE_LOST: f64 = 0.075;
 /// A hint that turned out to be false makes the next ones wait for this long.
 const HINT_INTERVAL: Duration = Duration::from_secs(1);
 /// Probes of one size that are lost before it is taken for too big: MAX_PROBES of RFC 8899 §5.1.2 ...
 const LEAST_LOST: u32 = 3;
-/// ... and on paths that lose much.
-const MOST_LOST: u32 = 12;
-/// The probability that so many are lost by chance.
-const BY_CHANCE: f64 = 1e-4;
+/// ... or more, until that happens by chance with this probability. A path is confirmed 360 times an hour, so that it
+/// seems narrow by chance once in 1,400 hours.
+const BY_CHANCE: f64 = 2e-6;
+/// What a path loses of probes is smoothed over so many that came back.
+const SMOOTHED_OVER: f64 = 64.0;
+/// Before the first, so many are taken to have come back and none to be lost.
+const KNOWN_FIRST: f64 = 8.0;
+/// Where none of `n` is lost, hardly more than `3 / n` of all are: the "rule of three", with a confidence of 95 %.
+const RULE_OF_THREE: f64 = 3.0;
 
 /// The sizes between which the search goes, in bytes of the inner packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,8 +85,14 @@ pub(crate) struct MtuSearch {
     hint: Option<u16>,
     next_hint: Time,
     probe: Option<Probe>,
-    /// Probes of this size that were lost in a row.
+    /// Probes of this size that were lost in a row, though their companions came back.
     lost: u32,
+    /// The share of probes that the path loses of what it carries, smoothed, 0 to 1 in the long run.
+    loss: f64,
+    /// Over so many probes that came back.
+    known: f64,
+    /// Probes in a row that came back, and none before them was lost but by its size.
+    clean: u32,
     next: Time,
     /// No other probe is sent before.
     spaced_until: Time,
@@ -131,6 +146,9 @@ impl MtuSearch {
             next_hint: Time::ZERO,
             probe: None,
             lost: 0,
+            loss: 0.0,
+            known: KNOWN_FIRST,
+            clean: 0,
             next: Time::ZERO,
             spaced_until: Time::ZERO,
             raise_at: Time::ZERO,
@@ -183,9 +201,11 @@ impl MtuSearch {
         }
     }
 
-    /// Much is lost on the path: it may be for its size.
-    pub(crate) fn doubt(&mut self, now: Time) {
-        if self.step == Step::Rest && now >= self.next_hint {
+    /// `loss` of all packets are lost on the way there, 0 to 1: where that is more than of probes, it may be for their
+    /// size. Of a probe's losses half are on the way there.
+    pub(crate) fn doubt(&mut self, now: Time, loss: f64) {
+        let is_more = loss >= self.loss / 2.0 + MORE_LOST;
+        if is_more && self.step == Step::Rest && now >= self.next_hint {
             self.next_hint = now + HINT_INTERVAL;
             self.turn_to(Step::Confirm, now);
         }
@@ -232,14 +252,17 @@ impl MtuSearch {
 
     /// The probe that is under way does not come back: it was lost, if its companion did.
     fn give_up(&mut self, now: Time) {
-        if let Some(probe) = self.probe.take()
-            && let Companion::Answered(_, needed) = probe.companion
-        {
-            self.lost += 1;
-            self.next = now;
-            if self.lost >= needed || self.step == Step::Raise {
-                self.not_carried(now, probe.size);
-            }
+        let Some(probe) = self.probe.take() else {
+            return;
+        };
+        let Companion::Answered(_, needed) = probe.companion else {
+            self.clean = 0;
+            return;
+        };
+        self.lost += 1;
+        self.next = now;
+        if self.lost >= needed || self.step == Step::Raise {
+            self.not_carried(now, probe.size);
         }
     }
 
@@ -279,7 +302,8 @@ impl MtuSearch {
         });
     }
 
-    /// The message with this number came back, on a path that loses `loss` of its round trips, 0 to 1.
+    /// The message with this number came back, on a path that seems to lose `loss` of its round trips, 0 to 1: packets
+    /// that are too big are among them.
     pub(crate) fn answered(&mut self, now: Time, number: u32, loss: f64) {
         let Some(probe) = &mut self.probe else {
             return;
@@ -291,11 +315,18 @@ impl MtuSearch {
         }
         // What was sent in between may have overtaken it.
         if matches!(probe.companion, Companion::Sent(companion) if number >= companion) {
-            probe.companion = Companion::Answered(now + probe.grace, needed(loss));
+            let likely = RULE_OF_THREE / f64::from(self.clean);
+            let needed = needed(loss.min(likely).max(self.loss));
+            probe.companion = Companion::Answered(now + probe.grace, needed);
         }
     }
 
     fn carried(&mut self, now: Time, size: u16) {
+        // So the losses before it were not for its size. Of `q` that are lost, one that comes back stands for `q` that
+        // do not while their companions do: `q (1 - q)` of all against `1 - q`.
+        self.known = (self.known + 1.0).min(SMOOTHED_OVER);
+        self.loss += (f64::from(self.lost) - self.loss) / self.known;
+        self.clean = if self.lost == 0 { self.clean + 1 } else { 0 };
         self.size = self.size.max(size);
         if self.size >= self.too_big {
             self.too_big = self.bounds.ceiling.saturating_add(1);
@@ -377,10 +408,12 @@ impl MtuSearch {
     }
 }
 
-/// How many probes have to be lost in a row before that is hardly chance.
+/// How many probes have to be lost in a row before that is hardly chance, where `loss` of all are. Those whose companions
+/// are lost as well tell nothing; of the others `loss / (1 + loss)` are lost.
 fn needed(loss: f64) -> u32 {
-    let needed = BY_CHANCE.ln() / loss.clamp(1e-6, 0.999).ln();
-    (needed.ceil() as u32).clamp(LEAST_LOST, MOST_LOST)
+    let loss = loss.clamp(1e-6, 1.0);
+    let needed = BY_CHANCE.ln() / (loss / (1.0 + loss)).ln();
+    (needed.ceil() as u32).max(LEAST_LOST)
 }
 
 #[cfg(test)]
@@ -400,6 +433,8 @@ mod tests {
         search: MtuSearch,
         carries: u16,
         loses_every: u32,
+        /// What it seems to lose, 0 to 1.
+        loss: f64,
         now: Time,
         number: u32,
         probes: u32,
@@ -412,6 +447,7 @@ mod tests {
                 search: MtuSearch::new(BOUNDS),
                 carries,
                 loses_every: u32::MAX,
+                loss: 0.0,
                 now: Time::ZERO,
                 number: 0,
                 probes: 0,
@@ -438,9 +474,9 @@ mod tests {
                 self.now = self.now + RTT;
                 let lost = self.probes % self.loses_every == self.loses_every - 1;
                 if size <= self.carries && !lost {
-                    self.search.answered(self.now, self.number, 0.0);
+                    self.search.answered(self.now, self.number, self.loss);
                 }
-                self.search.answered(self.now, self.number + 1, 0.0);
+                self.search.answered(self.now, self.number + 1, self.loss);
             }
             self.now = until;
         }
@@ -527,8 +563,36 @@ mod tests {
         let mut path = Path::new(1500);
         path.run_for(15 * SECOND);
         path.carries = 600;
-        path.search.doubt(path.now);
+        path.search.doubt(path.now, 0.5);
         path.run_for(SECOND);
+        assert!(path.search.size() < 1280);
+    }
+
+    #[test]
+    fn what_a_black_hole_swallows_makes_it_found_no_later() {
+        let mut path = Path::new(1500);
+        path.run_for(600 * SECOND);
+        (path.carries, path.loss) = (600, 0.9);
+        path.search.doubt(path.now, 0.9);
+        path.run_for(SECOND);
+        assert!(path.search.size() < 1280);
+    }
+
+    #[test]
+    fn where_probes_are_lost_as_well_that_is_not_for_the_size() {
+        let mut path = Path::new(1500);
+        (path.loses_every, path.loss) = (2, 0.5);
+        path.run_for(3000 * SECOND);
+        assert!(path.search.is_at_rest());
+        path.search.doubt(path.now, 0.5);
+        assert!(path.search.is_at_rest());
+        path.search.doubt(path.now, 0.8);
+        assert!(!path.search.is_at_rest());
+        // Nor where it seems to lose nothing now.
+        (path.carries, path.loss) = (600, 0.0);
+        path.run_for(SECOND);
+        assert_eq!(path.search.size(), 1442);
+        path.run_for(3 * SECOND);
         assert!(path.search.size() < 1280);
     }
 
@@ -561,9 +625,10 @@ mod tests {
     #[test]
     fn more_probes_have_to_be_lost_where_many_are() {
         assert_eq!(needed(0.0), 3);
-        assert_eq!(needed(0.05), 4);
-        assert_eq!(needed(0.3), 8);
-        assert_eq!(needed(1.0), 12);
+        assert_eq!(needed(0.05), 5);
+        assert_eq!(needed(0.3), 9);
+        assert_eq!(needed(0.5), 12);
+        assert_eq!(needed(1.0), 19);
     }
 
     #[test]

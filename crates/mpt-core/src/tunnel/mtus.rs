@@ -30,8 +30,6 @@ const LONGEST_OVERTAKING: Duration = Duration::from_millis(200);
 
 /// The least that a link under IPv6 has to carry (RFC 8200 §5), and with it the inside of the tunnel.
 const LEAST_INSIDE: u16 = 1280;
-/// A path on which so much is lost, in millionths, may be one that swallows large packets.
-const MUCH_LOST_PPM: u32 = 200_000;
 
 /// Whether a path that carries packets of `mtu` bytes is one that others, which carry `best`, do without.
 fn is_narrow(mtu: u16, best: u16) -> bool {
@@ -250,9 +248,7 @@ impl Mtus {
             return false;
         };
         search.answered(now, echo.number, path.round_trips_lost());
-        if path.loss_at_peer_ppm >= MUCH_LOST_PPM {
-            search.doubt(now);
-        }
+        search.doubt(now, f64::from(path.loss_at_peer_ppm) / 1e6);
         true
     }
 
