@@ -1,4 +1,4 @@
-//! Inner packets: IPv4 and IPv6 with UDP, each with a number in its payload by which a test knows
+//! Inner packets: IPv4 and IPv6 with UDP or a bare TCP header, each with a number in its payload by which a test knows
 //! it again.
 
 use mpt_core::wire::checksum::{Sum, pseudo_v4, pseudo_v6};
@@ -6,6 +6,7 @@ use mpt_core::wire::ip::{IPV4_HEADER, IPV6_HEADER, Packet, Version, protocol};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const UDP_HEADER: usize = 8;
+const TCP_HEADER: usize = 20;
 /// Protocol number of UDP-Lite.
 const UDP_LITE: u8 = 136;
 
@@ -22,8 +23,30 @@ pub struct Inner {
     pub dont_fragment: bool,
     /// UDP source port: what tells flows apart.
     pub source_port: u16,
-    /// As UDP-Lite (RFC 3828): not UDP, of which the tunnel lets single datagrams overtake others.
-    pub lite: bool,
+    /// What follows the IP header.
+    pub kind: Kind,
+}
+
+/// What a packet is to a tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// UDP, of which the tunnel lets single datagrams overtake others.
+    Udp,
+    /// UDP-Lite (RFC 3828), all of which is kept in order.
+    UdpLite,
+    /// TCP's bare acknowledgement, which may overtake others. Its number is that of the segment and of the
+    /// acknowledgement.
+    Acknowledgement,
+}
+
+impl Kind {
+    /// Where the number and the checksum lie, from the end of the IP header.
+    fn fields(self) -> (usize, usize) {
+        match self {
+            Kind::Udp | Kind::UdpLite => (8, 6),
+            Kind::Acknowledgement => (4, 16),
+        }
+    }
 }
 
 impl Default for Inner {
@@ -35,7 +58,7 @@ impl Default for Inner {
             tos: 0,
             dont_fragment: true,
             source_port: 4000,
-            lite: false,
+            kind: Kind::Udp,
         }
     }
 }
@@ -57,32 +80,48 @@ impl Inner {
             Version::V4 => IPV4_HEADER,
             Version::V6 => IPV6_HEADER,
         };
-        let len = self.len.max(header_len + UDP_HEADER + 8);
-        let udp_len = (len - header_len) as u16;
+        let least = match self.kind {
+            Kind::Udp | Kind::UdpLite => UDP_HEADER + 8,
+            Kind::Acknowledgement => TCP_HEADER,
+        };
+        let len = self.len.max(header_len + least);
+        let inner_len = (len - header_len) as u16;
         let mut packet = vec![0; len];
         match self.version {
             Version::V4 => self.write_v4(&mut packet, id),
-            Version::V6 => self.write_v6(&mut packet, udp_len),
+            Version::V6 => self.write_v6(&mut packet, inner_len),
         }
-        let udp = &mut packet[header_len..];
-        udp[0..2].copy_from_slice(&self.source_port.to_be_bytes());
-        udp[2..4].copy_from_slice(&5000u16.to_be_bytes());
-        udp[4..6].copy_from_slice(&udp_len.to_be_bytes());
-        udp[8..16].copy_from_slice(&id.to_be_bytes());
-        for (at, byte) in udp[16..].iter_mut().enumerate() {
+        let inner = &mut packet[header_len..];
+        for (at, byte) in inner[least..].iter_mut().enumerate() {
             *byte = (id as usize).wrapping_add(at) as u8;
         }
+        inner[0..2].copy_from_slice(&self.source_port.to_be_bytes());
+        inner[2..4].copy_from_slice(&5000u16.to_be_bytes());
+        match self.kind {
+            Kind::Udp | Kind::UdpLite => inner[4..6].copy_from_slice(&inner_len.to_be_bytes()),
+            Kind::Acknowledgement => (inner[12], inner[13]) = ((inner_len / 4) as u8 * 16, 0x10),
+        }
+        let (number, checksum) = self.kind.fields();
+        inner[number..number + 8].copy_from_slice(&id.to_be_bytes());
         let pseudo = match self.version {
-            Version::V4 => pseudo_v4(V4[0], V4[1], self.protocol(), udp_len),
-            Version::V6 => pseudo_v6(V6[0], V6[1], self.protocol(), u32::from(udp_len)),
+            Version::V4 => pseudo_v4(V4[0], V4[1], self.protocol(), inner_len),
+            Version::V6 => pseudo_v6(V6[0], V6[1], self.protocol(), u32::from(inner_len)),
         };
-        let sum = (pseudo + Sum::of(udp)).udp_checksum();
-        udp[6..8].copy_from_slice(&sum.to_be_bytes());
+        let sum = pseudo + Sum::of(inner);
+        let sum = match self.kind {
+            Kind::Udp | Kind::UdpLite => sum.udp_checksum(),
+            Kind::Acknowledgement => sum.checksum(),
+        };
+        inner[checksum..checksum + 2].copy_from_slice(&sum.to_be_bytes());
         packet
     }
 
     fn protocol(&self) -> u8 {
-        if self.lite { UDP_LITE } else { protocol::UDP }
+        match self.kind {
+            Kind::Udp => protocol::UDP,
+            Kind::UdpLite => UDP_LITE,
+            Kind::Acknowledgement => protocol::TCP,
+        }
     }
 
     fn write_v4(&self, packet: &mut [u8], id: u64) {
@@ -130,20 +169,26 @@ pub fn source_port_of(packet: &[u8]) -> Option<u16> {
 #[must_use]
 pub fn id_of(packet: &[u8]) -> Option<u64> {
     let parsed = Packet::parse(packet).ok()?;
-    let udp = parsed.payload();
-    let id = u64::from_be_bytes(*udp.get(8..)?.first_chunk::<8>()?);
+    let inner = parsed.payload();
     let protocol = match parsed.version() {
         Version::V4 => packet[9],
         Version::V6 => packet[6],
     };
+    let kind = match protocol {
+        protocol::TCP => Kind::Acknowledgement,
+        UDP_LITE => Kind::UdpLite,
+        _ => Kind::Udp,
+    };
+    let (number, _) = kind.fields();
+    let id = u64::from_be_bytes(*inner.get(number..)?.first_chunk::<8>()?);
     let sum = match (parsed.source(), parsed.destination()) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => pseudo_v4(a, b, protocol, udp.len() as u16),
-        (IpAddr::V6(a), IpAddr::V6(b)) => pseudo_v6(a, b, protocol, udp.len() as u32),
+        (IpAddr::V4(a), IpAddr::V4(b)) => pseudo_v4(a, b, protocol, inner.len() as u16),
+        (IpAddr::V6(a), IpAddr::V6(b)) => pseudo_v6(a, b, protocol, inner.len() as u32),
         (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => return None,
     };
     let intact = parsed.header_is_intact()
         && parsed.total_len() == packet.len()
-        && (sum + Sum::of(udp)).is_intact();
+        && (sum + Sum::of(inner)).is_intact();
     intact.then_some(id)
 }
 
@@ -154,15 +199,22 @@ mod tests {
     #[test]
     fn a_packet_tells_its_number_and_any_flipped_bit_hides_it() {
         for version in [Version::V4, Version::V6] {
-            let inner = Inner {
-                version,
-                ..Inner::default()
-            };
-            let packet = inner.packet(77);
-            assert_eq!((packet.len(), id_of(&packet)), (1000, Some(77)));
-            let mut flipped = packet;
-            flipped[500] ^= 4;
-            assert_eq!(id_of(&flipped), None);
+            for (kind, len) in [
+                (Kind::Udp, 1000),
+                (Kind::UdpLite, 1000),
+                (Kind::Acknowledgement, 80),
+            ] {
+                let inner = Inner {
+                    version,
+                    kind,
+                    ..Inner::of_len(len)
+                };
+                let packet = inner.packet(77);
+                assert_eq!((packet.len(), id_of(&packet)), (len, Some(77)));
+                let mut flipped = packet;
+                flipped[len / 2] ^= 4;
+                assert_eq!(id_of(&flipped), None);
+            }
         }
     }
 }

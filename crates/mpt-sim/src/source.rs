@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use mpt_core::time::Time;
 
-use crate::packet::{Inner, id_of, source_port_of};
+use crate::packet::{Inner, Kind, id_of, source_port_of};
 use crate::pair::{Pair, Side};
 
 mod law;
@@ -109,7 +109,7 @@ impl Flow {
             from,
             beside: None,
             inner: Inner {
-                lite: true,
+                kind: Kind::UdpLite,
                 ..Inner::of_len(len)
             },
             law: Law::of(sender),
@@ -317,6 +317,7 @@ impl Flow {
         }
         let ack = Inner {
             len: ACK_BYTES,
+            kind: Kind::Acknowledgement,
             ..self.inner
         };
         let acks = ours.iter().map(|&(_, segment)| {

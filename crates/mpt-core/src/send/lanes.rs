@@ -13,7 +13,7 @@ use crate::send::classes::{Class, ClassConfig, ClassId, Classes, Priority};
 use crate::send::queue::{Losses, MAX_BYTES, Queue};
 use crate::send::scheduler::flow;
 use crate::send::slab::{Slab, Stored};
-use crate::send::sparse::Sparse;
+use crate::send::sparse::Unordered;
 use crate::time::Time;
 use crate::windowed::Windowed;
 use crate::wire::ip::Packet;
@@ -133,7 +133,8 @@ impl Lanes {
         match known {
             None => Lane::Rest,
             Some((id, class))
-                if class.config.priority == Priority::High && Sparse::may_overtake(packet) =>
+                if class.config.priority == Priority::High
+                    && Unordered::of(packet) == Some(Unordered::Datagram) =>
             {
                 Lane::ByItself(id)
             }

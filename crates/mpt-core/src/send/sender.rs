@@ -24,7 +24,7 @@ use crate::send::scheduler::flow;
 use crate::send::scheduler::law::Law;
 use crate::send::segment::Segments;
 use crate::send::slab::{Slab, Stored};
-use crate::send::sparse::Sparse;
+use crate::send::sparse::{Sparse, Unordered};
 use crate::send::turn::Turn;
 use crate::seq::Seq;
 use crate::time::{Time, earliest};
@@ -242,7 +242,7 @@ impl Sender {
         if segments.remaining() == 0 {
             return;
         }
-        if segments.segments() == 1 && self.send_sparse(turn, class, usable, &mut segments) {
+        if segments.segments() == 1 && self.send_unnumbered(turn, class, usable, &mut segments) {
             return;
         }
         self.send_stranded(turn);
@@ -257,8 +257,8 @@ impl Sender {
         }
     }
 
-    /// Sends a lone datagram of a sparse flow without a number, if it is one.
-    fn send_sparse(
+    /// Sends a lone datagram of a sparse flow, or a lone acknowledgement, without a number, if it is one.
+    fn send_unnumbered(
         &mut self,
         turn: &mut Turn<'_>,
         class: Option<ClassId>,
@@ -266,19 +266,28 @@ impl Sender {
         segments: &mut Segments<'_>,
     ) -> bool {
         let packet = segments.packet();
-        if !Sparse::may_overtake(&packet) {
+        let Some(kind) = Unordered::of(&packet) else {
             return false;
-        }
+        };
         let now = turn.now;
         let (flow, len) = (flow::hash(&packet), segments.segment_len(0));
         // What waits behind what is to be sent again for a silent path comes too late to be waited for.
         let is_stuck = self.recovery.has_stranded();
-        let is_behind = self.lanes.holds(class, flow) && !is_stuck;
-        if !self.sparse.takes(now, flow, len) || is_behind {
-            return false;
-        }
         let cheapest = self.cheapest(usable);
-        let Some(path) = self.paths.clearest(now, cheapest, &self.answered) else {
+        let path = match kind {
+            Unordered::Datagram => {
+                let is_behind = self.lanes.holds(class, flow) && !is_stuck;
+                if !self.sparse.takes(now, flow, len) || is_behind {
+                    return false;
+                }
+                self.paths.clearest(now, cheapest, &self.answered)
+            }
+            Unordered::Acknowledgement if self.sparse.is_spread(now) => {
+                self.paths.fastest(now, cheapest).map(|(path, _)| path)
+            }
+            Unordered::Acknowledgement => None,
+        };
+        let Some(path) = path else {
             return false;
         };
         if !self.rescue.is_told_of(now, path) && !is_stuck {
@@ -286,7 +295,11 @@ impl Sender {
             return false;
         }
         let lasts = self.paths.lasts(path, len + turn.out.overhead());
-        if !self.sparse.has_share(now, lasts) {
+        let has_share = match kind {
+            Unordered::Datagram => self.sparse.has_share(now, lasts),
+            Unordered::Acknowledgement => self.sparse.acknowledges(now, lasts),
+        };
+        if !has_share {
             return false;
         }
         let header = turn.out.unnumbered_header(packet.version(), len);

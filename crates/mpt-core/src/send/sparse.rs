@@ -2,12 +2,18 @@
 //!
 //! With several paths in use, whatever has a number waits at the receiver for slower paths. A call or a
 //! game need not: datagrams of flows that send little go out at once, without a number, over the path whose delay and
-//! loss impair a call least. (RFC 2890 lets the two mix; a receiver delivers what has no number at once.) Of TCP even the
-//! sparse packets are numbered, to be reordered and recovered like the rest.
+//! loss impair a call least. (RFC 2890 lets the two mix; a receiver delivers what has no number at once.)
+//!
+//! Of TCP the same is done with what only acknowledges, however much that is: an acknowledgement says all that those before
+//! it say, so that none has to wait for them or be sent again (RFC 9293 §3.10.7.4). Where it waits for an upload's packets of
+//! a slower path, a download beside that takes its round trip for a full queue, and begins slowly. All else of TCP is
+//! numbered, to be reordered and recovered.
 //!
 //! What goes at once asks no path for room, so it may only be little: of many small flows together no more goes by
 //! itself than a quarter ([`SHARES`]) of what the path carries. When they send more, all of them are numbered and paced as
 //! others are.
+//!
+//! Acknowledgements have such a share of their own, and what is beyond it is numbered.
 //!
 //! While what a silent path had taken goes again over another they do not wait for that either: of one that carries a
 //! fiftieth it is seconds.
@@ -16,6 +22,7 @@ use std::time::Duration;
 
 use crate::time::Time;
 use crate::wire::ip::{Packet, protocol};
+use crate::wire::transport::tcp;
 
 /// After packets went over several paths, sparse flows go without numbers for this long.
 const SPREAD: Duration = Duration::from_secs(1);
@@ -38,6 +45,30 @@ const AHEAD: Duration = Duration::from_millis(50);
 /// more, and no longer than this: as long as [`SPREAD`].
 const MOST_AHEAD: Duration = SPREAD;
 
+/// What may overtake other packets of its flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unordered {
+    /// A datagram.
+    Datagram,
+    /// A TCP segment that only acknowledges.
+    Acknowledgement,
+}
+
+impl Unordered {
+    /// Which of these the packet is, if any.
+    pub(crate) fn of(packet: &Packet<'_>) -> Option<Unordered> {
+        let transport = packet.transport().ok()?;
+        match transport.protocol {
+            protocol::UDP | protocol::ICMP | protocol::ICMPV6 => Some(Unordered::Datagram),
+            protocol::TCP if transport.fragment.is_none() => {
+                let segment = packet.bytes().get(transport.offset..)?;
+                tcp::only_acknowledges(segment).then_some(Unordered::Acknowledgement)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Which flows are sparse, and whether they go by themselves.
 #[derive(Debug)]
 pub(crate) struct Sparse {
@@ -45,6 +76,8 @@ pub(crate) struct Sparse {
     spread_until: Time,
     /// When their share of a path will have carried what sparse flows have sent, all together.
     carried_by: Time,
+    /// The same of acknowledgements.
+    acknowledged_by: Time,
     /// By flow: what it may send at once, in bytes, and when that was so. Empty while all may send a burst.
     flows: Box<[(f64, Time)]>,
 }
@@ -54,22 +87,13 @@ impl Default for Sparse {
         Sparse {
             spread_until: Time::ZERO,
             carried_by: Time::ZERO,
+            acknowledged_by: Time::ZERO,
             flows: Box::default(),
         }
     }
 }
 
 impl Sparse {
-    /// Whether packets of this protocol may overtake others of their flow.
-    pub(crate) fn may_overtake(packet: &Packet<'_>) -> bool {
-        packet.transport().is_ok_and(|transport| {
-            matches!(
-                transport.protocol,
-                protocol::UDP | protocol::ICMP | protocol::ICMPV6
-            )
-        })
-    }
-
     /// Packets wait, or go over other paths than the fastest.
     pub(crate) fn note_spread(&mut self, now: Time) {
         self.spread_until = now + SPREAD;
@@ -92,7 +116,12 @@ impl Sparse {
         *then = now;
         // A flow in debt has to be silent for a while.
         *allowance = allowance.max(-RATE);
-        *allowance >= 0.0 && now < self.spread_until
+        *allowance >= 0.0 && self.is_spread(now)
+    }
+
+    /// Whether packets have to wait for others.
+    pub(crate) fn is_spread(&self, now: Time) -> bool {
+        now < self.spread_until
     }
 
     /// A sparse flow sends a packet that the path carries in so long, if that is known. Whether it may go by itself:
@@ -106,11 +135,27 @@ impl Sparse {
         self.carried_by = (carried_by + lasts * SHARES).min(now + MOST_AHEAD);
         carried_by.since(now) <= AHEAD
     }
+
+    /// An acknowledgement is to be sent that the path carries in so long, if that is known. Whether it may go by itself: no
+    /// more than their share did.
+    pub(crate) fn acknowledges(&mut self, now: Time, lasts: Option<Duration>) -> bool {
+        let Some(lasts) = lasts else {
+            return false;
+        };
+        let carried_by = self.acknowledged_by.max(now) + lasts * SHARES;
+        let has_share = carried_by.since(now) <= AHEAD;
+        if has_share {
+            self.acknowledged_by = carried_by;
+        }
+        has_share
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::ip::Version;
+    use crate::wire::sample::Sample;
 
     fn at(ms: u64) -> Time {
         Time::from_nanos(ms * 1_000_000)
@@ -169,5 +214,36 @@ mod tests {
     #[test]
     fn over_a_path_of_which_nothing_is_known_no_flow_goes_by_itself() {
         assert!(!Sparse::default().has_share(at(0), None));
+        assert!(!Sparse::default().acknowledges(at(0), None));
+    }
+
+    #[test]
+    fn acknowledgements_have_a_quarter_of_their_own_and_the_rest_is_numbered() {
+        let mut sparse = Sparse::default();
+        let lasts = Some(Duration::from_micros(500));
+        let goes = (0..2000).filter(|&ms| sparse.acknowledges(at(ms), lasts));
+        // As many as last for a quarter of two seconds, and what may be ahead.
+        assert_eq!(goes.count(), 1000 + 25 - 1);
+        assert!(sparse.has_share(at(2000), lasts));
+    }
+
+    #[test]
+    fn datagrams_and_bare_acknowledgements_may_overtake() {
+        for version in [Version::V4, Version::V6] {
+            let of = |sample: &Sample| {
+                let bytes = sample.bytes();
+                Unordered::of(&Packet::parse(&bytes).unwrap())
+            };
+            let mut tcp = Sample::tcp(version, b"");
+            tcp.flags = tcp::ACK_FLAG;
+            assert_eq!(of(&tcp), Some(Unordered::Acknowledgement));
+            tcp.payload = b"data".to_vec();
+            assert_eq!(of(&tcp), None);
+            tcp.payload.clear();
+            tcp.flags |= tcp::FIN;
+            assert_eq!(of(&tcp), None);
+            let udp = Sample::udp(version, b"data");
+            assert_eq!(of(&udp), Some(Unordered::Datagram));
+        }
     }
 }

@@ -24,6 +24,7 @@ pub(crate) mod tcp {
     pub(crate) const ACK_FLAG: u8 = 0x10;
     pub(crate) const ACK_AND_PSH: u8 = ACK_FLAG | PSH;
     pub(crate) const URG: u8 = 0x20;
+    pub(crate) const ECE: u8 = 0x40;
     pub(crate) const CWR: u8 = 0x80;
 
     /// The length of the TCP header with its options that begins `bytes`; `None` when it is below 20
@@ -32,6 +33,11 @@ pub(crate) mod tcp {
         let length = usize::from(bytes.get(DATA_OFFSET)? >> 4) * 4;
         (HEADER..=bytes.len()).contains(&length).then_some(length)
     }
+
+    /// Whether the segment carries nothing and changes nothing: it acknowledges, and may echo a mark of ECN.
+    pub(crate) fn only_acknowledges(segment: &[u8]) -> bool {
+        header_len(segment) == Some(segment.len()) && segment[FLAGS] & !ECE == ACK_FLAG
+    }
 }
 
 pub(crate) mod udp {
@@ -39,4 +45,26 @@ pub(crate) mod udp {
     pub(crate) const CHECKSUM: usize = 6;
     /// Length of the header, in bytes.
     pub(crate) const HEADER: usize = 8;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tcp;
+
+    #[test]
+    fn only_a_bare_acknowledgement_is_one() {
+        let mut segment = [0; 32];
+        (segment[tcp::DATA_OFFSET], segment[tcp::FLAGS]) = (8 << 4, tcp::ACK_FLAG);
+        assert!(tcp::only_acknowledges(&segment));
+        for cut in 0..segment.len() {
+            assert!(!tcp::only_acknowledges(&segment[..cut]));
+        }
+        let with_data = [&segment[..], &[0]].concat();
+        assert!(!tcp::only_acknowledges(&with_data));
+        for flags in 0..=u8::MAX {
+            segment[tcp::FLAGS] = flags;
+            let is_bare = [tcp::ACK_FLAG, tcp::ACK_FLAG | tcp::ECE].contains(&flags);
+            assert_eq!(tcp::only_acknowledges(&segment), is_bare);
+        }
+    }
 }

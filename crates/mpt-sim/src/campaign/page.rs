@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mpt_core::time::Time;
 
-use crate::packet::{Inner, id_of, source_port_of};
+use crate::packet::{Inner, Kind, id_of, source_port_of};
 use crate::pair::{Pair, Side};
 use crate::source::{Flow, Sender};
 
@@ -62,7 +62,7 @@ impl Page {
                     .on_demand(),
                 inner: Inner {
                     source_port: REQUEST_PORT + port,
-                    lite: true,
+                    kind: Kind::UdpLite,
                     ..Inner::default()
                 },
                 asked: 0,
