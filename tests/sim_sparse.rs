@@ -209,6 +209,8 @@ fn a_download_waits_for_no_upload() {
         flows[0].received_bytes() as f64 * 8e-6 / 5.0
     };
     let (alone, beside) = (begins(false), begins(true));
-    println!("a download's Mbit/s in its first five seconds: alone {alone:.1}, beside an upload {beside:.1}");
+    println!(
+        "a download's Mbit/s in its first five seconds: alone {alone:.1}, beside an upload {beside:.1}"
+    );
     assert!(beside >= alone * 0.7, "{beside:.1} of {alone:.1} Mbit/s");
 }
