@@ -58,17 +58,16 @@ fn where_both_ways_lose_packets_reports_and_resends_hardly_any_is_given_up() {
     let (mut resent, mut lost) = (0, 0);
     for seed in 1..=4 {
         let mut pair = pair(paths.clone(), seed);
-        let mut flow = Flow::new(Side::A, 1400);
-        flow.run_for(&mut pair, SECOND * 10);
-        // To A come acknowledgements, most of which have no number.
-        for (side, recovered) in [(Side::A, 30), (Side::B, 300)] {
+        // Acknowledgements have hardly any numbers: each side has a flow to itself.
+        for side in Side::BOTH {
+            let mut flow = Flow::new(side, 1400).with_port(4000 + side as u16);
+            flow.run_for(&mut pair, SECOND * 10);
+        }
+        for side in Side::BOTH {
             let reorder = pair.end(side).reorder();
             let given_up = reorder.gaps_inferred_lost + reorder.gaps_timed_out;
             assert!(given_up <= 2, "{seed} {side:?} {reorder:?}");
-            assert!(
-                reorder.gaps_recovered > recovered,
-                "{seed} {side:?} {reorder:?}"
-            );
+            assert!(reorder.gaps_recovered > 300, "{seed} {side:?} {reorder:?}");
             let recovery = pair.end(side).status().recovery;
             // A path that took one packet, which was lost, may be taken for silent: of all that is under way there
             // much is sent again at once.

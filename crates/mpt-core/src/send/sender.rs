@@ -270,22 +270,24 @@ impl Sender {
             return false;
         };
         let now = turn.now;
-        let (flow, len) = (flow::hash(&packet), segments.segment_len(0));
+        let len = segments.segment_len(0);
         // What waits behind what is to be sent again for a silent path comes too late to be waited for.
         let is_stuck = self.recovery.has_stranded();
+        let goes = match kind {
+            Unordered::Datagram => {
+                let flow = flow::hash(&packet);
+                let is_behind = self.lanes.holds(class, flow) && !is_stuck;
+                self.sparse.takes(now, flow, len) && !is_behind
+            }
+            Unordered::Acknowledgement => self.sparse.is_spread(now),
+        };
+        if !goes {
+            return false;
+        }
         let cheapest = self.cheapest(usable);
         let path = match kind {
-            Unordered::Datagram => {
-                let is_behind = self.lanes.holds(class, flow) && !is_stuck;
-                if !self.sparse.takes(now, flow, len) || is_behind {
-                    return false;
-                }
-                self.paths.clearest(now, cheapest, &self.answered)
-            }
-            Unordered::Acknowledgement if self.sparse.is_spread(now) => {
-                self.paths.fastest(now, cheapest).map(|(path, _)| path)
-            }
-            Unordered::Acknowledgement => None,
+            Unordered::Datagram => self.paths.clearest(now, cheapest, &self.answered),
+            Unordered::Acknowledgement => self.paths.fastest(now, cheapest).map(|(path, _)| path),
         };
         let Some(path) = path else {
             return false;
