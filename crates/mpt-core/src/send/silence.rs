@@ -206,7 +206,7 @@ impl Silence {
     }
 
     /// A message that was sent at `sent` came back: what was sent before it has arrived, or was lost by itself.
-    /// Unless it is many packets of which reports that came meanwhile do not tell: then the path lets small
+    /// Unless it is many packets of which reports that came since do not tell: then the path lets small
     /// messages through, and packets not.
     pub(crate) fn answered(
         &mut self,
@@ -222,7 +222,8 @@ impl Silence {
             // The peer had it for long: it says nothing of what was sent since.
             return;
         }
-        if watch.untold >= MOST_BY_CHANCE && self.last_report > sent {
+        let told_by = watch.since.map(|since| since + watch.took.max(watch.rtt()));
+        if watch.untold >= MOST_BY_CHANCE && told_by.is_some_and(|by| self.last_report >= by) {
             return;
         }
         if watch.accused.is_some_and(|accused| sent < accused) {
@@ -577,8 +578,11 @@ mod tests {
             PathSet::only(path(0))
         );
         report(&mut silence, at(1200), 1, 2, at(1180), None);
-        answer(&mut silence, 1210);
-        assert!(silence.suspected().contains(path(0)));
+        // Some of these were sent after the last report.
+        for now in [1210, 1230, 1250] {
+            answer(&mut silence, now);
+            assert!(silence.suspected().contains(path(0)), "{now} ms");
+        }
         report(&mut silence, at(1290), 0, 1, at(1260), None);
         assert!(silence.suspected().is_empty());
 
