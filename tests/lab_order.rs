@@ -122,6 +122,39 @@ fn loss_stalls_nothing_and_every_gap_is_counted() {
     assert!(reorder.gaps_seen > reorder.gaps_filled, "{reorder:?}");
 }
 
+/// Four TCP connections over links that lose: segments wait for none of the others, and to its number each leaves in order.
+#[test]
+fn what_one_connection_misses_holds_up_no_other() {
+    let Some(_turn) = net::turn() else { return };
+    let shape = |rate, delay| Shape::mbps(rate).delay_ms(delay).loss(1.0);
+    let tunnel = Hosts::new(&[shape(20.0, 10), shape(10.0, 30)]).tunnel(&Settings::new());
+    let report = Iperf::tcp(Side::B.inner_v4(), 8)
+        .words("-P 4")
+        .start(&tunnel.hosts.a, &tunnel.hosts.b)
+        .finish();
+    let reorder = settled(&tunnel.b);
+    println!(
+        "{:.1} Mbit/s; {} of {} packets waited for no others; held p50 {} us, p99 {} us",
+        report.steady_mbps(),
+        reorder.passed,
+        reorder.in_order + reorder.reordered + reorder.late,
+        reorder.hold_us.p50,
+        reorder.hold_us.p99
+    );
+    assert!(reorder.passed > 500, "{reorder:?}");
+    if !far_end_is_hub() {
+        let json = tunnel.b.ctl(&["reorder"]);
+        let reorder: ReorderStatus = serde_json::from_value(json).expect("an answer to reorder");
+        let order = reorder.order.expect("order, in the answer to reorder");
+        let reordered = order.leaving.since_start.reordering.reordered;
+        assert!(
+            reordered <= reorder.late,
+            "{reordered}, {} late",
+            reorder.late
+        );
+    }
+}
+
 /// The reorder window's counters once nothing is waited for any more.
 fn settled(daemon: &Daemon) -> ReorderStatus {
     net::wait_for("an empty reorder window", Duration::from_secs(3), || {

@@ -164,6 +164,10 @@ impl std::fmt::Debug for Secret {
 /// One line of reply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one is made at a time, and written"
+)]
 pub enum Reply {
     /// The request was carried out.
     Ok(Answer),
@@ -504,6 +508,9 @@ pub struct ReorderStatus {
     pub late: u64,
     /// Packets that arrived again; never delivered twice.
     pub duplicates: u64,
+    /// Packets that did not wait for lower numbers, since each continued its own TCP connection.
+    #[serde(default)]
+    pub passed: u64,
     /// Sequence numbers that were missing when a later packet arrived; the gaps below add up to
     /// this, less those still open.
     #[serde(default)]

@@ -165,6 +165,7 @@ mod tests {
                 reordered: 13_578,
                 late: 4,
                 duplicates: 1,
+                passed: 2345,
                 gaps_seen: 4722,
                 gaps_open: 2,
                 gaps_filled: 4700,

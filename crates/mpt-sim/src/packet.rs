@@ -7,6 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const UDP_HEADER: usize = 8;
 const TCP_HEADER: usize = 20;
+/// TCP's flags.
+const SYN: u8 = 0x02;
+const ACK: u8 = 0x10;
 /// Protocol number of UDP-Lite.
 const UDP_LITE: u8 = 136;
 
@@ -34,6 +37,8 @@ pub enum Kind {
     Udp,
     /// UDP-Lite (RFC 3828), all of which is kept in order.
     UdpLite,
+    /// TCP's data. Number 0 is a SYN, and what has the next number is the next segment, if all of the others are as long.
+    Segment,
     /// TCP's bare acknowledgement, which may overtake others. Its number is that of the segment and of the
     /// acknowledgement.
     Acknowledgement,
@@ -44,7 +49,16 @@ impl Kind {
     fn fields(self) -> (usize, usize) {
         match self {
             Kind::Udp | Kind::UdpLite => (8, 6),
+            Kind::Segment => (TCP_HEADER, 16),
             Kind::Acknowledgement => (4, 16),
+        }
+    }
+
+    fn protocol(self) -> u8 {
+        match self {
+            Kind::Udp => protocol::UDP,
+            Kind::UdpLite => UDP_LITE,
+            Kind::Segment | Kind::Acknowledgement => protocol::TCP,
         }
     }
 }
@@ -82,6 +96,7 @@ impl Inner {
         };
         let least = match self.kind {
             Kind::Udp | Kind::UdpLite => UDP_HEADER + 8,
+            Kind::Segment => TCP_HEADER + 8,
             Kind::Acknowledgement => TCP_HEADER,
         };
         let len = self.len.max(header_len + least);
@@ -99,29 +114,31 @@ impl Inner {
         inner[2..4].copy_from_slice(&5000u16.to_be_bytes());
         match self.kind {
             Kind::Udp | Kind::UdpLite => inner[4..6].copy_from_slice(&inner_len.to_be_bytes()),
-            Kind::Acknowledgement => (inner[12], inner[13]) = ((inner_len / 4) as u8 * 16, 0x10),
+            Kind::Segment => {
+                let payload = u32::from(inner_len) - TCP_HEADER as u32;
+                let (first, flags) = match id.checked_sub(1) {
+                    Some(before) => ((before as u32).wrapping_mul(payload), ACK),
+                    // A SYN takes a number, too.
+                    None => (0u32.wrapping_sub(1 + payload), SYN),
+                };
+                inner[4..8].copy_from_slice(&first.to_be_bytes());
+                (inner[12], inner[13]) = ((TCP_HEADER / 4) as u8 * 16, flags);
+            }
+            Kind::Acknowledgement => (inner[12], inner[13]) = ((inner_len / 4) as u8 * 16, ACK),
         }
         let (number, checksum) = self.kind.fields();
         inner[number..number + 8].copy_from_slice(&id.to_be_bytes());
         let pseudo = match self.version {
-            Version::V4 => pseudo_v4(V4[0], V4[1], self.protocol(), inner_len),
-            Version::V6 => pseudo_v6(V6[0], V6[1], self.protocol(), u32::from(inner_len)),
+            Version::V4 => pseudo_v4(V4[0], V4[1], self.kind.protocol(), inner_len),
+            Version::V6 => pseudo_v6(V6[0], V6[1], self.kind.protocol(), u32::from(inner_len)),
         };
         let sum = pseudo + Sum::of(inner);
         let sum = match self.kind {
             Kind::Udp | Kind::UdpLite => sum.udp_checksum(),
-            Kind::Acknowledgement => sum.checksum(),
+            Kind::Segment | Kind::Acknowledgement => sum.checksum(),
         };
         inner[checksum..checksum + 2].copy_from_slice(&sum.to_be_bytes());
         packet
-    }
-
-    fn protocol(&self) -> u8 {
-        match self.kind {
-            Kind::Udp => protocol::UDP,
-            Kind::UdpLite => UDP_LITE,
-            Kind::Acknowledgement => protocol::TCP,
-        }
     }
 
     fn write_v4(&self, packet: &mut [u8], id: u64) {
@@ -132,7 +149,7 @@ impl Inner {
         packet[4..6].copy_from_slice(&(id as u16).to_be_bytes());
         packet[6] = if self.dont_fragment { 0x40 } else { 0 };
         packet[8] = 64;
-        packet[9] = self.protocol();
+        packet[9] = self.kind.protocol();
         packet[12..16].copy_from_slice(&V4[0].octets());
         packet[16..20].copy_from_slice(&V4[1].octets());
         let sum = Sum::of(&packet[..IPV4_HEADER]).checksum();
@@ -143,7 +160,7 @@ impl Inner {
         packet[0] = 0x60 | self.tos >> 4;
         packet[1] = self.tos << 4;
         packet[4..6].copy_from_slice(&payload_len.to_be_bytes());
-        packet[6] = self.protocol();
+        packet[6] = self.kind.protocol();
         packet[7] = 64;
         packet[8..24].copy_from_slice(&V6[0].octets());
         packet[24..40].copy_from_slice(&V6[1].octets());
@@ -175,7 +192,10 @@ pub fn id_of(packet: &[u8]) -> Option<u64> {
         Version::V6 => packet[6],
     };
     let kind = match protocol {
-        protocol::TCP => Kind::Acknowledgement,
+        protocol::TCP => match inner.get(12).map(|offset| usize::from(offset >> 4) * 4) {
+            Some(headers) if headers < inner.len() => Kind::Segment,
+            Some(_) | None => Kind::Acknowledgement,
+        },
         UDP_LITE => Kind::UdpLite,
         _ => Kind::Udp,
     };
@@ -202,6 +222,7 @@ mod tests {
             for (kind, len) in [
                 (Kind::Udp, 1000),
                 (Kind::UdpLite, 1000),
+                (Kind::Segment, 1000),
                 (Kind::Acknowledgement, 80),
             ] {
                 let inner = Inner {

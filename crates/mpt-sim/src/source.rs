@@ -109,7 +109,7 @@ impl Flow {
             from,
             beside: None,
             inner: Inner {
-                kind: Kind::UdpLite,
+                kind: Kind::Segment,
                 ..Inner::of_len(len)
             },
             law: Law::of(sender),

@@ -7,6 +7,7 @@
 //! (`Packer`), and memory stays within twice the window's packets and some buffers for what is in
 //! hand, whatever arrives.
 
+use std::num::NonZeroU32;
 use std::ops::Range;
 
 use crate::receive::order::Number;
@@ -32,6 +33,27 @@ pub(crate) struct Stored {
     pub(crate) len: u16,
     /// Its sequence number, if it has one.
     pub(crate) number: Option<Number>,
+    /// How many numbers behind it the next packet of its TCP connection is held, if one is.
+    pub(crate) behind: Option<NonZeroU32>,
+}
+
+/// In place of a buffer: the packet has left already.
+const LEFT: u32 = u32::MAX;
+
+impl Stored {
+    /// What stays in the window of a packet that leaves before its turn.
+    pub(crate) fn left(self) -> Stored {
+        Stored {
+            buffer: LEFT,
+            ..self
+        }
+    }
+
+    /// Whether the packet has left before its turn.
+    #[inline]
+    pub(crate) fn has_left(&self) -> bool {
+        self.buffer == LEFT
+    }
 }
 
 #[derive(Debug)]
@@ -198,6 +220,9 @@ impl<'a> Packer<'a> {
 
     /// Moves one packet; leaves it where it is when there is no buffer to move it to.
     pub(crate) fn pack(&mut self, packet: &mut Stored) {
+        if packet.has_left() {
+            return;
+        }
         let len = usize::from(packet.len);
         let room = self.pool.buffer_bytes.min(usize::from(u16::MAX));
         if self
@@ -221,8 +246,7 @@ impl<'a> Packer<'a> {
         *packet = Stored {
             buffer: buffer.id,
             start: *filled as u16,
-            len: packet.len,
-            number: packet.number,
+            ..*packet
         };
         *filled += len;
         *packets += 1;
@@ -255,6 +279,7 @@ mod tests {
             start: 0,
             len,
             number: None,
+            behind: None,
         }
     }
 

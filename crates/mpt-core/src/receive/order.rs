@@ -62,6 +62,10 @@ pub(crate) struct Number {
 }
 
 impl Number {
+    pub(crate) fn seq(self) -> Seq {
+        self.seq
+    }
+
     /// Which of two numbers was given earlier; `None` when they are of two numberings.
     pub(crate) fn compare(self, other: Number) -> Option<Ordering> {
         (self.numbering == other.numbering).then(|| self.seq.distance_from(other.seq).cmp(&0))

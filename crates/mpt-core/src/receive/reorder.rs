@@ -513,10 +513,29 @@ impl<T: Copy + Default> Reorder<T> {
         }
     }
 
-    /// Packets held now.
+    /// Numbers held now.
     #[must_use]
     pub fn held(&self) -> u32 {
         self.slots.held()
+    }
+
+    /// Of these, the ones whose packets have left ([`Reorder::leave`]).
+    #[must_use]
+    pub fn left(&self) -> u32 {
+        self.slots.left()
+    }
+
+    /// What is held of the number `seq`, if anything is.
+    pub fn held_mut(&mut self, seq: Seq) -> Option<&mut T> {
+        self.slots.get_mut(self.next, seq)
+    }
+
+    /// The packet `seq` need not wait for those before it: the caller has taken it. `item` is released in its turn.
+    pub fn leave(&mut self, now: Time, seq: Seq, item: T) {
+        let held_for = now.since(self.slots.leave(seq, item));
+        if !held_for.is_zero() {
+            self.account.held(held_for);
+        }
     }
 
     /// Missing numbers being waited for now.
@@ -526,7 +545,7 @@ impl<T: Copy + Default> Reorder<T> {
         self.high.distance_from(self.next).unsigned_abs() - self.held() - unknown
     }
 
-    /// Calls `each` with every packet that is held, in order.
+    /// Calls `each` with all that is held, in order.
     pub fn for_each_held(&mut self, each: impl FnMut(&mut T)) {
         self.slots.for_each(self.next, each);
     }
@@ -552,7 +571,11 @@ impl<T: Copy + Default> Reorder<T> {
 
     fn hold(&mut self, now: Time, seq: Seq, item: T) {
         self.slots.put(seq, item, now);
-        self.account.counters.held_max = self.account.counters.held_max.max(self.slots.held());
+        self.account.counters.held_max = self
+            .account
+            .counters
+            .held_max
+            .max(self.slots.held() - self.slots.left());
         // Drops what has left, so that the queue stays short.
         self.oldest_held();
         self.arrivals.push_back((seq, now));
@@ -561,8 +584,9 @@ impl<T: Copy + Default> Reorder<T> {
     /// Delivers what stands directly at `next`.
     fn release_run(&mut self, now: Time, out: &mut impl FnMut(T)) {
         while let Some((item, arrived)) = self.slots.take(self.next) {
-            let held_for = now.since(arrived);
-            self.account.held(held_for);
+            if let Some(arrived) = arrived {
+                self.account.held(now.since(arrived));
+            }
             self.delivered.set(self.next);
             self.next = self.next.next();
             out(item);

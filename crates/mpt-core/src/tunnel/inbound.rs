@@ -14,7 +14,6 @@ mod renewing;
 mod status;
 mod window;
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,6 +27,7 @@ use super::look::{Content, look_at};
 use super::mtus::Mtus;
 use super::news::Answers;
 use super::outbox::Outbox;
+use super::ready::Ready;
 use super::reporting::{Received, Reporting};
 use super::sealing::{Arrival, Opening};
 use super::session::{Jump, Peer, Where};
@@ -38,7 +38,6 @@ use crate::control::drops::{DropReason, Drops};
 use crate::crypto::{DATA_OVERHEAD, Sessions};
 use crate::hub::{RateLimit, Sources};
 use crate::path::{MAX_PATHS, Path, PathConfig, PathId, Paths, Unreachable};
-use crate::receive::block_sort::sort_blocks;
 use crate::receive::buffer::{Buffer, Packer, Pool, Stored};
 use crate::receive::coalesce::{Accepts, Coalescer};
 use crate::receive::order::Order;
@@ -110,7 +109,7 @@ pub struct Inbound {
     sizing: Sizing,
     order: Order,
     /// Packets in order for the TUN.
-    ready: VecDeque<Stored>,
+    ready: Ready,
     /// Once they are there, the buffers are to take so many bytes at most.
     gives_back: Option<usize>,
     coalescer: Coalescer,
@@ -162,7 +161,7 @@ impl Inbound {
             reorder: Reorder::new(config.reorder.at_first(), Seq::FIRST),
             sizing: Sizing::new(config.reorder),
             order: Order::new(),
-            ready: VecDeque::new(),
+            ready: Ready::default(),
             gives_back: None,
             coalescer: Coalescer::new(config.accepts),
             refusals: Refusals::default(),
@@ -415,6 +414,7 @@ impl Inbound {
                     start: (start + offset) as u16,
                     len: len as u16,
                     number: sequence.map(|seq| self.order.number(seq)),
+                    behind: None,
                 };
                 self.handle_packet(now, id, sequence, packet, datagram_len);
             }
@@ -458,7 +458,7 @@ impl Inbound {
             mss::clamp(self.pool.packet_mut(packet), mtu, false);
         }
         let Some(seq) = sequence else {
-            self.ready.push_back(packet);
+            self.ready.push(packet);
             return;
         };
         if self.peer.is_first() {
@@ -468,20 +468,24 @@ impl Inbound {
             }
         }
         let missing_before = self.reorder.counters().gaps_seen;
-        let out = &mut |packet| self.ready.push_back(packet);
-        let mut verdict = self.reorder.insert(now, path, seq, packet, out);
+        let mut verdict =
+            self.reorder
+                .insert(now, path, seq, packet, &mut self.ready.out(&self.pool));
         if let Some(place) = place_of(seq, self.reorder.next_expected(), verdict)
             && self.peer.consider_jump(now, path, seq, place) == Jump::Believed
         {
             match place {
                 Where::Ahead => self.reorder.believe(seq),
                 Where::FarAhead | Where::Behind => {
-                    self.reorder.resync(now, seq, out);
+                    self.reorder
+                        .resync(now, seq, &mut self.ready.out(&self.pool));
                     self.order.begin_numbering();
                     packet.number = Some(self.order.number(seq));
                 }
             }
-            verdict = self.reorder.insert(now, path, seq, packet, out);
+            verdict = self
+                .reorder
+                .insert(now, path, seq, packet, &mut self.ready.out(&self.pool));
         }
         if verdict != Verdict::Unbelievable {
             let number = self.order.number(seq);
@@ -498,6 +502,8 @@ impl Inbound {
         let why = match verdict {
             Verdict::Taken => {
                 self.peer.fits(path);
+                let (pool, window) = (&self.pool, &mut self.reorder);
+                self.ready.pass(now, pool, window, seq);
                 return;
             }
             Verdict::Duplicate => DropReason::Duplicate,
@@ -528,11 +534,13 @@ impl Inbound {
         let mut out =
             |header: &VnetHeader, packet: &[u8]| refusals.write(header, packet, &mut write);
         if let Some(block) = self.sizing.settings.block {
-            let ready = self.ready.make_contiguous();
-            sort_blocks(ready, block.into(), |a, b| a.number?.compare(b.number?));
+            self.ready.sort_blocks(block.into());
         }
-        for packet in self.ready.drain(..) {
+        while let Some(packet) = self.ready.pop() {
             self.order.leave(packet.number, packet.len);
+            if packet.has_left() {
+                continue;
+            }
             if let Some(sources) = &self.sources
                 && !sources.allow(self.pool.bytes(packet))
             {
@@ -555,7 +563,7 @@ impl Inbound {
         self.coalescer.flush(&mut out);
         if let Some(to) = self.gives_back.take() {
             self.coalescer.rest();
-            self.ready = VecDeque::new();
+            self.ready.rest();
             self.pool.trim(to);
         }
         let (refused, refused_bytes) = self.refusals.take();

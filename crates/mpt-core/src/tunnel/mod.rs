@@ -24,6 +24,7 @@ mod mtus;
 mod news;
 mod outbound;
 mod outbox;
+mod ready;
 mod report_budget;
 mod reporting;
 mod sealing;

@@ -7,6 +7,8 @@ pub(crate) const PORTS: Range<usize> = 0..4;
 
 pub(crate) mod tcp {
     use super::Range;
+    use crate::wire::ip::u32_at;
+
     pub(crate) const SEQUENCE: usize = 4;
     pub(crate) const ACK: Range<usize> = 8..12;
     pub(crate) const DATA_OFFSET: usize = 12;
@@ -32,6 +34,16 @@ pub(crate) mod tcp {
     pub(crate) fn header_len(bytes: &[u8]) -> Option<usize> {
         let length = usize::from(bytes.get(DATA_OFFSET)? >> 4) * 4;
         (HEADER..=bytes.len()).contains(&length).then_some(length)
+    }
+
+    /// The first sequence number that the segment takes, and the one after its last: SYN and FIN take one each (RFC 9293
+    /// §3.4). `None` when its header is not whole.
+    pub(crate) fn sequence_range(segment: &[u8]) -> Option<(u32, u32)> {
+        let payload = segment.len() - header_len(segment)?;
+        let flags = segment[FLAGS];
+        let taken = payload as u32 + u32::from(flags & SYN != 0) + u32::from(flags & FIN != 0);
+        let first = u32_at(segment, SEQUENCE);
+        Some((first, first.wrapping_add(taken)))
     }
 
     /// Whether the segment carries nothing and changes nothing: it acknowledges, and may echo a mark of ECN.

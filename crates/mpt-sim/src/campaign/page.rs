@@ -62,7 +62,7 @@ impl Page {
                     .on_demand(),
                 inner: Inner {
                     source_port: REQUEST_PORT + port,
-                    kind: Kind::UdpLite,
+                    kind: Kind::Segment,
                     ..Inner::default()
                 },
                 asked: 0,

@@ -8,8 +8,12 @@ use crate::time::Time;
 #[derive(Clone, Copy, Default)]
 struct Slot<T> {
     item: T,
+    /// [`LEFT`] when what is here has left.
     arrived: Time,
 }
+
+/// Nothing arrives at the end of time.
+const LEFT: Time = Time::from_nanos(u64::MAX);
 
 /// A power of two of slots, at least one word of bits. They take memory once something is held.
 pub(super) struct Slots<T> {
@@ -17,6 +21,8 @@ pub(super) struct Slots<T> {
     slots: Box<[Slot<T>]>,
     taken: Box<[u64]>,
     held: u32,
+    /// Of those held, the ones that have left before their turn.
+    left: u32,
 }
 
 impl<T: Copy + Default> Slots<T> {
@@ -26,6 +32,7 @@ impl<T: Copy + Default> Slots<T> {
             slots: Box::default(),
             taken: Box::default(),
             held: 0,
+            left: 0,
         }
     }
 
@@ -42,10 +49,35 @@ impl<T: Copy + Default> Slots<T> {
         size_of_val(&*self.slots)
     }
 
-    /// Packets held.
+    /// Numbers held.
     #[inline]
     pub(super) fn held(&self) -> u32 {
         self.held
+    }
+
+    /// Of these, the ones whose packets have left.
+    #[inline]
+    pub(super) fn left(&self) -> u32 {
+        self.left
+    }
+
+    /// The packet `seq`, which is held, leaves: `item` is there in its place from now on. Returns when it had arrived.
+    pub(super) fn leave(&mut self, seq: Seq, item: T) -> Time {
+        let index = self.index(seq);
+        let slot = &mut self.slots[index];
+        debug_assert!(slot.arrived != LEFT, "it left before");
+        self.left += 1;
+        slot.item = item;
+        std::mem::replace(&mut slot.arrived, LEFT)
+    }
+
+    /// What is held of the number `seq`, in a window that begins at `next`.
+    pub(super) fn get_mut(&mut self, next: Seq, seq: Seq) -> Option<&mut T> {
+        if !self.contains(next, seq) {
+            return None;
+        }
+        let index = self.index(seq);
+        Some(&mut self.slots[index].item)
     }
 
     /// Whether `seq` is held, in a window that begins at `next`.
@@ -65,14 +97,15 @@ impl<T: Copy + Default> Slots<T> {
         }
         let index = self.index(seq);
         debug_assert!(self.taken[index / 64] >> (index % 64) & 1 == 0);
+        self.left += u32::from(arrived == LEFT);
         self.slots[index] = Slot { item, arrived };
         self.taken[index / 64] |= 1 << (index % 64);
         self.held += 1;
     }
 
-    /// Takes the packet `seq`, the first of the window, and when it arrived, if it is held.
+    /// Takes what is held of the number `seq`, the first of the window, and when it arrived, unless it has left.
     #[inline]
-    pub(super) fn take(&mut self, seq: Seq) -> Option<(T, Time)> {
+    pub(super) fn take(&mut self, seq: Seq) -> Option<(T, Option<Time>)> {
         if self.held == 0 {
             return None;
         }
@@ -84,7 +117,9 @@ impl<T: Copy + Default> Slots<T> {
         *word &= !(1 << (index % 64));
         self.held -= 1;
         let slot = &self.slots[index];
-        Some((slot.item, slot.arrived))
+        let has_left = slot.arrived == LEFT;
+        self.left -= u32::from(has_left);
+        Some((slot.item, (!has_left).then_some(slot.arrived)))
     }
 
     /// How many numbers from `seq` on are held in a row; at most `limit`, up to the end of the window.
@@ -126,14 +161,14 @@ impl<T: Copy + Default> Slots<T> {
         missing.min(limit)
     }
 
-    /// Calls `each` with every packet, from `next`, the first of the window, on.
+    /// Calls `each` with all that is held, from `next`, the first of the window, on.
     pub(super) fn for_each(&mut self, next: Seq, mut each: impl FnMut(&mut T)) {
-        for offset in 0..self.slots.len() as u32 {
-            let seq = next.plus(offset);
-            if self.contains(next, seq) {
-                let index = self.index(seq);
-                each(&mut self.slots[index].item);
-            }
+        let mut seq = next;
+        for _ in 0..self.held {
+            seq = seq.plus(self.missing_from(seq, self.count as u32));
+            let index = self.index(seq);
+            each(&mut self.slots[index].item);
+            seq = seq.next();
         }
     }
 

@@ -1,7 +1,5 @@
 //! Whether the tunnel carries anything: what follows from that.
 
-use std::collections::VecDeque;
-
 use super::Inbound;
 use crate::time::Time;
 use crate::tunnel::activity::unanswered_from;
@@ -59,9 +57,7 @@ impl Inbound {
         if self.coalescer.is_empty() {
             self.coalescer.rest();
         }
-        if self.ready.is_empty() {
-            self.ready = VecDeque::new();
-        }
+        self.ready.rest();
     }
 
     /// Lets the sessions know what they may make of silence, and how much handshakes matter. Returns when that changes by

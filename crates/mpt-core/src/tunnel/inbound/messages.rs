@@ -224,9 +224,10 @@ impl Inbound {
                 .last
                 .is_none_or(|last| self.reporting.has_reached(path, last))
             {
-                let out = &mut |packet| self.ready.push_back(packet);
                 // What is unbelievable changes nothing.
-                let _ = self.reorder.announce(now, path, edges.next, out);
+                let _ =
+                    self.reorder
+                        .announce(now, path, edges.next, &mut self.ready.out(&self.pool));
             }
         }
         self.reporting.note_losses(now, &self.reorder);

@@ -363,6 +363,7 @@ impl Inbound {
                     start: start as u16,
                     len: len as u16,
                     number: sequence.map(|seq| self.order.number(seq)),
+                    behind: None,
                 };
                 self.handle_packet(now, arrival.path, sequence, packet, arrival.place.len());
             }
@@ -394,8 +395,10 @@ impl Inbound {
     fn note_copy(&mut self, now: Time, arrival: &Arrival, number: u64) {
         let (path, seq) = (arrival.path, Seq::new(number as u32));
         self.drops.count(DropReason::Duplicate, 1);
-        let out = &mut |packet| self.ready.push_back(packet);
-        if self.reorder.note_copy(now, path, seq, out) {
+        if self
+            .reorder
+            .note_copy(now, path, seq, &mut self.ready.out(&self.pool))
+        {
             let number = self.order.number(seq);
             let len = arrival.place.len().saturating_sub(DATA_OVERHEAD) as u16;
             self.order.arrive(now, path, number, len);

@@ -142,7 +142,6 @@ impl Inbound {
     /// A session has proved itself and sends `next_seq` next. What came before that proof may have
     /// been a recording. Sealed, nothing of before it opens; plain, the first packets may have come before the first probe.
     fn begin_numbering(&mut self, now: Time, next_seq: Seq, restarted: bool) {
-        let out = &mut |packet| self.ready.push_back(packet);
         let first_heard = self.peer.is_first();
         let is_sealed = self.opening.is_some();
         let began_lately = !is_sealed && next_seq.value() < self.reorder.config().window;
@@ -150,7 +149,8 @@ impl Inbound {
         let ahead = next_seq.distance_from(self.reorder.next_expected());
         let is_elsewhere = ahead >= MAX_DISTANCE as i32 || ahead < -MAX_OVERTAKING;
         if restarted || is_elsewhere || first_heard && !began_lately {
-            self.reorder.resync(now, next_seq, out);
+            self.reorder
+                .resync(now, next_seq, &mut self.ready.out(&self.pool));
             self.order.begin_numbering();
         } else if !began_lately {
             // It is we who began anew: what is old went to our former self.
@@ -164,8 +164,10 @@ impl Inbound {
     }
 
     fn follow_watermark(&mut self, now: Time, path: PathId, watermark: Seq) {
-        let out = &mut |packet| self.ready.push_back(packet);
-        if self.reorder.announce(now, path, watermark, out) {
+        if self
+            .reorder
+            .announce(now, path, watermark, &mut self.ready.out(&self.pool))
+        {
             self.peer.watermark_fits();
         } else {
             let place = match watermark.is_after(self.reorder.next_expected()) {
@@ -173,7 +175,8 @@ impl Inbound {
                 false => Where::Behind,
             };
             if self.peer.consider_watermark(now, watermark, place) == Jump::Believed {
-                self.reorder.resync(now, watermark, out);
+                self.reorder
+                    .resync(now, watermark, &mut self.ready.out(&self.pool));
                 self.order.begin_numbering();
             }
         }
@@ -214,8 +217,8 @@ impl Inbound {
         }
         self.follow_activity(now);
         self.handle_session_timeout(now);
-        let out = &mut |packet| self.ready.push_back(packet);
-        self.reorder.handle_timeout(now, out);
+        self.reorder
+            .handle_timeout(now, &mut self.ready.out(&self.pool));
         self.settle(now);
         self.reporting.note_losses(now, &self.reorder);
         self.notice_suspected(now);
@@ -464,8 +467,8 @@ impl Inbound {
         self.shared
             .usable
             .store(u32::from(usable.bits()), Ordering::Relaxed);
-        let out = &mut |packet| self.ready.push_back(packet);
-        self.reorder.wait_for(now, waited_for, out);
+        self.reorder
+            .wait_for(now, waited_for, &mut self.ready.out(&self.pool));
         self.size_window(now);
         self.reporting.note_losses(now, &self.reorder);
         if self.mtus.left_out() != narrow {

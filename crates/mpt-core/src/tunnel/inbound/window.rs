@@ -3,7 +3,6 @@
 use super::{Inbound, SPARE_BUFFERS, SPARE_TRAINS, TRAIN_BYTES};
 use crate::crypto::DATA_OVERHEAD;
 use crate::path::Paths;
-use crate::receive::buffer::Stored;
 use crate::time::Time;
 use crate::tunnel::sizing::{LEAST_WINDOW, ReorderSettings, Sizing};
 
@@ -20,8 +19,8 @@ impl Inbound {
         let widest = self.widest_window();
         let config = self.reorder.config();
         let config = self.sizing.configure(settings, config, widest);
-        let out = &mut |packet| self.ready.push_back(packet);
-        self.reorder.reconfigure(now, config, out);
+        self.reorder
+            .reconfigure(now, config, &mut self.ready.out(&self.pool));
         // A window that holds nothing waits for no recovery either.
         let recovery = self.recovery();
         self.reorder.set_recovery(now, recovery);
@@ -41,8 +40,8 @@ impl Inbound {
         let (sizing, reorder) = (&mut self.sizing, &mut self.reorder);
         let config = sizing.follow(now, &self.paths, reorder, recovery);
         if config != self.reorder.config() {
-            let out = &mut |packet| self.ready.push_back(packet);
-            self.reorder.reconfigure(now, config, out);
+            self.reorder
+                .reconfigure(now, config, &mut self.ready.out(&self.pool));
         }
     }
 
@@ -70,7 +69,7 @@ impl Inbound {
     /// Bytes of memory that packets take here: those that wait in the window for those before them, and buffers for more.
     #[inline]
     pub(crate) fn memory(&self) -> usize {
-        let ready = self.ready.capacity() * size_of::<Stored>();
+        let ready = self.ready.memory();
         self.pool.memory() + self.reorder.memory() + self.coalescer.memory() + ready
     }
 
@@ -85,12 +84,12 @@ impl Inbound {
         if self.coalescer.is_empty() {
             self.coalescer.rest();
         }
-        let out = &mut |packet| self.ready.push_back(packet);
-        self.reorder.give_back(now, 0, LEAST_WINDOW, out);
+        self.reorder
+            .give_back(now, 0, LEAST_WINDOW, &mut self.ready.out(&self.pool));
         self.pool.trim(to.saturating_sub(self.reorder.memory()));
         let packets = self.packets_in(self.memory().saturating_sub(to));
-        let out = &mut |packet| self.ready.push_back(packet);
-        self.reorder.give_back(now, packets, LEAST_WINDOW, out);
+        self.reorder
+            .give_back(now, packets, LEAST_WINDOW, &mut self.ready.out(&self.pool));
         self.gives_back = Some(to.saturating_sub(self.reorder.memory()));
         (self.memory(), self.reorder.held()) != before
     }

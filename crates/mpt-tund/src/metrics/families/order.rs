@@ -85,6 +85,11 @@ pub(super) const OF_TWO_ENDS: &[Family<Sample>] = &[
         }),
     },
     Family {
+        name: "reorder_passed_packets",
+        help: "Packets that did not wait for lower numbers, since each continued its own TCP connection.",
+        values: Values::Counter(|sample| Some(reorder(sample).passed)),
+    },
+    Family {
         name: "reorder_gaps_seen",
         help: "Sequence numbers that were missing when a later packet arrived.",
         values: Values::Counter(|sample| Some(reorder(sample).gaps_seen)),
