@@ -59,7 +59,7 @@ fn held(reorder: &ReorderStatus, look: Look) -> String {
     text += &look.sentence(Tone::Plain, "", &times);
     if reorder.passed > 0 {
         let passed = format!(
-            "Waited for no others: {} packets, each of which continued its own TCP connection.",
+            "Waited for no others: {} packets, each next in its TCP connection.",
             reorder.passed
         );
         text += &look.sentence(Tone::Plain, "", &passed);
@@ -201,7 +201,7 @@ mod tests {
         Recovery took: median 31.0 ms, 99 % within 38.0 ms, longest 52.0 ms.
         Held now: 12, at most 512 at once.
         Hold time: median 1.2 ms, 99 % within 12.0 ms, longest 24.5 ms.
-        Waited for no others: 2345 packets, each of which continued its own TCP connection.
+        Waited for no others: 2345 packets, each next in its TCP connection.
         ");
         let auto = ReorderStatus {
             window: 2048,
