@@ -25,7 +25,8 @@ fn flow(what: &str, tunnel: &Tunnel, inner: Family, seconds: u32) -> (f64, f64, 
 }
 
 /// The tunnel of Al-Imareen and Lencse's measurements: 99 % of 139.9 Mbit/s; sealed, of 137.7. The queues hold what CUBIC
-/// adds in 12 seconds: with netem's 1000 packets it overflows them now and then within the seconds that count.
+/// adds in 16 seconds: with netem's 1000 packets it overflows them now and then within the seconds that count. CUBIC leaves
+/// slow start by chance at one window or at half of it, and has the sum after five seconds or after eight.
 #[test]
 fn unequal_paths_50_ms_apart_add_up() {
     let Some(_turn) = net::turn() else { return };
@@ -33,7 +34,7 @@ fn unequal_paths_50_ms_apart_add_up() {
     let second = Shape::mbps(50.0).delay_ms(50).queue(4000);
     let tunnel = Hosts::new(&[first, second])
         .tunnel(&Settings::new().weights(&[100, 50]).reorder(1024, 300));
-    let (steady, limit, _) = flow("100 + 50 Mbit/s, 50 ms", &tunnel, Family::V4, 12);
+    let (steady, limit, _) = flow("100 + 50 Mbit/s, 50 ms", &tunnel, Family::V4, 16);
     assert!(steady >= 0.991 * limit, "{:#?}", tunnel.b.status());
 }
 
