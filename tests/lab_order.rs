@@ -122,7 +122,7 @@ fn loss_stalls_nothing_and_every_gap_is_counted() {
     assert!(reorder.gaps_seen > reorder.gaps_filled, "{reorder:?}");
 }
 
-/// Four TCP connections over links that lose: segments wait for none of the others, and to its number each leaves in order.
+/// Four TCP connections over links that lose: their segments do not wait for each other, and their numbers leave in order.
 #[test]
 fn what_one_connection_misses_holds_up_no_other() {
     let Some(_turn) = net::turn() else { return };

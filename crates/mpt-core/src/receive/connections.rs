@@ -21,8 +21,8 @@ use crate::seq::Seq;
 use crate::wire::ip::{Packet, protocol};
 use crate::wire::transport::tcp;
 
-/// Connections that are known at a time, each of which takes 28 bytes: more than a household has at once. Where two share a
-/// place the one that came last has it, and the other's segments wait as those of an unknown one do.
+/// Connections that are known at a time, each of which takes 28 bytes, 14 KiB in all. Where two share a place the one that
+/// came last has it, and the other's segments wait as those of an unknown one do. No campaign chose the number.
 const PLACES: usize = 512;
 
 /// What a TCP segment tells of its connection.
@@ -54,6 +54,11 @@ impl Segment {
             next,
             begins,
         })
+    }
+
+    /// Whether it has what comes directly before this sequence number. What is sent again may be cut otherwise than before.
+    fn reaches(&self, end: u32) -> bool {
+        is_after(end, self.first) && !is_after(end, self.next)
     }
 }
 
@@ -92,12 +97,9 @@ pub(crate) struct Connections {
 impl Connections {
     /// Whether a segment has data that continue its connection, or begins it.
     pub(crate) fn is_continued_by(&self, segment: &Segment) -> bool {
-        let (place, tag) = place(segment);
-        let goes_on = |known: &Known| {
-            known.tag == tag && known.next == segment.first && known.lacks.is_none()
-        };
+        let goes_on = |known: &Known| known.next == segment.first && known.lacks.is_none();
         let has_data = segment.next != segment.first;
-        segment.begins || has_data && self.known.get(place).is_some_and(goes_on)
+        segment.begins || has_data && self.get(segment).is_some_and(goes_on)
     }
 
     /// A segment goes to the host, that was number `seq`; the next one that is held of the connection is `behind` it by so
@@ -124,7 +126,7 @@ impl Connections {
         }
         if is_after(segment.first, known.next) {
             known.lacks = Some(segment.first);
-        } else if known.lacks == Some(segment.next) {
+        } else if known.lacks.is_some_and(|end| segment.reaches(end)) {
             known.lacks = None;
         }
         if is_after(segment.next, known.next) {
@@ -142,11 +144,12 @@ impl Connections {
         let (place, tag) = place(segment);
         let known = self.known.get_mut(place).filter(|known| known.tag == tag)?;
         let (first, last) = known.held.unwrap_or((seq, seq));
-        let (held, link) = match () {
-            () if seq.is_after(last) => ((first, seq), Some(Link::After(last))),
-            () if first.is_after(seq) => ((seq, last), Some(Link::Before(first))),
-            () if seq != first => ((first, last), Some(Link::Within(first))),
-            () => ((first, last), None),
+        let (held, link) = if seq.is_after(last) {
+            ((first, seq), Some(Link::After(last)))
+        } else if first.is_after(seq) {
+            ((seq, last), Some(Link::Before(first)))
+        } else {
+            ((first, last), (seq != first).then_some(Link::Within(first)))
         };
         known.held = Some(held);
         link
@@ -158,9 +161,8 @@ impl Connections {
     }
 
     /// Whether a segment is of the connection at this place.
-    pub(crate) fn is_at(&self, place_of: usize, segment: &Segment) -> bool {
-        let (place, tag) = place(segment);
-        place == place_of && self.known.get(place).is_some_and(|known| known.tag == tag)
+    pub(crate) fn is_at(&self, at: usize, segment: &Segment) -> bool {
+        place(segment).0 == at && self.get(segment).is_some()
     }
 
     /// Nothing that is held of the connection at this place is linked any more.
@@ -179,6 +181,11 @@ impl Connections {
     #[inline]
     pub(crate) fn memory(&self) -> usize {
         size_of_val(&*self.known)
+    }
+
+    fn get(&self, segment: &Segment) -> Option<&Known> {
+        let (place, tag) = place(segment);
+        self.known.get(place).filter(|known| known.tag == tag)
     }
 }
 

@@ -16,7 +16,8 @@ use crate::seq::Seq;
 use crate::time::Time;
 
 /// Where packets overtake, a segment comes between two that are held. Its place is looked for from the first on, for so many
-/// steps; beyond them it waits for its turn.
+/// steps; beyond them it waits for its turn. Without a step 150 pages (`campaign --family pages --pairs 150 --seed 1`) are 10.0,
+/// 7.2 and 7.7 % quicker than without all this, and 11.1, 8.2 and 8.4 % with these.
 const MOST_STEPS: u32 = 64;
 
 /// Packets for the TUN.

@@ -104,6 +104,30 @@ fn a_connection_that_lacks_something_waits_until_that_came() {
 }
 
 #[test]
+fn what_is_sent_again_may_be_cut_otherwise() {
+    for (first, payload, is_filled) in [
+        (1100, 100, false),
+        (1150, 100, true),
+        (1100, 300, true),
+        (1200, 50, true),
+        (1250, 50, false),
+    ] {
+        let mut connections = Connections::default();
+        deliver(&mut connections, &segment(1, 1000));
+        // 1100 to 1249 are missing.
+        deliver(&mut connections, &segment(1, 1250));
+        let again = Sample {
+            payload: vec![7; payload],
+            ..sample(Version::V4, 1, first)
+        };
+        deliver(&mut connections, &Segment::of(&again.bytes()).unwrap());
+        let next = 1350.max(first + payload as u32);
+        let goes_on = connections.is_continued_by(&segment(1, next));
+        assert_eq!(goes_on, is_filled, "{payload} bytes from {first}");
+    }
+}
+
+#[test]
 fn a_bare_acknowledgement_waits_in_its_turn() {
     let mut connections = Connections::default();
     deliver(&mut connections, &segment(1, 1000));
