@@ -83,7 +83,8 @@ impl<T: Copy + Default> Slots<T> {
     /// Whether `seq` is held, in a window that begins at `next`.
     #[inline]
     pub(super) fn contains(&self, next: Seq, seq: Seq) -> bool {
-        let within = (seq.distance_from(next).unsigned_abs() as usize) < self.count;
+        // Another number, a whole window ahead of one that is late, has the same slot.
+        let within = usize::try_from(seq.distance_from(next)).is_ok_and(|ahead| ahead < self.count);
         let index = self.index(seq);
         self.held > 0 && within && self.taken[index / 64] >> (index % 64) & 1 == 1
     }

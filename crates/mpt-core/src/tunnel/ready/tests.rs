@@ -157,3 +157,24 @@ fn what_passed_is_counted_and_its_place_is_held_until_its_turn() {
     // One of them had waited.
     assert_eq!(bench.window.hold_us().unwrap().len(), 1);
 }
+
+#[test]
+fn what_comes_late_does_not_touch_what_has_its_slot_now() {
+    for (connection, at) in [(9, 0), (7, 2)] {
+        let mut bench = Bench::new();
+        for (seq, at) in [(1, 0), (1024, 1)] {
+            bench.arrive(seq, 7, at);
+            bench.pass(seq);
+        }
+        let counted = |bench: &Bench| {
+            let window = &bench.window;
+            (window.next_expected(), window.held(), window.left())
+        };
+        assert_eq!(counted(&bench), (Seq::new(2), 1, 1));
+        // Number 0 was given up, and number 1024, which has left, has its slot.
+        bench.arrive(0, connection, at);
+        bench.pass(0);
+        assert_eq!(bench.left, [(7, 0), (7, 1), (connection, at)]);
+        assert_eq!(counted(&bench), (Seq::new(2), 1, 1));
+    }
+}
