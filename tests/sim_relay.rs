@@ -294,6 +294,25 @@ fn no_message_of_one_path_moves_another() {
     }
 }
 
+/// Copies that go over path 0 to see whether it is back come before path 1's socket, earlier than what was sent there
+/// before: nothing of that is lost, and nothing of it is sent again.
+#[test]
+fn what_one_path_was_given_does_not_count_for_the_other() {
+    for later_ms in [0, 50, 100, 150] {
+        let mut pair = Pair::running(config(), SECOND);
+        let mut load = Load::of(1);
+        load.run_for(&mut pair, SECOND * 3 + MS * later_ms);
+        let at = addresses(&pair);
+        pair.set_relay(0, lead_away(at, 1, |_| true, false));
+        load.run_for(&mut pair, NOTICED);
+        let rate = load.run_for(&mut pair, SECOND);
+        // Of 18.75 Mbit/s.
+        assert!(rate > 17.8, "{later_ms} ms later: {rate} Mbit/s");
+        let needless = pair.end(Side::A).status().recovery.spurious;
+        assert!(needless < 10, "{later_ms} ms later: {needless}");
+    }
+}
+
 /// From the first packet on, toward an end that waits to be called.
 #[test]
 fn who_is_there_from_the_start_gets_one_path_and_not_two() {

@@ -89,6 +89,8 @@ pub struct Reorder<T> {
     next: Seq,
     /// One past the highest number that arrived or was found to be missing.
     high: Seq,
+    /// The same of what arrived on a path that is known, or was found to be missing. Not after `high`, or not after `next`.
+    placed: Seq,
     /// One past the highest number of which the caller knows that it was sent.
     announced: Seq,
     /// What is missing below was perhaps never sent to this end. Not after `high`.
@@ -113,6 +115,7 @@ impl<T: Copy + Default> Reorder<T> {
             config,
             next: first,
             high: first,
+            placed: first,
             announced: first,
             first_known: first,
             slots: Slots::new(config.window),
@@ -163,31 +166,44 @@ impl<T: Copy + Default> Reorder<T> {
         self.arrivals.shrink_to_fit();
     }
 
-    /// Takes the packet `item` with number `seq` that arrived on `path`.
+    /// Takes the packet `item` with number `seq` that arrived on `path`; `None` if it is not known on which, so that it tells
+    /// nothing of what else is under way there.
     #[inline]
     pub fn insert(
         &mut self,
         now: Time,
-        path: PathId,
+        path: impl Into<Option<PathId>>,
         seq: Seq,
         item: T,
         out: &mut impl FnMut(T),
     ) -> Verdict {
-        if seq == self.next && seq == self.high && self.inference.comes_in_order(now, path, seq) {
+        let path = path.into();
+        if seq == self.next && seq == self.high && self.comes_in_order(now, path, seq) {
             self.account.counters.in_order += 1;
             self.delivered.set(seq);
             self.next = seq.next();
             self.high = self.next;
+            self.placed = self.next;
             out(item);
             return Verdict::Taken;
         }
         self.insert_out_of_step(now, path, seq, item, out)
     }
 
+    /// Whether nothing overtook it on its path.
+    #[inline]
+    fn comes_in_order(&mut self, now: Time, path: Option<PathId>, seq: Seq) -> bool {
+        let Some(path) = path else {
+            return true;
+        };
+        self.placed = self.placed.later(seq.next());
+        self.inference.comes_in_order(now, path, seq)
+    }
+
     fn insert_out_of_step(
         &mut self,
         now: Time,
-        path: PathId,
+        path: Option<PathId>,
         seq: Seq,
         item: T,
         out: &mut impl FnMut(T),
@@ -196,7 +212,7 @@ impl<T: Copy + Default> Reorder<T> {
         if !self.is_believable(seq) {
             return Verdict::Unbelievable;
         }
-        let in_order = self.inference.comes_in_order(now, path, seq);
+        let in_order = self.comes_in_order(now, path, seq);
         let came_before = if ahead < 0 {
             self.delivered.get(seq)
         } else {
@@ -208,7 +224,9 @@ impl<T: Copy + Default> Reorder<T> {
             return Verdict::Duplicate;
         }
         let is_lost = ahead < 0 || self.inference.is_lost(seq);
-        if !in_order {
+        if let Some(path) = path
+            && !in_order
+        {
             self.inference.overtaken(now, path, seq, is_lost);
         }
         if ahead < 0 {
@@ -321,14 +339,14 @@ impl<T: Copy + Default> Reorder<T> {
     pub fn note_copy(
         &mut self,
         now: Time,
-        path: PathId,
+        path: impl Into<Option<PathId>>,
         seq: Seq,
         out: &mut impl FnMut(T),
     ) -> bool {
         self.account.counters.duplicates += 1;
         let is_believable = self.is_believable(seq);
         if is_believable {
-            self.inference.comes_in_order(now, path, seq);
+            self.comes_in_order(now, path.into(), seq);
             self.infer_lost(now, out);
         }
         is_believable
@@ -402,6 +420,7 @@ impl<T: Copy + Default> Reorder<T> {
     /// expected one: what lies between was perhaps sent to somebody else.
     pub fn hear_of(&mut self, first: Seq) {
         self.high = first;
+        self.placed = first;
         self.first_known = first;
     }
 
@@ -419,6 +438,7 @@ impl<T: Copy + Default> Reorder<T> {
     pub fn begin_at(&mut self, first: Seq) {
         self.next = first;
         self.high = first;
+        self.placed = first;
         self.announced = first;
         self.first_known = first;
         self.inference.reset(first);
@@ -478,10 +498,11 @@ impl<T: Copy + Default> Reorder<T> {
         self.next
     }
 
-    /// One past the highest number that arrived or was given up.
+    /// One past the highest number that arrived on a path that is known, or was given up. What is missing up to there is worth
+    /// telling: what lies beyond may be under way.
     #[must_use]
-    pub fn high(&self) -> Seq {
-        self.high
+    pub fn told_to(&self) -> Seq {
+        self.placed.later(self.next)
     }
 
     /// Numbers that every path had passed, in all: those that were given up for it, those that were
@@ -498,12 +519,13 @@ impl<T: Copy + Default> Reorder<T> {
         self.inference.window(path)
     }
 
-    /// Calls `each` with every run of missing numbers, its first and their count, oldest first, until
-    /// it returns `false`.
+    /// Calls `each` with every run of missing numbers up to [`Reorder::told_to`], its first and their count, oldest first,
+    /// until it returns `false`.
     pub fn for_each_missing(&self, mut each: impl FnMut(Seq, u32) -> bool) {
         let mut from = self.first_known.later(self.next);
-        while self.high.is_after(from) {
-            let left = self.high.distance_from(from).unsigned_abs();
+        let to = self.told_to();
+        while to.is_after(from) {
+            let left = to.distance_from(from).unsigned_abs();
             let missing = self.slots.missing_from(from, left);
             if missing > 0 && !each(from, missing) {
                 return;
@@ -597,6 +619,7 @@ impl<T: Copy + Default> Reorder<T> {
     fn advance(&mut self, now: Time, target: Seq, cause: Cause, out: &mut impl FnMut(T)) {
         if target.is_after(self.high) {
             self.raise_high(target);
+            self.placed = target;
         }
         let mut given_up = 0;
         while target.is_after(self.next) {
@@ -622,6 +645,7 @@ impl<T: Copy + Default> Reorder<T> {
             }
             if frontier.is_after(self.high) {
                 self.raise_high(frontier);
+                self.placed = frontier;
             }
             // More than the window cannot stay open, nor may what nobody sends again.
             let least = frontier.plus(self.config.window.max(1).wrapping_neg());

@@ -416,7 +416,7 @@ impl Inbound {
                     number: sequence.map(|seq| self.order.number(seq)),
                     behind: None,
                 };
-                self.handle_packet(now, id, sequence, packet, datagram_len);
+                self.handle_packet(now, id, sequence, packet, datagram_len, true);
             }
         }
         true
@@ -443,6 +443,8 @@ impl Inbound {
         }
     }
 
+    /// A packet arrived at the path's socket, in a datagram of so many bytes. It counts for the path if it came `from_peer`: from
+    /// where the path's peer is known to be.
     pub(super) fn handle_packet(
         &mut self,
         now: Time,
@@ -450,6 +452,7 @@ impl Inbound {
         sequence: Option<Seq>,
         mut packet: Stored,
         datagram_len: usize,
+        from_peer: bool,
     ) {
         self.pool.retain(packet.buffer);
         if self.clamps_mss {
@@ -468,9 +471,14 @@ impl Inbound {
             }
         }
         let missing_before = self.reorder.counters().gaps_seen;
-        let mut verdict =
-            self.reorder
-                .insert(now, path, seq, packet, &mut self.ready.out(&self.pool));
+        let counts_for = from_peer.then_some(path);
+        let mut verdict = self.reorder.insert(
+            now,
+            counts_for,
+            seq,
+            packet,
+            &mut self.ready.out(&self.pool),
+        );
         if let Some(place) = place_of(seq, self.reorder.next_expected(), verdict)
             && self.peer.consider_jump(now, path, seq, place) == Jump::Believed
         {
@@ -483,21 +491,21 @@ impl Inbound {
                     packet.number = Some(self.order.number(seq));
                 }
             }
-            verdict = self
-                .reorder
-                .insert(now, path, seq, packet, &mut self.ready.out(&self.pool));
+            verdict = self.reorder.insert(
+                now,
+                counts_for,
+                seq,
+                packet,
+                &mut self.ready.out(&self.pool),
+            );
         }
         if verdict != Verdict::Unbelievable {
             let number = self.order.number(seq);
             self.order.arrive(now, path, number, packet.len);
-            let is_copy = verdict == Verdict::Duplicate;
-            let (reporting, reorder) = (&mut self.reporting, &self.reorder);
-            let received = Received {
-                seq,
-                bytes: datagram_len,
-                at: self.arrived,
-            };
-            reporting.note_arrival(now, path, received, is_copy, missing_before, reorder);
+            if from_peer {
+                let is_copy = verdict == Verdict::Duplicate;
+                self.report_arrival(now, path, seq, datagram_len, is_copy, missing_before);
+            }
         }
         let why = match verdict {
             Verdict::Taken => {
@@ -515,6 +523,26 @@ impl Inbound {
         };
         self.drops.count(why, 1);
         self.pool.release(packet.buffer);
+    }
+
+    /// Reports tell of a packet that arrived.
+    #[inline]
+    pub(super) fn report_arrival(
+        &mut self,
+        now: Time,
+        path: PathId,
+        seq: Seq,
+        bytes: usize,
+        is_copy: bool,
+        missing_before: u64,
+    ) {
+        let received = Received {
+            seq,
+            bytes,
+            at: self.arrived,
+        };
+        let (reporting, reorder) = (&mut self.reporting, &self.reorder);
+        reporting.note_arrival(now, path, received, is_copy, missing_before, reorder);
     }
 
     /// Whether what is for the TUN may stay for what the other paths have ready in this moment, because

@@ -228,7 +228,7 @@ impl Reporting {
             about,
             sent: now,
             next: reorder.next_expected(),
-            high: reorder.high(),
+            high: reorder.told_to(),
             paths: paths
                 .filter(|(arrived, _)| arrived.packets > 0)
                 .filter_map(|(arrived, path)| Some(arrived.report(path?)))

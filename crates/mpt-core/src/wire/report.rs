@@ -79,7 +79,7 @@ pub struct Report {
     pub sent: Time,
     /// Everything below was delivered or given up.
     pub next: Seq,
-    /// One past the highest number that arrived.
+    /// One past the highest number that arrived on one of these paths or was given up.
     pub high: Seq,
     /// What arrived on each path that something arrived on.
     pub paths: ArrayVec<PathReport, MAX_PATHS>,

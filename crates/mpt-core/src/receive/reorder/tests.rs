@@ -200,6 +200,23 @@ fn a_number_that_every_path_has_passed_is_lost_at_once() {
 }
 
 #[test]
+fn what_came_another_way_passes_nothing_and_tells_of_nothing_missing() {
+    let mut bench = Bench::new(16, 0);
+    bench.wait_for(0, &[0]);
+    bench.insert(0, [0, 1]);
+    let out = &mut |packet| bench.out.push(packet);
+    let verdict = bench.reorder.insert(at(1), None, Seq::new(5), 5, out);
+    assert_eq!((verdict, &bench.out[..]), (Verdict::Taken, &[0, 1][..]));
+    bench
+        .reorder
+        .for_each_missing(|first, _| panic!("{first:?} is under way"));
+    assert_eq!(bench.reorder.told_to(), Seq::new(2));
+    // It comes on its path as well: now that has passed 2, 3 and 4.
+    assert_eq!(bench.insert_on(2, 0, 5), Verdict::Duplicate);
+    assert_eq!(bench.out, [0, 1, 5]);
+}
+
+#[test]
 fn a_path_that_is_no_longer_waited_for_holds_nothing_up() {
     let mut bench = Bench::new(16, 0);
     bench.wait_for(0, &[0, 1]);

@@ -18,7 +18,6 @@ use crate::time::Time;
 use crate::tunnel::event::Event;
 use crate::tunnel::look::look_into;
 use crate::tunnel::outbox::{ControlDatagram, control_header};
-use crate::tunnel::reporting::Received;
 use crate::tunnel::sealing::{Arrival, Opening};
 use crate::tunnel::{News, Transmit};
 use crate::wire::gre::Protocol;
@@ -365,10 +364,19 @@ impl Inbound {
                     number: sequence.map(|seq| self.order.number(seq)),
                     behind: None,
                 };
-                self.handle_packet(now, arrival.path, sequence, packet, arrival.place.len());
+                let (len, from_peer) = (arrival.place.len(), self.is_from_peer(arrival));
+                self.handle_packet(now, arrival.path, sequence, packet, len, from_peer);
             }
             Err(why) => self.drops.count(why, 1),
         }
+    }
+
+    /// Whether it came from where the path's peer has shown that it is. What comes from elsewhere was sealed by the peer, but
+    /// whoever holds another of its paths may have put it before this path's socket: it does not count for the path, or all
+    /// that was sent there before would be believed to have arrived or to be lost.
+    fn is_from_peer(&self, arrival: &Arrival) -> bool {
+        let path = self.paths[arrival.path.index()].as_ref();
+        path.is_some_and(|path| path.is_at(arrival.path, arrival.socket, arrival.from))
     }
 
     /// The peer of a path has shown that it is there.
@@ -395,21 +403,19 @@ impl Inbound {
     fn note_copy(&mut self, now: Time, arrival: &Arrival, number: u64) {
         let (path, seq) = (arrival.path, Seq::new(number as u32));
         self.drops.count(DropReason::Duplicate, 1);
+        let from_peer = self.is_from_peer(arrival);
+        let counts_for = from_peer.then_some(path);
         if self
             .reorder
-            .note_copy(now, path, seq, &mut self.ready.out(&self.pool))
+            .note_copy(now, counts_for, seq, &mut self.ready.out(&self.pool))
         {
             let number = self.order.number(seq);
             let len = arrival.place.len().saturating_sub(DATA_OVERHEAD) as u16;
             self.order.arrive(now, path, number, len);
-            let received = Received {
-                seq,
-                bytes: arrival.place.len(),
-                at: self.arrived,
-            };
-            let (reporting, reorder) = (&mut self.reporting, &self.reorder);
-            let missing = reorder.counters().gaps_seen;
-            reporting.note_arrival(now, path, received, true, missing, reorder);
+            if from_peer {
+                let missing = self.reorder.counters().gaps_seen;
+                self.report_arrival(now, path, seq, arrival.place.len(), true, missing);
+            }
         }
     }
 
