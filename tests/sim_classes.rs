@@ -167,26 +167,31 @@ fn call() -> Inner {
 #[test]
 fn a_redundant_call_loses_one_in_a_thousand_and_is_as_quick_as_the_better_link() {
     let classes = [class(ef(), ClassPolicy::Redundant)];
-    for (mbps, delays, is_beside_bulk, most_late) in [
-        (20, [20, 20], false, 10),
-        (20, [20, 60], false, 10),
-        (20, [60, 20], false, 10),
-        (100, [20, 20], true, 10),
-        (20, [20, 20], true, 16),
+    // Beside bulk on slow links one run's p99 differs from another's by some milliseconds: there the mean of several counts.
+    for (mbps, delays, is_beside_bulk, most_late, runs) in [
+        (20, [20, 20], false, 10, 1),
+        (20, [20, 60], false, 10, 1),
+        (20, [60, 20], false, 10, 1),
+        (100, [20, 20], true, 10, 1),
+        (20, [20, 20], true, 15, 3),
     ] {
-        let paths = delays.map(|delay| path(mbps, delay, 0.03));
-        let mut pair = pair(paths, true, 1, &classes);
-        let mut bulk = is_beside_bulk.then(|| Flow::new(Side::A, 1400));
-        let fared = stream(&mut pair, bulk.as_mut(), call(), 20 * MS, 40 * SECOND);
-        println!("{mbps} Mbit/s {delays:?} {is_beside_bulk} {fared:?}");
+        let mut p99 = Duration::ZERO;
+        for seed in 1..=runs {
+            let paths = delays.map(|delay| path(mbps, delay, 0.03));
+            let mut pair = pair(paths, true, seed, &classes);
+            let mut bulk = is_beside_bulk.then(|| Flow::new(Side::A, 1400));
+            let fared = stream(&mut pair, bulk.as_mut(), call(), 20 * MS, 40 * SECOND);
+            println!("{mbps} Mbit/s {delays:?} {is_beside_bulk} {fared:?}");
+            assert!(fared.lost * 1000 <= fared.sent, "{delays:?} {fared:?}");
+            assert_eq!(fared.twice, 0);
+            let counted = counters(&pair);
+            assert_eq!(counted.packets, fared.sent as u64);
+            assert!(counted.copies >= counted.packets, "{counted:?}");
+            assert_eq!((counted.uncopied, counted.elsewhere), (0, 0));
+            p99 += fared.p99 / runs as u32;
+        }
         let better = *delays.iter().min().unwrap() as u32 * MS;
-        assert!(fared.lost * 1000 <= fared.sent, "{delays:?} {fared:?}");
-        assert!(fared.p99 <= better + most_late * MS, "{delays:?} {fared:?}");
-        assert_eq!(fared.twice, 0);
-        let counted = counters(&pair);
-        assert_eq!(counted.packets, fared.sent as u64);
-        assert!(counted.copies >= counted.packets, "{counted:?}");
-        assert_eq!((counted.uncopied, counted.elsewhere), (0, 0));
+        assert!(p99 <= better + most_late * MS, "{delays:?} {p99:?}");
     }
 }
 

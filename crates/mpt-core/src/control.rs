@@ -508,7 +508,7 @@ pub struct ReorderStatus {
     pub late: u64,
     /// Packets that arrived again; never delivered twice.
     pub duplicates: u64,
-    /// Packets that did not wait for lower numbers, since each continued its own TCP connection.
+    /// Packets that did not wait for lower numbers, since each continued its own TCP connection or only acknowledged.
     #[serde(default)]
     pub passed: u64,
     /// Sequence numbers that were missing when a later packet arrived; the gaps below add up to

@@ -516,6 +516,7 @@ impl Inbound {
             }
             Verdict::Duplicate => DropReason::Duplicate,
             Verdict::LateDropped => DropReason::Late,
+            Verdict::Unbelievable if self.ready.push_unbelieved(&self.pool, packet) => return,
             Verdict::Unbelievable if self.reorder.next_expected().is_after(seq) => {
                 DropReason::Stale
             }

@@ -63,15 +63,32 @@ impl Ready {
         self.packets.push_back(packet);
     }
 
+    /// The window does not believe a packet's number. It leaves all the same if it only acknowledges; returns whether. A
+    /// connection whose window is under way when the peer begins anew would stand still without any.
+    pub(super) fn push_unbelieved(&mut self, pool: &Pool, packet: Stored) -> bool {
+        let leaves =
+            Segment::of(pool.bytes(packet)).is_some_and(|segment| segment.only_acknowledges());
+        if leaves {
+            let number = None;
+            self.packets.push_back(Stored { number, ..packet });
+        }
+        leaves
+    }
+
     /// The window has taken a packet as number `seq`. What need not wait leaves: the packet, if it is held, and what is held
     /// and goes on with what has left.
     pub(super) fn pass(&mut self, now: Time, pool: &Pool, window: &mut Reorder<Stored>, seq: Seq) {
-        if let Some(&mut packet) = window.held_mut(seq)
+        let held = window.held_mut(seq).filter(|packet| !packet.has_left());
+        if let Some(&mut packet) = held
             && let Some(segment) = Segment::of(pool.bytes(packet))
         {
-            match self.connections.is_continued_by(&segment) {
-                true => self.leave(now, window, seq, packet, &segment),
-                false => self.hold(window, seq, &segment),
+            if segment.only_acknowledges() {
+                self.leave(now, window, seq, packet);
+            } else if self.connections.is_continued_by(&segment) {
+                self.deliver(&segment, packet);
+                self.leave(now, window, seq, packet);
+            } else {
+                self.hold(window, seq, &segment);
             }
         }
         while let Some(place) = self.went_on.pop() {
@@ -80,15 +97,7 @@ impl Ready {
     }
 
     /// A packet leaves before its turn.
-    fn leave(
-        &mut self,
-        now: Time,
-        window: &mut Reorder<Stored>,
-        seq: Seq,
-        packet: Stored,
-        segment: &Segment,
-    ) {
-        self.deliver(segment, packet);
+    fn leave(&mut self, now: Time, window: &mut Reorder<Stored>, seq: Seq, packet: Stored) {
         self.passed += 1;
         window.leave(now, seq, packet.left());
         // Its number leaves in its turn.
@@ -131,7 +140,8 @@ impl Ready {
             if !self.connections.is_continued_by(&segment) {
                 return;
             }
-            self.leave(now, window, seq, packet, &segment);
+            self.deliver(&segment, packet);
+            self.leave(now, window, seq, packet);
         }
     }
 

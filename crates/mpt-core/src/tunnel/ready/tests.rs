@@ -50,24 +50,33 @@ impl Bench {
 
     /// The segment at this place of a connection arrives as number `seq`.
     fn arrive(&mut self, seq: u32, connection: u16, at: u32) {
+        let packet = self.store(seq, connection, at, BYTES as usize);
+        self.take(seq, packet);
+    }
+
+    /// A segment of so many bytes at this place of a connection, which has this number.
+    fn store(&mut self, seq: u32, connection: u16, at: u32, len: usize) -> Stored {
         let sample = Sample {
             source_port: connection,
             // The SYN takes a number.
             sequence: (at * BYTES).wrapping_sub(u32::from(at == 0)),
             flags: if at == 0 { SYN } else { ACK_FLAG },
-            ..Sample::tcp(Version::V4, &[connection as u8; BYTES as usize])
+            ..Sample::tcp(Version::V4, &[connection as u8; BYTES as usize][..len])
         };
         let bytes = sample.bytes();
         let mut buffer = self.pool.take().unwrap();
         buffer.as_mut()[..bytes.len()].copy_from_slice(&bytes);
-        let seq = Seq::new(seq);
-        let packet = Stored {
+        Stored {
             buffer: self.pool.keep(buffer),
             start: 0,
             len: bytes.len() as u16,
-            number: Some(Order::new().number(seq)),
+            number: Some(Order::new().number(Seq::new(seq))),
             behind: None,
-        };
+        }
+    }
+
+    fn take(&mut self, seq: u32, packet: Stored) {
+        let seq = Seq::new(seq);
         self.now = self.now + Duration::from_millis(1);
         let path = PathId::new(0).unwrap();
         let out = &mut self.ready.out(&self.pool);
@@ -176,5 +185,33 @@ fn what_comes_late_does_not_touch_what_has_its_slot_now() {
         bench.pass(0);
         assert_eq!(bench.left, [(7, 0), (7, 1), (connection, at)]);
         assert_eq!(counted(&bench), (Seq::new(2), 1, 1));
+    }
+}
+
+#[test]
+fn a_bare_acknowledgement_leaves_at_once_and_says_nothing_of_the_data_before_it() {
+    let mut bench = Bench::new();
+    bench.arrive(0, 7, 0);
+    bench.pass(0);
+    // Number 1 is missing, which has the first of its data. The acknowledgement was sent after the second.
+    let acknowledgement = bench.store(3, 7, 3, 0);
+    bench.take(3, acknowledgement);
+    bench.pass(3);
+    assert_eq!(bench.left, [(7, 0), (7, 3)]);
+    for (seq, at) in [(2, 2), (1, 1)] {
+        bench.arrive(seq, 7, at);
+        bench.pass(seq);
+    }
+    assert_eq!(bench.left, [(7, 0), (7, 3), (7, 1), (7, 2)]);
+    assert_eq!((bench.ready.passed(), bench.window.held()), (1, 0));
+}
+
+#[test]
+fn of_what_has_no_number_that_fits_only_a_bare_acknowledgement_leaves() {
+    let mut bench = Bench::new();
+    for (len, leaves) in [(0, true), (BYTES as usize, false)] {
+        let packet = bench.store(5, 7, 1, len);
+        assert_eq!(bench.ready.push_unbelieved(&bench.pool, packet), leaves);
+        assert_eq!(bench.ready.pop().is_some(), leaves);
     }
 }

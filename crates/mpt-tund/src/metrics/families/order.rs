@@ -86,7 +86,7 @@ pub(super) const OF_TWO_ENDS: &[Family<Sample>] = &[
     },
     Family {
         name: "reorder_passed_packets",
-        help: "Packets that did not wait for lower numbers, since each continued its own TCP connection.",
+        help: "Packets that did not wait for lower numbers, since each continued its own TCP connection or only acknowledged.",
         values: Values::Counter(|sample| Some(reorder(sample).passed)),
     },
     Family {
