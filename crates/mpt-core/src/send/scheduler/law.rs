@@ -176,8 +176,8 @@ law! {
     trains_agree: f64 = 0.15, "";
     /// What an epoch told of the queue holds for this time. Then single packets and probes tell.
     seen: Duration = ms(100), "ms";
-    /// What a single packet or a probe told of the queue holds for this time. Then the queue is taken to be worked
-    /// off.
+    /// What a single packet or a probe told of the queue holds for this time. Then what was under way from here is taken to
+    /// be worked off.
     glimpsed: Duration = ms(500), "ms";
 
     // What jitter makes of it.
@@ -274,10 +274,10 @@ law! {
     company_lowered: f64 = 0.15, "";
     /// When the rate was lowered in vain so often in a row, others fill the queue.
     company_in_vain: u32 = 3, "";
-    /// A path that carries less than this share of the mean of all does not compete with others, nor does a single packet
-    /// end what is believed of its queue. With 0 in its place 5.0 % of the field are below 0.95 of the better link late
-    /// (`campaign --family field --pairs 60 --seed 4000`), and 3.3 % with it; `crossed`, `shared` and `drifting` differ by
-    /// half a percent, either way.
+    /// A path that carries less than this share of the mean of all does not compete with others. With 0 in its place, and with
+    /// single packets that end what is believed of the queue on those that carry more alone, 5.0 % of the field were below
+    /// 0.95 of the better link late (`campaign --family field --pairs 60 --seed 4000`), and 3.3 % with it; `crossed`,
+    /// `shared` and `drifting` differed by half a percent, either way.
     company_worth: f64 = 0.5, "";
 
     // The choice of a path.

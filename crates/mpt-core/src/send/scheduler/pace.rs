@@ -108,8 +108,10 @@ pub(crate) struct Pace {
     queue: Span,
     /// When an epoch told of the queue …
     queue_told: Time,
-    /// … and until when the queue is believed to be as long as what told of it last said.
+    /// … until when the queue is believed to be as long as what told of it last said …
     queue_holds_until: Time,
+    /// … and how much of it was what was under way from here: that has been worked off soon after, and the rest may stay.
+    own_queue: Span,
     delivered: Rate,
     /// The most that it delivered.
     best: Rate,
@@ -156,6 +158,7 @@ impl Pace {
             queue: Span::ZERO,
             queue_told: Time::ZERO,
             queue_holds_until: Time::ZERO,
+            own_queue: Span::ZERO,
             delivered: Rate::ZERO,
             best: Rate::ZERO,
             above_before: false,
@@ -224,8 +227,8 @@ impl Pace {
         Some(Span::nanos(one_way as f64) - self.base.get()?)
     }
 
-    /// A lone packet took this long: where few are sent it tells of the queue, which others may fill. On a path that carries
-    /// much it tells, too, that a queue is gone, or was none but a gap in which nothing passed.
+    /// A lone packet took this long: where few are sent it tells of the queue, which others may fill, and that a queue is gone,
+    /// or was none but a gap in which nothing passed.
     fn glimpse(&mut self, now: Time, one_way: i64) {
         let Some(behind) = self.behind(one_way) else {
             return;
@@ -234,16 +237,22 @@ impl Pace {
         if !is_news {
             return;
         }
+        let own = self.own_queue_now();
         if behind > self.doubt.of_one() {
             self.queue = behind;
             self.queue_holds_until = now + self.law.glimpsed;
-        } else if self.company.is_worth_it() {
-            let own = self.carries().span_for(self.credit.under_way());
+            self.own_queue = own.min(behind);
+        } else {
             let behind = behind.max(own);
             if behind + self.doubt.of_one() < self.queue {
                 self.queue = behind;
             }
         }
+    }
+
+    /// How long what is under way lasts, at the rate that the path takes.
+    fn own_queue_now(&self) -> Span {
+        self.carries().span_for(self.credit.under_way())
     }
 
     /// Considers for how long what comes over it makes others wait at the receiver: for packets that jitter
@@ -367,6 +376,7 @@ impl Pace {
         let least = self.base.get().unwrap_or(found.one_way);
         self.queue = found.one_way - least;
         (self.queue_told, self.queue_holds_until) = (now, now + self.law.seen);
+        self.own_queue = self.own_queue_now().min(self.queue);
         self.doubt.epoch(now, found.noise, self.queue);
         if let Some(rate) = self.rate {
             let burst = rate.span_for(self.credit.burst(rate));

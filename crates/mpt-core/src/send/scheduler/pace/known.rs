@@ -55,11 +55,13 @@ impl Pace {
         self.holds_up
     }
 
-    /// How long the queue lasts. What was not looked at for long has been working it off.
+    /// How long the queue lasts. What was not looked at for long has worked off what was of this end. What others fill, or what
+    /// is no queue but a path that takes longer now, is there until something tells otherwise.
     #[inline]
     pub(crate) fn queue(&self, now: Time) -> Duration {
-        let queue = self.queue.to_duration();
-        queue.saturating_sub(now.since(self.queue_holds_until))
+        let passed = now.since(self.queue_holds_until);
+        let worked_off = passed.min(self.own_queue.to_duration());
+        self.queue.to_duration().saturating_sub(worked_off)
     }
 
     /// What it takes; none while open.
