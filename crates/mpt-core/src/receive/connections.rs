@@ -15,6 +15,9 @@
 //! the slowest path's for that: of 150 random pairs (`campaign --pairs 150 --seed 3000`) 4.7 % are below 0.95 of the better
 //! link in the first 2 s where they wait, and 2.0 % where they do not.
 //!
+//! Behind a window that is configured all waits in one order, as RFC 2890 has it: who sets one measures what a window does
+//! (docs/papers.md, Table I of MPT-GRE's paper).
+//!
 //! What it pays: docs/performance.md, pages and several flows.
 
 use std::num::NonZeroU32;

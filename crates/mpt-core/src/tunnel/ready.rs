@@ -76,10 +76,12 @@ impl Ready {
     }
 
     /// The window has taken a packet as number `seq`. What need not wait leaves: the packet, if it is held, and what is held
-    /// and goes on with what has left.
+    /// and goes on with what has left. Behind a window that is configured, and does not size itself, all waits in one order.
     pub(super) fn pass(&mut self, now: Time, pool: &Pool, window: &mut Reorder<Stored>, seq: Seq) {
+        let sizes_itself = window.config().grows_to.is_some();
         let held = window.held_mut(seq).filter(|packet| !packet.has_left());
         if let Some(&mut packet) = held
+            && sizes_itself
             && let Some(segment) = Segment::of(pool.bytes(packet))
         {
             if segment.only_acknowledges() {

@@ -28,12 +28,16 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
+        Bench::with(Some(1024))
+    }
+
+    fn with(grows_to: Option<u32>) -> Bench {
         let config = ReorderConfig {
             window: 1024,
             max_buffer_delay: Duration::from_secs(60),
             late: LatePolicy::Deliver,
             believed: 1024,
-            grows_to: None,
+            grows_to,
         };
         let mut bench = Bench {
             pool: Pool::new(256, 1024),
@@ -214,4 +218,21 @@ fn of_what_has_no_number_that_fits_only_a_bare_acknowledgement_leaves() {
         assert_eq!(bench.ready.push_unbelieved(&bench.pool, packet), leaves);
         assert_eq!(bench.ready.pop().is_some(), leaves);
     }
+}
+
+#[test]
+fn behind_a_window_that_is_configured_all_waits_in_one_order() {
+    let mut bench = Bench::with(None);
+    for (seq, at) in [(1, 0), (2, 1)] {
+        bench.arrive(seq, 7, at);
+        bench.pass(seq);
+    }
+    let acknowledgement = bench.store(3, 7, 2, 0);
+    bench.take(3, acknowledgement);
+    bench.pass(3);
+    assert_eq!((&bench.left[..], bench.window.held()), (&[][..], 3));
+    bench.arrive(0, 8, 0);
+    bench.pass(0);
+    assert_eq!(bench.left, [(8, 0), (7, 0), (7, 1), (7, 2)]);
+    assert_eq!(bench.ready.passed(), 0);
 }

@@ -487,10 +487,24 @@ fn a_gap_is_no_queue_once_a_probe_passes_but_what_is_under_way_may_be_one() {
     pace.took(now, 50 * PACKET as usize);
     let own = probe(&mut pace, 0);
     assert!((11..=13).contains(&own), "{own}");
-    // Beside paths that carry far more nothing is lost while it is thought to be slow.
-    pace.weigh_disorder(false, 0.4, None);
-    assert_eq!(probe(&mut pace, 400), 400);
-    assert_eq!(probe(&mut pace, 0), 400);
+}
+
+#[test]
+fn what_was_under_way_is_worked_off_and_what_others_fill_stays() {
+    let mut model = Model::new(50.0);
+    let mut pace = probed(&model);
+    model.run(&mut pace, 2000, 12.5e6);
+    model.run(&mut pace, 500, 0.0);
+    let now = Time::from_nanos(model.now);
+    // 200 packets take 46 ms at 50 Mbit/s, and a probe takes 100 ms longer than it should.
+    pace.took(now, 200 * PACKET as usize);
+    let mut later = answered(&model);
+    later.forward_ns += 100 * MS as i64;
+    later.idle_ns = None;
+    pace.probed(now, &later);
+    let after = |s| pace.queue(now + Duration::from_secs(s)).as_millis();
+    assert_eq!((after(0), after(1)), (100, after(60)));
+    assert!((50..=58).contains(&after(1)), "{}", after(1));
 }
 
 /// What was decided since this number of decisions, and how many there are now.
