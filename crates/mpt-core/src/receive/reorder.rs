@@ -89,7 +89,8 @@ pub struct Reorder<T> {
     next: Seq,
     /// One past the highest number that arrived or was found to be missing.
     high: Seq,
-    /// The same of what arrived on a path that is known, or was found to be missing. Not after `high`, or not after `next`.
+    /// The same of what arrived on a path that is known, or was found to be missing; of copies, too, which may be of numbers
+    /// beyond `high`.
     placed: Seq,
     /// One past the highest number of which the caller knows that it was sent.
     announced: Seq,
@@ -502,7 +503,11 @@ impl<T: Copy + Default> Reorder<T> {
     /// telling: what lies beyond may be under way.
     #[must_use]
     pub fn told_to(&self) -> Seq {
-        self.placed.later(self.next)
+        if self.placed.is_after(self.high) {
+            self.high
+        } else {
+            self.placed.later(self.next)
+        }
     }
 
     /// Numbers that every path had passed, in all: those that were given up for it, those that were

@@ -5,9 +5,9 @@
 //! loss impair a call least. (RFC 2890 lets the two mix; a receiver delivers what has no number at once.)
 //!
 //! Of TCP the same is done with what only acknowledges, however much that is: an acknowledgement says all that those before
-//! it say, so that none has to wait for them or be sent again (RFC 9293 §3.10.7.4). Where it waits for an upload's packets of
-//! a slower path, a download beside that takes its round trip for a full queue, and begins slowly. All else of TCP is
-//! numbered, to be reordered and recovered.
+//! it say, so that none has to wait for them or be sent again (RFC 9293 §3.10.7.4). With a number it waits for none at the
+//! receiver either, but for room on a path like all else. If all had one, a download beside an upload would have 45.8 Mbit/s
+//! in its first five seconds instead of 68.9 (`sim_sparse`, a_download_waits). All else of TCP is numbered, to be reordered and recovered.
 //!
 //! What goes at once asks no path for room, so it may only be little: of many small flows together no more goes by
 //! itself than a quarter ([`SHARES`]) of what the path carries. When they send more, all of them are numbered and paced as

@@ -1,6 +1,7 @@
 //! What has left the window and is for the TUN, in its order.
 //!
-//! A packet leaves in the turn of its number, or before it where it continues its own TCP connection ([`connections`]).
+//! A packet leaves in the turn of its number, or before it where it continues its own TCP connection or only acknowledges
+//! ([`connections`]).
 //! What stays of it in the window then leaves in its turn, for the measures of order alone.
 //!
 //! [`connections`]: crate::receive::connections

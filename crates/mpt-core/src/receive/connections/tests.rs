@@ -128,7 +128,7 @@ fn what_is_sent_again_may_be_cut_otherwise() {
 }
 
 #[test]
-fn a_bare_acknowledgement_waits_in_its_turn() {
+fn a_bare_acknowledgement_continues_no_connection() {
     let mut connections = Connections::default();
     deliver(&mut connections, &segment(1, 1000));
     let bare = Sample {

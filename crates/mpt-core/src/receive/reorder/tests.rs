@@ -217,6 +217,16 @@ fn what_came_another_way_passes_nothing_and_tells_of_nothing_missing() {
 }
 
 #[test]
+fn a_copy_of_what_was_not_taken_tells_of_nothing_missing() {
+    let mut bench = Bench::new(16, 0);
+    bench.wait_for(0, &[0, 1]);
+    bench.insert(0, [0, 1]);
+    let out = &mut |packet| bench.out.push(packet);
+    assert!(bench.reorder.note_copy(at(1), path(0), Seq::new(9), out));
+    assert_eq!(bench.reorder.told_to(), Seq::new(2));
+}
+
+#[test]
 fn a_path_that_is_no_longer_waited_for_holds_nothing_up() {
     let mut bench = Bench::new(16, 0);
     bench.wait_for(0, &[0, 1]);
