@@ -237,17 +237,16 @@ impl Pace {
         if !is_news {
             return;
         }
-        let own = self.own_queue_now();
-        if behind > self.doubt.of_one() {
-            self.queue = behind;
-            self.queue_holds_until = now + self.law.glimpsed;
-            self.own_queue = own.min(behind);
-        } else {
-            let behind = behind.max(own);
-            if behind + self.doubt.of_one() < self.queue {
-                self.queue = behind;
-            }
-        }
+        let (own, of_one) = (self.own_queue_now(), self.doubt.of_one());
+        // A packet that waited for nobody tells that the queue is gone, but for what is under way from here.
+        let shorter = behind.max(own);
+        let queue = match behind > of_one {
+            true => behind,
+            false if shorter + of_one < self.queue => shorter,
+            false => return,
+        };
+        (self.queue, self.own_queue) = (queue, own.min(queue));
+        self.queue_holds_until = now + self.law.glimpsed;
     }
 
     /// How long what is under way lasts, at the rate that the path takes.
