@@ -20,6 +20,11 @@ pub(super) const OF_HUBS: &[Family<Sample>] = &[
         values: Values::Gauge(|sample| Some(sample.status.hub.as_ref()?.up as f64)),
     },
     Family {
+        name: "hub_handed_over_packets",
+        help: "Packets from the interface that came to another worker's queue than that of the peer's owner, and were handed over.",
+        values: Values::Counter(|sample| Some(sample.status.hub.as_ref()?.handed_over)),
+    },
+    Family {
         name: "hub_refused_peer_files",
         help: "Files of peers that have a mistake and are not followed.",
         values: Values::Gauge(|sample| Some(sample.status.hub.as_ref()?.refused.len() as f64)),

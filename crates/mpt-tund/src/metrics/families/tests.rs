@@ -55,6 +55,7 @@ fn hub(peers: usize, paths: usize) -> Sample {
     let mut status = status("hub0", &["isp1"]);
     status.hub = Some(HubStatus {
         peers: peers as u64,
+        handed_over: 7,
         ..HubStatus::default()
     });
     let mut drops = BTreeMap::new();
@@ -206,6 +207,10 @@ fn a_hub_of_ten_thousand_peers_has_a_bounded_number_of_series() {
     );
     println!("{series} series, {} bytes", text.len());
     assert_has(&text, r#"mpt_hub_peers{tunnel="hub0"} 10000"#);
+    assert_has(
+        &text,
+        r#"mpt_hub_handed_over_packets_total{tunnel="hub0"} 7"#,
+    );
     assert_has(
         &text,
         &format!(
