@@ -191,6 +191,60 @@ fn what_is_bound_to_a_path_is_not_lost_with_it() {
     }
 }
 
+/// After forty seconds of a call over two cells, whose delays move every second if they are `restless`, 300 packets come: how
+/// long until the last of them is there. Before the call there was a download, if one is `earlier`.
+fn burst_after_a_call(lost: f64, restless: bool, earlier: bool, seed: u64) -> Duration {
+    let cell = |delay_ms| path(20, delay_ms, 400).losing(lost);
+    let mut pair = pair([cell(20), cell(30)], seed);
+    if earlier {
+        Flow::new(Side::A, 1400).run_for(&mut pair, SECOND * 4);
+        pair.run_for(SECOND);
+    }
+    let mut rng = stream(seed, 7);
+    for second in 0..40 {
+        for path in 0..if restless { 2 } else { 0 } {
+            pair.set_delay(path, MS * (20 + rng.random_range(0..90)));
+        }
+        for packet in 0..50 {
+            pair.send(Side::A, Inner::of_len(200).packet(second * 50 + packet));
+            pair.run_for(MS * 20);
+        }
+    }
+    for path in 0..2 {
+        pair.set_delay(path, MS * 25);
+    }
+    let began = pair.now();
+    for id in 0..300 {
+        pair.send(Side::A, Inner::of_len(1400).packet(id));
+    }
+    pair.delivered(Side::B);
+    pair.run_for(SECOND * 3);
+    let mut came = pair.delivered(Side::B);
+    came.retain(|(_, packet)| packet.len() == 1400);
+    assert_eq!(came.len(), 300, "seed {seed}");
+    came.last().unwrap().0.since(began)
+}
+
+/// A call says nothing of what a path carries: that its delay moves, or that it loses packets, is no reason to limit a path to
+/// what a call needs. 300 packets take 90 ms on both links.
+#[test]
+fn a_call_over_cells_does_not_limit_what_comes_after_it() {
+    for (lost, restless, most_ms) in [
+        (0.0, false, 300),
+        (0.0, true, 500),
+        (0.03, true, 600),
+        (0.1, false, 700),
+        (0.1, true, 1200),
+    ] {
+        for earlier in [false, true] {
+            let times = (1..=4).map(|seed| burst_after_a_call(lost, restless, earlier, seed));
+            let worst = times.max().unwrap();
+            let case = format!("{lost} lost, restless {restless}, earlier {earlier}");
+            assert!(worst <= most_ms * MS, "{case}: {worst:?}");
+        }
+    }
+}
+
 #[test]
 fn a_path_that_collapses_holds_nothing_up_for_long() {
     let mut pair = pair([path(50, 10, 1000), path(50, 20, 1000)], 1);

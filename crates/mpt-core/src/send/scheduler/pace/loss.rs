@@ -2,7 +2,7 @@
 
 use super::epoch::Sample;
 use crate::send::scheduler::law::Law;
-use crate::send::units::Span;
+use crate::send::units::{Rate, Span};
 use crate::time::Time;
 
 /// More packets than this were not sent between two samples: somebody's numbers are wrong.
@@ -16,11 +16,12 @@ const NANOSECOND: Span = Span::nanos(1.0);
 pub(super) struct Loss {
     law: &'static Law,
     pub(super) usual: f64,
-    /// Datagrams sent and arrived by the last sample.
-    told: Option<(u64, u64)>,
+    /// The last sample.
+    told: Option<Sample>,
     sent: u64,
+    sent_bytes: u64,
     lost: i64,
-    /// When the first and the last of these were sent.
+    /// Between when these were sent.
     from: Option<Time>,
     until: Time,
     /// Packets that arrived since one was last seen to come after what was sent later. What is sent again over the path
@@ -39,6 +40,8 @@ pub(super) struct Loss {
 pub(super) struct Judged {
     pub(super) share: f64,
     pub(super) is_excessive: bool,
+    /// At what rate the packets were sent of which this tells.
+    pub(super) offered: Rate,
 }
 
 impl Loss {
@@ -51,14 +54,17 @@ impl Loss {
 
     /// Counts what a sample tells. What was sent before `since` is passed over.
     pub(super) fn count(&mut self, sample: &Sample, since: Time) {
-        let told = (sample.sent_packets, sample.arrived_packets);
-        let Some((sent, arrived)) = self.told.replace(told) else {
+        let Some(told) = self.told.replace(*sample) else {
             return;
         };
-        if sample.sent < since || sample.sent_packets < sent || sample.arrived_packets < arrived {
+        let went_back = sample.sent_packets < told.sent_packets
+            || sample.sent_bytes < told.sent_bytes
+            || sample.arrived_packets < told.arrived_packets;
+        if sample.sent < since || went_back {
             return self.start_again();
         }
-        let (sent, arrived) = (sample.sent_packets - sent, sample.arrived_packets - arrived);
+        let sent = sample.sent_packets - told.sent_packets;
+        let arrived = sample.arrived_packets - told.arrived_packets;
         if sent > MOST_PACKETS || arrived > MOST_PACKETS {
             return self.start_again();
         }
@@ -66,8 +72,9 @@ impl Loss {
             true => 0,
             false => (self.in_order + arrived).min(self.law.order_known),
         };
-        (self.from, self.until) = (self.from.or(Some(sample.sent)), sample.sent);
+        (self.from, self.until) = (self.from.or(Some(told.sent)), sample.sent);
         self.sent += sent;
+        self.sent_bytes += sample.sent_bytes - told.sent_bytes;
         self.lost += sent as i64 - arrived as i64;
     }
 
@@ -99,6 +106,7 @@ impl Loss {
             return None;
         }
         self.last = share;
+        let offered = Rate::of(self.sent_bytes as f64, span.to_duration());
         self.start_again();
         if !is_excessive {
             self.excesses = 0;
@@ -106,6 +114,7 @@ impl Loss {
         Some(Judged {
             share,
             is_excessive,
+            offered,
         })
     }
 
@@ -143,7 +152,7 @@ impl Loss {
 
     /// What was counted and not judged yet does not count.
     pub(super) fn start_again(&mut self) {
-        (self.sent, self.lost, self.from) = (0, 0, None);
+        (self.sent, self.sent_bytes, self.lost, self.from) = (0, 0, 0, None);
     }
 
     /// What was lost so far was the rate's fault.
@@ -231,6 +240,7 @@ mod tests {
         let of = |share| Judged {
             share,
             is_excessive: false,
+            offered: Rate::ZERO,
         };
         for _ in 0..20 {
             loss.accept(of(0.02), false);
