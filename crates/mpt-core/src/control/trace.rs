@@ -186,7 +186,7 @@ impl Why {
             Why::NotCarried => "no more was carried: back to what is",
             Why::Capacity => "what is delivered changed what it carries",
             Why::Loss => "more is lost than usual: it gets less",
-            Why::UsualLoss => "as much is lost at less: that is usual from now on",
+            Why::UsualLoss => "as much is lost at so low a rate: that is usual from now on",
             Why::Held => "less was sent for long enough after a loss",
             Why::DrainDue => "a queue may stand all the time: it is run dry for a moment",
             Why::Drained => "it was run dry for a moment",

@@ -16,14 +16,8 @@ const NANOSECOND: Span = Span::nanos(1.0);
 pub(super) struct Loss {
     law: &'static Law,
     pub(super) usual: f64,
-    /// The last sample.
-    told: Option<Sample>,
-    sent: u64,
-    sent_bytes: u64,
-    lost: i64,
-    /// Between when these were sent.
-    from: Option<Time>,
-    until: Time,
+    /// What was sent after the first of these samples, up to the last, is counted.
+    counted: Option<[Sample; 2]>,
     /// Packets that arrived since one was last seen to come after what was sent later. What is sent again over the path
     /// for a lower number seems to, so that one tells little.
     in_order: u64,
@@ -54,9 +48,8 @@ impl Loss {
 
     /// Counts what a sample tells. What was sent before `since` is passed over.
     pub(super) fn count(&mut self, sample: &Sample, since: Time) {
-        let Some(told) = self.told.replace(*sample) else {
-            return;
-        };
+        let [first, told] = self.counted.unwrap_or([*sample; 2]);
+        self.counted = Some([first, *sample]);
         let went_back = sample.sent_packets < told.sent_packets
             || sample.sent_bytes < told.sent_bytes
             || sample.arrived_packets < told.arrived_packets;
@@ -72,41 +65,47 @@ impl Loss {
             true => 0,
             false => (self.in_order + arrived).min(self.law.order_known),
         };
-        (self.from, self.until) = (self.from.or(Some(told.sent)), sample.sent);
-        self.sent += sent;
-        self.sent_bytes += sample.sent_bytes - told.sent_bytes;
-        self.lost += sent as i64 - arrived as i64;
+    }
+
+    /// How many packets are counted, and how many of them did not arrive.
+    fn sent_and_lost(&self) -> (u64, i64) {
+        self.counted.map_or((0, 0), |[first, last]| {
+            let sent = last.sent_packets - first.sent_packets;
+            let arrived = last.arrived_packets - first.arrived_packets;
+            (sent, sent as i64 - arrived as i64)
+        })
     }
 
     /// Judges what was counted once that is enough. Packets of the last `lateness` may only have been
     /// overtaken.
     pub(super) fn judge(&mut self, lateness: Span) -> Option<Judged> {
+        let [first, last] = self.counted?;
+        let (packets, lost) = self.sent_and_lost();
+        let (sent, lost) = (packets as f64, lost as f64);
+        let sent_for = last.sent.since(first.sent);
         let is_in_order = self.in_order >= self.law.order_known;
-        let span = Span::from(self.until.since(self.from?));
+        let span = Span::from(sent_for);
         // Of what was sent ever faster, more was sent at last.
         let share = if is_in_order {
             0.0
         } else {
             lateness * 2.0 / span.max(lateness * 2.0).max(NANOSECOND)
         };
-        let overtaken = self.sent as f64 * share;
-        let sent = self.sent as f64;
+        let overtaken = sent * share;
         let is_long =
-            self.sent >= self.law.loss_packets && sent >= self.law.loss_overtaken * overtaken;
-        let is_plain = self.lost as f64 >= self.law.loss_plain + overtaken;
+            packets >= self.law.loss_packets && sent >= self.law.loss_overtaken * overtaken;
+        let is_plain = lost >= self.law.loss_plain + overtaken;
         if !is_long && !is_plain {
             return None;
         }
-        let lost = self.lost as f64;
         let share = lost / sent;
         let surely = ((lost - overtaken) / sent).clamp(0.0, 1.0);
         let error = (surely * (1.0 - surely) / sent).sqrt();
         let is_excessive = surely > self.usual + self.law.loss_excess + 2.0 * error;
-        if !is_excessive && self.sent < self.law.loss_final {
+        if !is_excessive && packets < self.law.loss_final {
             return None;
         }
         self.last = share;
-        let offered = Rate::of(self.sent_bytes as f64, span.to_duration());
         self.start_again();
         if !is_excessive {
             self.excesses = 0;
@@ -114,7 +113,7 @@ impl Loss {
         Some(Judged {
             share,
             is_excessive,
-            offered,
+            offered: Rate::of((last.sent_bytes - first.sent_bytes) as f64, sent_for),
         })
     }
 
@@ -126,10 +125,11 @@ impl Loss {
 
     /// The share that is being lost, or was when that was judged last.
     pub(super) fn now(&self) -> f64 {
-        if self.sent < self.law.loss_packets {
+        let (sent, lost) = self.sent_and_lost();
+        if sent < self.law.loss_packets {
             return self.last;
         }
-        (self.lost as f64 / self.sent as f64).max(0.0)
+        (lost as f64 / sent as f64).max(0.0)
     }
 
     /// Whether it has been excessive often enough to be the rate's fault.
@@ -152,7 +152,7 @@ impl Loss {
 
     /// What was counted and not judged yet does not count.
     pub(super) fn start_again(&mut self) {
-        (self.sent, self.sent_bytes, self.lost, self.from) = (0, 0, 0, None);
+        self.counted = self.counted.map(|[_, last]| [last; 2]);
     }
 
     /// What was lost so far was the rate's fault.
