@@ -223,7 +223,8 @@ fn burst_after_a_call(lost: f64, restless: bool, earlier: bool, seed: u64) -> Du
     pair.run_for(SECOND * 3);
     let mut came = pair.delivered(Side::B);
     came.retain(|(_, packet)| packet.len() == 1400);
-    assert_eq!(came.len(), 300, "seed {seed}");
+    // A packet and its three copies are lost, one time in 10,000 where 10 % are.
+    assert!(came.len() >= 299, "seed {seed}: {}", came.len());
     came.last().unwrap().0.since(began)
 }
 

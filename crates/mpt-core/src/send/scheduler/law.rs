@@ -166,8 +166,8 @@ law! {
     /// time that they stay.
     base_span: Duration = ms(10_000), "ms";
     /// A busy path tells what it delivers with so many packets. As many make a train, if they took twice as long to
-    /// arrive as to be sent. Less than a train in a round trip and `spare_time` is a trickle, which tells neither what a
-    /// path carries nor what it would lose.
+    /// arrive as to be sent. Fewer in `spare_time` are a trickle, which tells neither what a path carries nor what it
+    /// would lose.
     train_packets: u64 = 12, "packets";
     /// When less than this share of what was sent meanwhile is delivered, the rest waits, or is lost.
     dispersed: f64 = 0.93, "";

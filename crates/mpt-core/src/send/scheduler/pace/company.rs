@@ -230,6 +230,7 @@ mod tests {
             delivered: Rate::ZERO,
             delivered_busy: None,
             offered: Rate::ZERO,
+            packets_a_second: 0.0,
             is_dispersed: false,
             trend,
             sent,

@@ -43,6 +43,7 @@ pub(super) struct Findings {
     /// The same while a queue stood, where one did.
     pub(super) delivered_busy: Option<Rate>,
     pub(super) offered: Rate,
+    pub(super) packets_a_second: f64,
     /// Less arrived than was sent meanwhile: the rest queues, or is lost.
     pub(super) is_dispersed: bool,
     /// By how much the delay grew in time: 0.1 is a tenth of a second in a second.
@@ -144,6 +145,7 @@ impl Epoch {
             delivered,
             delivered_busy: is_busy.then(|| Rate::new(self.busy_bytes / self.busy_for)),
             offered,
+            packets_a_second: self.packets() as f64 / sent_for.as_secs_f64(),
             is_dispersed: delivered < offered * self.law.dispersed,
             trend: if tt > 0.0 { tx / tt } else { 0.0 },
             sent: self.first.sent,

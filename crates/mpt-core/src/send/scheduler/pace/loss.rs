@@ -2,7 +2,7 @@
 
 use super::epoch::Sample;
 use crate::send::scheduler::law::Law;
-use crate::send::units::{Rate, Span};
+use crate::send::units::Span;
 use crate::time::Time;
 
 /// More packets than this were not sent between two samples: somebody's numbers are wrong.
@@ -35,7 +35,7 @@ pub(super) struct Judged {
     pub(super) share: f64,
     pub(super) is_excessive: bool,
     /// At what rate the packets were sent of which this tells.
-    pub(super) offered: Rate,
+    pub(super) packets_a_second: f64,
 }
 
 impl Loss {
@@ -113,7 +113,7 @@ impl Loss {
         Some(Judged {
             share,
             is_excessive,
-            offered: Rate::of((last.sent_bytes - first.sent_bytes) as f64, sent_for),
+            packets_a_second: sent / span.as_secs(),
         })
     }
 
@@ -240,7 +240,7 @@ mod tests {
         let of = |share| Judged {
             share,
             is_excessive: false,
-            offered: Rate::ZERO,
+            packets_a_second: 0.0,
         };
         for _ in 0..20 {
             loss.accept(of(0.02), false);

@@ -11,6 +11,8 @@ const MS: u64 = 1_000_000;
 /// A link in virtual time: a rate, a delay, a buffer in bytes, and a loss that repeats.
 struct Model {
     rate: f64,
+    /// The length of each packet, in bytes.
+    packet: u64,
     delay_ns: u64,
     buffer: f64,
     lose_every: u64,
@@ -30,6 +32,7 @@ impl Model {
     fn new(mbps: f64) -> Model {
         Model {
             rate: mbps * 125_000.0,
+            packet: PACKET,
             delay_ns: 20 * MS,
             buffer: 1e9,
             lose_every: 0,
@@ -53,11 +56,11 @@ impl Model {
             self.now += MS / 10;
             self.free_at = self.free_at.max(self.now as f64 + self.others);
             let now = Time::from_nanos(self.now);
-            let most = (offered / 100.0).max(PACKET as f64);
+            let most = (offered / 100.0).max(self.packet as f64);
             allowance = (allowance + offered / 10_000.0).min(most);
-            while allowance >= PACKET as f64 && pace.room(now).is_some() {
-                allowance -= PACKET as f64;
-                pace.took(now, PACKET as usize);
+            while allowance >= self.packet as f64 && pace.room(now).is_some() {
+                allowance -= self.packet as f64;
+                pace.took(now, self.packet as usize);
                 self.send();
             }
             let mut newest = None;
@@ -85,7 +88,7 @@ impl Model {
 
     fn send(&mut self) {
         self.sent.0 += 1;
-        self.sent.1 += PACKET;
+        self.sent.1 += self.packet;
         let queued = (self.free_at - self.now as f64).max(0.0) * self.rate / 1e9;
         self.queue_max = self.queue_max.max(queued / self.rate * 1e9);
         let lost = self.lose_every > 0 && self.sent.0.is_multiple_of(self.lose_every);
@@ -93,8 +96,8 @@ impl Model {
             return;
         }
         self.arrived.0 += 1;
-        self.arrived.1 += PACKET;
-        self.free_at = self.free_at.max(self.now as f64) + PACKET as f64 / self.rate * 1e9;
+        self.arrived.1 += self.packet;
+        self.free_at = self.free_at.max(self.now as f64) + self.packet as f64 / self.rate * 1e9;
         let arrives = self.free_at as u64 + self.delay_ns;
         let sample = Sample {
             // The other clock is an hour ahead.

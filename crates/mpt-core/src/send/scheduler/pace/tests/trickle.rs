@@ -67,3 +67,19 @@ fn a_link_that_fell_below_half_of_its_limit_is_not_taken_to_lose_by_its_nature()
     let found = mbps(&pace).unwrap();
     assert!((7.0..13.0).contains(&found), "{found}");
 }
+
+#[test]
+fn acknowledgements_that_fill_a_slow_uplink_are_no_trickle() {
+    let mut model = Model::new(0.7);
+    model.packet = 100;
+    let mut pace = probed(&model);
+    model.run(&mut pace, 3000, 125_000.0);
+    let capacity = |pace: &Pace| pace.capacity.bytes_a_second() / 125_000.0;
+    let before = capacity(&pace);
+    assert!((0.65..0.75).contains(&before), "{before}");
+    // A link that carries half as much is found, too.
+    model.rate /= 2.0;
+    model.run(&mut pace, 3000, 125_000.0);
+    let after = capacity(&pace);
+    assert!((0.3..0.4).contains(&after), "{after}");
+}
