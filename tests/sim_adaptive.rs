@@ -249,6 +249,23 @@ fn a_call_over_cells_does_not_limit_what_comes_after_it() {
     }
 }
 
+/// Of a burst a slow path whose rate is not known takes as much as a fast one. What lasts long there comes over the fast one.
+#[test]
+fn what_a_slow_path_takes_too_long_for_comes_over_the_idle_one() {
+    let mut pair = pair([path(14, 7, 1000), path(2, 62, 1000)], 1);
+    let began = pair.now();
+    for id in 0..100 {
+        pair.send(Side::A, Inner::of_len(1400).packet(id));
+    }
+    pair.run_for(SECOND);
+    let slow = pair.end(Side::A).path(1).tx_packets;
+    assert!(slow > 20, "{slow}");
+    let delivered = pair.delivered(Side::B);
+    assert_eq!(delivered.len(), 100);
+    let last = delivered.last().unwrap().0.since(began);
+    assert!(last < 130 * MS, "{last:?}");
+}
+
 #[test]
 fn a_path_that_collapses_holds_nothing_up_for_long() {
     let mut pair = pair([path(50, 10, 1000), path(50, 20, 1000)], 1);

@@ -26,11 +26,14 @@
 //! burst of losses holds on, which may be over only after so many packets, not after a time: the next probe goes
 //! with all that nothing was heard of, as fast as [`burst`] and the share of what is sent again allow.
 //!
+//! What is not lost, but slow, goes over a path that has nothing else to carry ([`outpaced`]).
+//!
 //! What is kept has bounds ([`kept`]). At rates at which that is less than a round trip, nothing is kept.
 
 mod burst;
 mod detection;
 pub(crate) mod kept;
+mod outpaced;
 mod stranded;
 
 use std::collections::VecDeque;
@@ -98,7 +101,7 @@ pub(crate) struct Resend {
     pub(crate) lost_on: Option<PathId>,
     /// This is the last time: two copies are to go, over two paths.
     pub(crate) is_twofold: bool,
-    /// Not known to be lost: the tail is probed with it.
+    /// Not known to be lost: the tail is probed with it, or another path brings it sooner.
     is_probe: bool,
 }
 

@@ -791,7 +791,50 @@ impl Sender {
             self.resend(turn, resend);
         }
         self.send_stranded(turn);
+        if adapts {
+            self.send_outpaced(turn);
+        }
         fell_silent
+    }
+
+    /// Sends again what others are slow to bring, while nothing waits and the path that answers first has room.
+    fn send_outpaced(&mut self, turn: &mut Turn<'_>) {
+        if self.holds_packets() || self.recovery.has_stranded() {
+            return;
+        }
+        let now = turn.now;
+        let trusted = self.rescue.trusted(turn);
+        let Some((fast, _)) = self.paths.fastest(now, self.cheapest(trusted)) else {
+            return;
+        };
+        if self.paths.is_contended(now, fast) {
+            // What goes twice there others lack.
+            return;
+        }
+        for seq in self.recovery.outpaced(now, fast) {
+            if self.paths.room(now, fast).is_none() {
+                return;
+            }
+            let Some(packet) = self.recovery.packet(seq) else {
+                continue;
+            };
+            let bytes = self.slab.bytes(packet);
+            let classes = &mut self.lanes.classes;
+            let allowed = classes.allowed_for(bytes, trusted, turn.usable, &self.paths);
+            let Ok(parsed) = Packet::parse(bytes) else {
+                continue;
+            };
+            if !allowed.contains(fast) {
+                continue;
+            }
+            let Some(resend) = self.recovery.outpace(seq) else {
+                return;
+            };
+            let numbered = (seq, parsed.version());
+            let bytes = turn.out.append_numbered(fast, numbered, resend.tos, bytes);
+            self.paths.took_again(now, fast, bytes);
+            self.recovery.resent(now, resend, fast);
+        }
     }
 
     /// Sends again what is stranded, and before it what goes by itself.

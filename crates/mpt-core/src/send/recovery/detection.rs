@@ -51,6 +51,11 @@ impl PathRecovery {
         (self.rtt * self.quarters / 4).min(self.rtt)
     }
 
+    /// How long one of its slower reports takes, and no longer than its round trip.
+    pub(super) fn usual_report(&self) -> Duration {
+        self.slow_report.map_or(self.rtt, |slow| slow.min(self.rtt))
+    }
+
     /// A report tells that `edge` has arrived, which was sent at `sent`.
     pub(super) fn arrived(&mut self, now: Time, edge: Seq, sent: Time) {
         if self.edge.is_none_or(|(known, ..)| edge.supersedes(known)) {

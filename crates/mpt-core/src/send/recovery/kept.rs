@@ -93,6 +93,14 @@ impl KeptPackets {
     }
 
     /// All that is kept, the oldest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Seq, &Kept)> {
+        let first = self.first;
+        (0..)
+            .zip(&self.packets)
+            .map(move |(index, (kept, _))| (first.plus(index), kept))
+    }
+
+    /// The same, to be changed.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (Seq, &mut Kept)> {
         let first = self.first;
         (0..)
