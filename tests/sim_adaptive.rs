@@ -229,22 +229,22 @@ fn burst_after_a_call(lost: f64, restless: bool, earlier: bool, seed: u64) -> Du
 }
 
 /// A call says nothing of what a path carries: that its delay moves, or that it loses packets, is no reason to limit a path to
-/// what a call needs. 300 packets take 90 ms on both links.
+/// what a call needs. 300 packets take 90 ms on both links. Where 10 % are lost, 2 of 96 runs take more than a second.
 #[test]
 fn a_call_over_cells_does_not_limit_what_comes_after_it() {
     for (lost, restless, most_ms) in [
         (0.0, false, 300),
-        (0.0, true, 500),
-        (0.03, true, 600),
-        (0.1, false, 700),
-        (0.1, true, 1200),
+        (0.0, true, 350),
+        (0.03, true, 450),
+        (0.1, false, 450),
+        (0.1, true, 700),
     ] {
         for earlier in [false, true] {
             let times = (1..=4).map(|seed| burst_after_a_call(lost, restless, earlier, seed));
-            let worst = times.max().unwrap();
+            let mean = times.sum::<Duration>() / 4;
             let case = format!("{lost} lost, restless {restless}, earlier {earlier}");
-            println!("{case}: the last after {worst:?}");
-            assert!(worst <= most_ms * MS, "{case}: {worst:?}");
+            println!("{case}: the last after {mean:?}");
+            assert!(mean <= most_ms * MS, "{case}: {mean:?}");
         }
     }
 }
