@@ -12,10 +12,10 @@ use net::traffic::{Flow, Iperf};
 use net::{Family, Hosts, Meter, Settings, Shape, Tunnel, goodput_limit_mbps};
 
 /// Mbit/s of each path; slow, since nothing here depends on speed and the lab pays by the packet.
-const RATE: f64 = 25.0;
+const RATE: f64 = 15.0;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A path of this delay; its queue drains within 100 ms.
+/// A path of this delay; its queue drains within 160 ms.
 fn shape(delay_ms: u64) -> Shape {
     Shape::mbps(RATE).delay_ms(delay_ms).queue(200)
 }
@@ -217,7 +217,7 @@ fn all_paths_down_keeps_the_interface() {
 fn a_rate_that_fell_is_explained() {
     let Some(_turn) = net::turn() else { return };
     let link = |mbps| Shape::mbps(mbps).delay_ms(15).buffer(200);
-    let tunnel = Hosts::new(&[link(RATE), link(RATE)]).tunnel(&Settings::new());
+    let tunnel = Hosts::new(&[link(25.0), link(25.0)]).tunnel(&Settings::new());
     let flow = Iperf::tcp(Side::B.inner_v4(), 7).start(&tunnel.hosts.a, &tunnel.hosts.b);
     thread::sleep(4 * SECOND);
     let traced = || -> Trace {
@@ -232,7 +232,7 @@ fn a_rate_that_fell_is_explained() {
             .any(|one| one.rate_bps > Some(20_000_000)),
         "{before:#?}"
     );
-    tunnel.hosts.reshape(1, &link(RATE / 3.0));
+    tunnel.hosts.reshape(1, &link(8.0));
     thread::sleep(2 * SECOND);
     println!("{}", tunnel.a.ctl_text(&["trace", "path1"]));
     let now = traced();

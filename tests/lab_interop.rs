@@ -8,7 +8,7 @@ use net::{Daemon, Family, Hosts, Settings, Shape, kernel_gre};
 
 fn kernel_peer(family: Family) {
     let Some(_turn) = net::turn() else { return };
-    let shape = Shape::mbps(50.0).delay_ms(5);
+    let shape = Shape::mbps(25.0).delay_ms(5);
     let hosts = Hosts::with_families(&[(family, shape)]);
     let link = &hosts.links[0];
     kernel_gre::set_up(&hosts.b, Side::B, link);

@@ -14,12 +14,14 @@ fn holds(name: &str, share: f64) {
     let Some(_turn) = net::turn() else { return };
     let (profile, variant) = (table::named(name).expect("a profile"), Variant::default());
     let profile = profile.at_share(share);
-    let alone = [0, 1].map(|line: usize| {
-        let twin = &profile.lines[line.saturating_sub(1)];
-        (line == 0 || *twin != profile.lines[line])
-            .then(|| measure::raw(&profile.lines[line], &variant).mbps)
+    // No link alone carries more than its rate: one that is slower than what another reached is not the best.
+    let best = profile.lines.iter().fold(0.0, |best: f64, line| {
+        let most = line.there.rate_mbps().unwrap_or(f64::MAX);
+        match most > best {
+            true => best.max(measure::raw(line, &variant).mbps),
+            false => best,
+        }
     });
-    let best = alone.into_iter().flatten().fold(0.0, f64::max);
     let ideal = profile
         .ideal()
         .map(|line| measure::raw(&line, &variant).mbps);

@@ -37,7 +37,7 @@ fn new_keys_under_load_lose_and_delay_nothing() {
         false => &tunnel.b,
     };
     let before = keys(teller);
-    let report = Iperf::udp(Side::B.inner_v4(), SECONDS, 4.0, 1200)
+    let report = Iperf::udp(Side::B.inner_v4(), SECONDS, 2.0, 1200)
         .words("-w 400K")
         .run(&tunnel.hosts.a, &tunnel.hosts.b);
     let replaced = keys(teller) - before;
