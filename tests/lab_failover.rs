@@ -238,7 +238,7 @@ fn a_rate_that_fell_is_explained() {
     let now = traced();
     let new = before.first + before.decisions.len() as u64 - now.first;
     let mut since = now.decisions[new as usize..].iter();
-    let fell = since.find(|one| one.rate_bps < Some(17_000_000));
+    let fell = since.find(|one| one.rate_bps.is_some_and(|bps| bps < 17_000_000));
     let fell = fell.unwrap_or_else(|| panic!("{now:#?}"));
     assert!(
         matches!(fell.why, Why::Queue | Why::Loss | Why::DrainDue),
