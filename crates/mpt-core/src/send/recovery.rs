@@ -105,6 +105,19 @@ pub(crate) struct Resend {
     is_probe: bool,
 }
 
+impl Resend {
+    /// A packet that is not known to be lost.
+    fn unlost(seq: Seq, tos: u8) -> Resend {
+        Resend {
+            seq,
+            tos,
+            lost_on: None,
+            is_twofold: false,
+            is_probe: true,
+        }
+    }
+}
+
 /// What was sent and may have to be sent again.
 #[derive(Debug)]
 pub(crate) struct Recovery {
@@ -621,13 +634,7 @@ impl Recovery {
         if is_in_vain {
             self.resend_unanswered();
         }
-        Some(Resend {
-            seq: newest,
-            tos: kept.tos,
-            lost_on: None,
-            is_twofold: false,
-            is_probe: true,
-        })
+        Some(Resend::unlost(newest, kept.tos))
     }
 }
 

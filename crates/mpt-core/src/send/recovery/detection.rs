@@ -119,9 +119,9 @@ impl PathRecovery {
         let took = self.edge.map_or(Duration::ZERO, |(.., took)| took);
         // Where packets overtake, the newest to arrive was a quick one. Where they hardly do, reports may take much less
         // than the path's own round trip: they come over the path that answers first.
-        let usual = match self.slow_report {
-            Some(slow) if self.quarters < 2 => slow.min(self.rtt),
-            Some(_) | None => self.rtt,
+        let usual = match self.quarters {
+            0 | 1 => self.usual_report(),
+            _ => self.rtt,
         };
         let told = kept.sent + took.max(usual) + self.window();
         let is_beyond = reported.arrived.is_some_and(|edge| seq.is_after(edge));

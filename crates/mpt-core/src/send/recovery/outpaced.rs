@@ -17,9 +17,11 @@ use crate::path::PathId;
 use crate::seq::Seq;
 use crate::time::Time;
 
-/// Of what is kept, so many packets are looked at, the oldest: it is these that the receiver waits for.
-const LOOKED_AT: usize = 256;
-/// So many packets go at a time. Reports come every 25 ms at least while something is missing, and at each is looked anew.
+/// So many packets of what is kept are looked at, the oldest: it is these that the receiver waits for. With 64 or 1,024 the goodput
+/// of a flow's first 2 s differs by 0.7 ± 0.3 and 0.1 ± 0.2 % (`campaign --pairs 300 --seed 20000`), and about as many are below 0.95.
+const OLDEST: usize = 256;
+/// So many packets go at a time. Reports come every 25 ms at least while something is missing, and with each all is looked at
+/// anew. With 8 or 128 packets the goodput differs by 0.5 ± 0.5 and 0.1 ± 0.1 % in the same campaign.
 const MOST: usize = 32;
 
 impl Recovery {
@@ -36,7 +38,7 @@ impl Recovery {
                     now.since(kept.sent),
                 )
         };
-        let oldest = self.kept.iter().take(LOOKED_AT);
+        let oldest = self.kept.iter().take(OLDEST);
         oldest
             .filter(is_outpaced)
             .map(|(seq, _)| seq)
@@ -52,18 +54,14 @@ impl Recovery {
             return None;
         }
         self.allowance.spend(len);
-        Some(Resend {
-            seq,
-            tos,
-            lost_on: None,
-            is_twofold: false,
-            is_probe: true,
-        })
+        Some(Resend::unlost(seq, tos))
     }
 }
 
 /// Whether `fast` brings a packet sooner that another path took so long ago: it would have by now, and it is told of before what
-/// the other path brings usually is, or that is overdue by a quarter.
+/// the other path brings usually is, or that is overdue by a quarter, as a path that reorders has a quarter of its round trip to
+/// bring it (RFC 8985 §6.2 step 4). With nothing, or with all of it, the goodput of the first 2 s differs by 0.7 ± 0.5 % and 0.1 ±
+/// 0.5 % (`campaign --pairs 300 --seed 20000`).
 fn outpaces(fast: &PathRecovery, other: &PathRecovery, age: Duration) -> bool {
     let (there, usual) = (fast.usual_report(), other.usual_report());
     age > fast.rtt / 2 && (age + there < usual || age > usual + usual / 4)
