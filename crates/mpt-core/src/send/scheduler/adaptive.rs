@@ -285,11 +285,6 @@ impl Adaptive {
         wait.map_or(Choice::Nowhere, Choice::Wait)
     }
 
-    /// Whether others fill the path's queue.
-    pub(crate) fn is_contended(&self, now: Time, path: PathId) -> bool {
-        self.paces[path.index()].is_contended(now)
-    }
-
     /// The path with the least delay, and that delay; one whose delay is unknown comes last.
     pub(crate) fn fastest(&self, now: Time, paths: PathSet) -> Option<(PathId, Option<Span>)> {
         let by_path = |path: PathId| (path, self.paces[path.index()].delay(now));

@@ -254,9 +254,6 @@ law! {
     loss_excess: f64 = 0.02, "";
     /// It is the fault of the rate when it is seen so often in a row; one burst of losses is not.
     loss_excesses: u32 = 2, "";
-    /// At such a loss the capacity falls to this share of what it was (CUBIC's beta, RFC 9438 section 4.6), but not
-    /// below what is delivered.
-    loss_fall: f64 = 0.7, "";
     /// After such a loss the path is paced at this share of its capacity, to see whether it still loses.
     tried_rate: f64 = 0.9, "";
     /// It is paced so for four round trips and this time.

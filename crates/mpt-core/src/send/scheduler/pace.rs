@@ -519,8 +519,8 @@ impl Pace {
         let Some(judged) = self.loss.judge(lateness) else {
             return;
         };
+        let is_held = matches!(self.phase, Phase::Hold { .. });
         if !judged.is_excessive || !self.may_be_limited(now) {
-            let is_held = matches!(self.phase, Phase::Hold { .. });
             return self.loss.accept(judged, is_held);
         }
         if !self.loss.is_excessive_again() {
@@ -532,15 +532,17 @@ impl Pace {
             self.loss.accept(judged, true);
             return self.note(now, Why::UsualLoss);
         }
-        let (lower, least) = (
-            self.capacity * self.law.loss_fall,
-            self.delivered / self.arrives(),
-        );
-        self.capacity = lower.max(least.min(self.capacity));
+        if is_held {
+            // Less was sent and it loses still. It carries no more than arrives, or loses so much by its nature.
+            let arrives = self.delivered / self.arrives();
+            self.capacity = self.capacity.min(arrives);
+        }
         self.note_excess();
         let until = now + self.rtt * 4 + self.law.loss_hold;
-        let is_low = lower <= least;
-        let phase = Phase::Hold { until, is_low };
+        let phase = Phase::Hold {
+            until,
+            is_low: is_held,
+        };
         self.limit(now, phase, self.law.tried_rate, Why::Loss);
         self.held_since = now;
         self.loss.start_again();

@@ -44,10 +44,6 @@ impl Sender {
         let Some((fast, _)) = self.paths.fastest(now, self.cheapest(trusted)) else {
             return;
         };
-        if self.paths.is_contended(now, fast) {
-            // What goes twice there others lack.
-            return;
-        }
         for seq in self.recovery.outpaced(now, fast) {
             if self.paths.room(now, fast).is_none() {
                 return;

@@ -28,7 +28,7 @@ pub(super) enum Phase {
         step: f64,
         borne: Span,
     },
-    /// Paced lower, surely below what it delivered or not, to see whether it loses less.
+    /// Paced lower, below what arrived or not, to see whether it loses less.
     Hold { until: Time, is_low: bool },
     /// Let run dry, to see its least delay.
     Drain { until: Time },

@@ -1,5 +1,6 @@
 //! What is made of a path whose link is a model in virtual time.
 
+mod losses;
 mod probes;
 mod trickle;
 

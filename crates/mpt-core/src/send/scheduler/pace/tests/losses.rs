@@ -1,0 +1,54 @@
+//! Whether the rate is at fault for what is lost.
+
+use super::*;
+
+/// A path that has been full for five seconds, and how many decisions there were.
+fn full(mbps: f64, buffer: f64) -> (Model, Pace, u64) {
+    let mut model = Model::new(mbps);
+    model.buffer = buffer;
+    let mut pace = probed(&model);
+    model.run(&mut pace, 5000, 10e6);
+    let (_, decisions) = decided(&pace, 0);
+    (model, pace, decisions)
+}
+
+/// What it was believed to carry each time that the rate was found at fault since then, in Mbit/s.
+fn at_fault(pace: &Pace, from: u64) -> Vec<f64> {
+    let (decisions, _) = decided(pace, from);
+    let at_fault = decisions.iter().filter(|one| one.why == Why::Loss);
+    at_fault.map(|one| one.capacity_bps as f64 / 1e6).collect()
+}
+
+#[test]
+fn loss_that_passes_costs_a_path_no_capacity() {
+    let (mut model, mut pace, from) = full(25.0, 1e9);
+    model.lose_every = 8;
+    model.run(&mut pace, 120, 10e6);
+    model.lose_every = 0;
+    model.run(&mut pace, 1000, 10e6);
+    // Less was sent, to see whether that helps, and what it carries was as before.
+    let believed = at_fault(&pace, from);
+    assert_eq!(believed.len(), 1, "{believed:?}");
+    assert!(believed[0] > 24.0, "{believed:?}");
+    let rate = mbps(&pace).unwrap();
+    assert!(rate > 24.0, "{rate}");
+}
+
+#[test]
+fn a_path_that_carries_half_and_tells_by_loss_alone_is_found_out_at_the_second_look() {
+    // A buffer of less than a millisecond: no queue tells.
+    let (mut model, mut pace, from) = full(40.0, 3000.0);
+    model.rate /= 2.0;
+    model.run(&mut pace, 1500, 10e6);
+    let believed = at_fault(&pace, from);
+    assert!(believed[0] > 35.0, "{believed:?}");
+    assert!(believed[1] < 21.0, "{believed:?}");
+    let (sent, arrived) = (model.sent.0, model.arrived.0);
+    model.run(&mut pace, 2000, 10e6);
+    let lost = 1.0 - (model.arrived.0 - arrived) as f64 / (model.sent.0 - sent) as f64;
+    let rate = mbps(&pace).unwrap();
+    assert!(
+        lost < 0.04 && (18.0..22.5).contains(&rate),
+        "{lost} at {rate}"
+    );
+}
