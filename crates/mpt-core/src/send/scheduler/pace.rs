@@ -520,14 +520,14 @@ impl Pace {
             return;
         };
         let is_held = matches!(self.phase, Phase::Hold { .. });
+        let is_held_again = matches!(self.phase, Phase::Hold { is_again: true, .. });
         if !judged.is_excessive || !self.may_be_limited(now) {
             return self.loss.accept(judged, is_held);
         }
         if !self.loss.is_excessive_again() {
             return;
         }
-        let is_held_low = matches!(self.phase, Phase::Hold { is_low: true, .. });
-        if is_held_low || self.is_trickle(judged.packets_a_second) {
+        if is_held_again || self.is_trickle(judged.packets_a_second) {
             // That was low enough: the link loses so much by its nature.
             self.loss.accept(judged, true);
             return self.note(now, Why::UsualLoss);
@@ -541,7 +541,7 @@ impl Pace {
         let until = now + self.rtt * 4 + self.law.loss_hold;
         let phase = Phase::Hold {
             until,
-            is_low: is_held,
+            is_again: is_held,
         };
         self.limit(now, phase, self.law.tried_rate, Why::Loss);
         self.held_since = now;

@@ -28,8 +28,8 @@ pub(super) enum Phase {
         step: f64,
         borne: Span,
     },
-    /// Paced lower, below what arrived or not, to see whether it loses less.
-    Hold { until: Time, is_low: bool },
+    /// Paced lower, to see whether it loses less; once again, below what arrived.
+    Hold { until: Time, is_again: bool },
     /// Let run dry, to see its least delay.
     Drain { until: Time },
 }
@@ -88,8 +88,8 @@ mod tests {
             step: 0.1,
             borne: Span::ZERO,
         };
-        let is_low = true;
-        for from in [Phase::Hold { until, is_low }, Phase::Drain { until }] {
+        let is_again = true;
+        for from in [Phase::Hold { until, is_again }, Phase::Drain { until }] {
             assert!(from.may_become(cruise) && from.may_become(Phase::Open));
             assert!(!from.may_become(probe));
         }

@@ -22,6 +22,7 @@ fn at_fault(pace: &Pace, from: u64) -> Vec<f64> {
 #[test]
 fn loss_that_passes_costs_a_path_no_capacity() {
     let (mut model, mut pace, from) = full(25.0, 1e9);
+    // For long enough to be looked at once, and not again.
     model.lose_every = 8;
     model.run(&mut pace, 120, 10e6);
     model.lose_every = 0;
@@ -36,7 +37,7 @@ fn loss_that_passes_costs_a_path_no_capacity() {
 
 #[test]
 fn a_path_that_carries_half_and_tells_by_loss_alone_is_found_out_at_the_second_look() {
-    // A buffer of less than a millisecond: no queue tells.
+    // A buffer of two packets: no queue tells.
     let (mut model, mut pace, from) = full(40.0, 3000.0);
     model.rate /= 2.0;
     model.run(&mut pace, 1500, 10e6);
