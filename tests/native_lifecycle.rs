@@ -162,17 +162,9 @@ fn two_tunnels(hosts: &Hosts, side: Side) -> tempfile::TempDir {
     for (index, link) in hosts.links.iter().enumerate() {
         let name = format!("mpt{index}");
         let socket = folder.path().join(format!("{name}.sock"));
-        let address = match side {
-            Side::A => &link.address_a,
-            Side::B => &link.address_b,
-        };
-        // With a port that is given, for which a sealed one takes no other.
         let text = Settings::new()
+            .port(4754)
             .toml(side, &name, &[link], &socket.display().to_string())
-            .replace(
-                &format!("local = \"{address}\""),
-                &format!("local = \"{address}:4754\""),
-            )
             .replace("10.99.0.", &format!("10.99.{index}."))
             .replace("fd99::", &format!("fd99:{index}::"));
         std::fs::write(folder.path().join(format!("{name}.toml")), text).unwrap();

@@ -526,12 +526,9 @@ fn a_port_that_is_taken_is_waited_for() {
     let links: Vec<&Link> = hosts.links.iter().collect();
     let start = |name: &str| {
         Daemon::start(&hosts.a, name, |socket| {
-            let mut text = Settings::new().toml(Side::A, name, &links, socket);
-            for link in &links {
-                // A sealed path takes any port where none is given.
-                let local = format!("local = \"{}", link.address_a);
-                text = text.replace(&local, &format!("{local}:4754"));
-            }
+            let text = Settings::new()
+                .port(4754)
+                .toml(Side::A, name, &links, socket);
             text.replace("10.99.0.", "10.98.0.")
                 .replace("fd99::", "fd98::")
         })

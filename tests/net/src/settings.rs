@@ -77,6 +77,7 @@ pub struct Settings {
     keys: Keys,
     weights: Vec<u32>,
     path: String,
+    port: Option<u16>,
 }
 
 impl Settings {
@@ -90,6 +91,13 @@ impl Settings {
     #[must_use]
     pub fn weights(mut self, weights: &[u32]) -> Self {
         self.weights = weights.to_vec();
+        self
+    }
+
+    /// This port in each path's `local`. Without one it is the default, and a sealed path takes any other where that is in use.
+    #[must_use]
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = Some(port);
         self
     }
 
@@ -199,6 +207,7 @@ impl Settings {
                 Side::A => (&link.address_a, &link.address_b),
                 Side::B => (&link.address_b, &link.address_a),
             };
+            let local = self.with_port(local);
             let _ = write!(
                 text,
                 "\n[[paths]]\nname = \"{}\"\nlocal = \"{local}\"\nremote = \"{remote}\"\n{}",
@@ -213,6 +222,14 @@ impl Settings {
 }
 
 impl Settings {
+    /// What a path's `local` is to be.
+    fn with_port(&self, address: &str) -> String {
+        match self.port {
+            None => address.to_owned(),
+            Some(port) => format!("{address}:{port}"),
+        }
+    }
+
     /// The same end as a hub whose one peer may be anything.
     fn as_hub(&self, text: &str, links: &[&Link]) -> String {
         let named = "peer_public_key = ";
@@ -223,7 +240,9 @@ impl Settings {
             let _ = write!(
                 text,
                 "\n[[paths]]\nname = \"{}\"\nlocal = \"{}\"\n{}",
-                link.device, link.address_b, self.path
+                link.device,
+                self.with_port(&link.address_b),
+                self.path
             );
         }
         let key = key[0].replace(named, "public_key = ");
