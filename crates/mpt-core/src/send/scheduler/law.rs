@@ -217,8 +217,8 @@ law! {
     /// A limited path that was offered less than this share of its rate was not busy all the time.
     backlogged: f64 = 0.5, "";
     /// What is delivered tells of the path, and not of what was sent, when the two differ by more than this share. A
-    /// queue for which the rate is lowered by no more than that is the law's own, and not of others. One that differed by
-    /// less the last `company_in_vain` times is none: the path takes longer.
+    /// queue for which the rate is lowered by no more than that is the law's own, and not of others. One that differs by
+    /// less from one time to the next is none: the path takes longer.
     differs: f64 = 0.05, "";
     /// A path without jitter is first tried at so much more than its capacity, and any path after a queue or a loss.
     first_step: f64 = 0.05, "";
