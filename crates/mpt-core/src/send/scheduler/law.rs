@@ -213,6 +213,8 @@ law! {
     /// A limited path is let run dry each `base_span`, so that a queue that stands does not become the normal delay. It
     /// is paced at this share of its capacity meanwhile (0.9 in ProbeBW_DOWN of draft-ietf-ccwg-bbr). A path over which
     /// nothing went for longer than `glimpsed` ran dry by itself, and counts `base_span` from then.
+    /// Where the rate was lowered in vain for a queue, no more than this share of what is offered must arrive for a lower
+    /// capacity.
     drain_rate: f64 = 0.75, "";
     /// A limited path that was offered less than this share of its rate was not busy all the time.
     backlogged: f64 = 0.5, "";

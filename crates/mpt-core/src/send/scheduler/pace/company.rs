@@ -110,6 +110,11 @@ impl Company {
         self.in_vain >= enough
     }
 
+    /// Whether the rate was lowered in vain for this queue.
+    pub(super) fn was_in_vain(&self) -> bool {
+        self.in_vain > 0
+    }
+
     /// What the path carried before the rate was lowered, if it was lowered in vain for a queue that is none: it was the same
     /// the last two times, and the path takes `one_way`. That is believed of the same delay once in `base_span`: a queue that
     /// others always fill to its end looks alike.

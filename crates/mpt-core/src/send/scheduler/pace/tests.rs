@@ -429,6 +429,33 @@ fn what_arrives_while_a_queue_stands_is_the_capacity_of_a_path_with_pauses() {
     assert!((learnt(&bursts, 5e6) / bursts.delivered - 1.0).abs() < 1e-3);
 }
 
+#[test]
+fn what_arrives_of_a_rate_lowered_in_vain_is_what_was_let_go() {
+    let capacity = Rate::new(1e6);
+    let learnt = |in_vain: bool, arrives: f64| {
+        let mut pace = Pace {
+            capacity,
+            queue: Span::nanos(100e6),
+            ..Pace::default()
+        };
+        let now = Time::from_nanos(1000 * MS);
+        let found = Findings {
+            offered: capacity * 0.8,
+            delivered: capacity * 0.8 * arrives,
+            trend: if in_vain { 0.0 } else { -1.0 },
+            sent: now,
+            ..found_of_bursts(1)
+        };
+        pace.company.lowered(now, 0.5, capacity);
+        pace.company.is_vain(&found, pace.queue);
+        pace.learn_capacity(&found, true);
+        pace.capacity / capacity
+    };
+    assert_eq!(learnt(true, 0.8), 1.0);
+    assert!(learnt(false, 0.8) < 0.83);
+    assert!(learnt(true, 0.7) < 0.79);
+}
+
 /// What was decided since this number of decisions, and how many there are now.
 fn decided(pace: &Pace, from: u64) -> (Vec<Decision>, u64) {
     let mut trace = Trace::default();
