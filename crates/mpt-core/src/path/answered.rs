@@ -34,6 +34,6 @@ pub struct Answered {
     pub(crate) idle_ns: Option<i64>,
     /// The mean deviation from that.
     pub(crate) jitter_ns: u64,
-    /// What the peer misses of what was sent there, in a million.
-    pub(crate) loss_ppm: u32,
+    /// What share of what was sent there the peer misses, 0 to 1.
+    pub(crate) loss: f64,
 }

@@ -86,12 +86,17 @@ impl Loss {
         }
     }
 
-    /// From 0 to 1,000,000.
+    /// What share of what was sent is lost, from 0 to 1,000,000 millionths, as a probe tells it.
     pub(crate) fn ppm(&self) -> u32 {
         if self.sent <= 0.0 {
             return 0;
         }
         (self.lost / self.sent * 1e6).round().clamp(0.0, 1e6) as u32
+    }
+
+    /// The same, from 0 to 1, with no more digits than a probe has.
+    pub(crate) fn share(&self) -> f64 {
+        f64::from(self.ppm()) / 1e6
     }
 }
 

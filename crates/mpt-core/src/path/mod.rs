@@ -130,7 +130,8 @@ pub(crate) struct Path {
     pub(crate) echoes: Echoes,
     pub(crate) rtt: Rtt,
     pub(crate) loss: Loss,
-    pub(crate) loss_at_peer_ppm: u32,
+    /// What share of what is sent here the peer misses, 0 to 1.
+    pub(crate) loss_at_peer: f64,
     pub(crate) one_way: SmoothedDelay,
     /// One-way delay of our own newest probe that was answered, with the clocks' offset, ns.
     pub(crate) forward: Option<i64>,
@@ -180,7 +181,7 @@ impl Path {
             echoes: Echoes::default(),
             rtt: Rtt::default(),
             loss: Loss::default(),
-            loss_at_peer_ppm: 0,
+            loss_at_peer: 0.0,
             one_way: SmoothedDelay::default(),
             forward: None,
             idle: IdleDelay::default(),
@@ -365,8 +366,7 @@ impl Path {
 
     /// What share of round trips is lost, 0 to 1.
     pub(crate) fn round_trips_lost(&self) -> f64 {
-        let arrive = |ppm: u32| 1.0 - f64::from(ppm) / 1e6;
-        1.0 - arrive(self.loss.ppm()) * arrive(self.loss_at_peer_ppm)
+        1.0 - (1.0 - self.loss.share()) * (1.0 - self.loss_at_peer)
     }
 
     /// Hardly ever does it take longer until a message tells what is not under way on the path.
@@ -547,7 +547,7 @@ impl Path {
         self.peer_may_move = message.may_move;
         self.rests = false;
         self.out_of_service_at_peer = message.out_of_service;
-        self.loss_at_peer_ppm = message.loss_ppm;
+        self.loss_at_peer = f64::from(message.loss_ppm) / 1e6;
         self.loss.sample(message.tx_packets, self.rx_packets);
         let one_way = arrived.as_nanos().wrapping_sub(message.sent.as_nanos()) as i64;
         let longest = self.rtt.round_trip().map(|rtt| rtt.longest());

@@ -248,7 +248,7 @@ impl Mtus {
             return false;
         };
         search.answered(now, echo.number, path.round_trips_lost());
-        search.doubt(now, f64::from(path.loss_at_peer_ppm) / 1e6);
+        search.doubt(now, path.loss_at_peer);
         true
     }
 

@@ -17,7 +17,7 @@ const COPIES_SAVED: Duration = Duration::from_millis(250);
 pub(super) const LEAST_SAVED: f64 = 3_000.0;
 /// Where the faster path loses more than this share, a third copy goes. The hundredth that is latest is then not what it
 /// lost.
-const LOSSY_PPM: u32 = 5_000;
+const LOSSY: f64 = 0.005;
 /// A third copy follows after this time: a burst of losses may be over by then, and it is early enough for a call.
 const AGAIN_AFTER: Duration = Duration::from_millis(5);
 
@@ -51,8 +51,8 @@ impl Class {
             self.counters.uncopied += segments.remaining() as u64;
             return;
         };
-        let loss = answered[first.index()].loss_ppm;
-        let again = (loss > LOSSY_PPM).then_some((first, Some(now + AGAIN_AFTER)));
+        let loss = answered[first.index()].loss;
+        let again = (loss > LOSSY).then_some((first, Some(now + AGAIN_AFTER)));
         let copies = [Some((second, None)), again];
         let count = copies.iter().flatten().count();
         let packet = segments.packet();

@@ -302,7 +302,7 @@ impl Adaptive {
     ) -> Option<PathId> {
         let impairment = |path: PathId| {
             let delay = self.paces[path.index()].delay(now);
-            let loss = f64::from(answered[path.index()].loss_ppm) / 1e6;
+            let loss = answered[path.index()].loss;
             delay.unwrap_or(Span::MAX / 2.0) + Span::from(LOST_AS_DELAY) * loss
         };
         paths.iter().min_by_key(|&path| impairment(path))

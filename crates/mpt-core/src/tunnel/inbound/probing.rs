@@ -87,7 +87,7 @@ impl Inbound {
                     forward_ns: forward,
                     idle_ns: known.idle.median(),
                     jitter_ns: known.idle.jitter(),
-                    loss_ppm: known.loss_at_peer_ppm,
+                    loss: known.loss_at_peer,
                 };
                 self.answers.note(path, answered);
             }

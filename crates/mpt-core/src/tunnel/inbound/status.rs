@@ -63,8 +63,8 @@ impl Inbound {
         status.weight = path.config.weight;
         status.rtt_us = path.rtt.smoothed().map(micros);
         status.rtt_min_us = path.rtt.minimum().map(micros);
-        status.loss = f64::from(path.loss_at_peer_ppm) / 1e6;
-        status.rx_loss = f64::from(path.loss.ppm()) / 1e6;
+        status.loss = path.loss_at_peer;
+        status.rx_loss = path.loss.share();
         (status.tx_packets, status.tx_bytes) = self.shared.sent(id);
         (status.rx_packets, status.rx_bytes) = (path.rx_packets, path.rx_bytes);
         status.rx_delay_us = path

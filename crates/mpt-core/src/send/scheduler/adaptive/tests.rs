@@ -229,7 +229,7 @@ fn to_a_call_a_hundredth_lost_is_as_bad_as_150_ms() {
     let chosen = |slower_ms: u64| {
         let (adaptive, now) = paths(&[10, 10 + slower_ms]);
         let mut answered = [Answered::default(); MAX_PATHS];
-        answered[0].loss_ppm = 10_000;
+        answered[0].loss = 0.01;
         let clearest = adaptive.clearest(now, first(2), &answered);
         clearest.map(PathId::index)
     };

@@ -148,7 +148,7 @@ mod tests {
                     forward_ns,
                     idle_ns: is_idle.then_some(forward_ns),
                     jitter_ns: 0,
-                    loss_ppm: 0,
+                    loss: 0.0,
                 },
             );
             assert_eq!(
