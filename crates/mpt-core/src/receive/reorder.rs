@@ -33,17 +33,16 @@
 //! missing between them is stepped over 64 numbers at a time.
 
 mod account;
+mod beginning;
 mod config;
 mod delivered;
 mod displacement;
 mod inference;
 mod passage;
 mod slots;
+mod told;
 
 use std::collections::VecDeque;
-use std::time::Duration;
-
-use hdrhistogram::Histogram;
 
 use crate::control::LatePolicy;
 pub use crate::limits::MAX_WINDOW;
@@ -282,26 +281,6 @@ impl<T: Copy + Default> Reorder<T> {
         self.slots = self.slots.resized(self.next, window);
     }
 
-    /// Whether one packet with this number is enough to believe it.
-    fn is_believable(&self, seq: Seq) -> bool {
-        let ahead = seq.distance_from(self.next);
-        if ahead < 0 {
-            return ahead > -(MAX_DISTANCE as i32);
-        }
-        seq.distance_from(self.known()) < self.config.believed as i32
-    }
-
-    /// One past the highest number that is known to have been sent.
-    fn known(&self) -> Seq {
-        let beyond = self.announced.distance_from(self.high);
-        // What was announced further away was announced 2^31 numbers ago.
-        if (0..MAX_DISTANCE as i32).contains(&beyond) {
-            self.announced
-        } else {
-            self.high
-        }
-    }
-
     fn insert_late(&mut self, seq: Seq, item: T, out: &mut impl FnMut(T)) -> Verdict {
         self.account.counters.late += 1;
         self.delivered.set(seq);
@@ -351,20 +330,6 @@ impl<T: Copy + Default> Reorder<T> {
             self.infer_lost(now, out);
         }
         is_believable
-    }
-
-    /// Says that the packet with number `seq` has been sent, however unbelievable it looks. Only for
-    /// numbers less than [`MAX_DISTANCE`] ahead; others ask for [`Reorder::resync`].
-    pub fn believe(&mut self, seq: Seq) {
-        if (0..MAX_DISTANCE as i32).contains(&seq.distance_from(self.next)) {
-            self.announced = seq;
-        }
-    }
-
-    /// The paths that may still deliver what is missing.
-    #[must_use]
-    pub fn waited_for(&self) -> PathSet {
-        self.inference.waited_for()
     }
 
     /// Which paths may still deliver what is missing. A path that is no longer among them stops
@@ -417,49 +382,6 @@ impl<T: Copy + Default> Reorder<T> {
         self.infer_lost(now, out);
     }
 
-    /// `first` is the first number that was heard of, before anything was inserted, and less than a window ahead of the
-    /// expected one: what lies between was perhaps sent to somebody else.
-    pub fn hear_of(&mut self, first: Seq) {
-        self.high = first;
-        self.placed = first;
-        self.first_known = first;
-    }
-
-    /// What was sent from `first` on was sent to this end.
-    pub fn know_from(&mut self, first: Seq) {
-        let first = first.later(self.next);
-        if self.first_known.is_after(first) {
-            let gaps = self.missing_between(first, self.first_known);
-            self.account.counters.gaps_seen += u64::from(gaps);
-            self.first_known = first;
-        }
-    }
-
-    /// Expects `first`, before anything was inserted: numbers below it are late, not duplicates.
-    pub fn begin_at(&mut self, first: Seq) {
-        self.next = first;
-        self.high = first;
-        self.placed = first;
-        self.announced = first;
-        self.first_known = first;
-        self.inference.reset(first);
-    }
-
-    /// Counts all numbers below the expected one as delivered: what comes late now was sent to
-    /// somebody else, or is a recording.
-    pub fn close_past(&mut self) {
-        self.delivered.set_all();
-    }
-
-    /// Releases everything and expects `first`: the sender began anew. Numbers below `first` count
-    /// as delivered: packets of the former numbering must not come again in the guise of late ones.
-    pub fn resync(&mut self, now: Time, first: Seq, out: &mut impl FnMut(T)) {
-        self.advance(now, self.high, Cause::InferredLost, out);
-        self.begin_at(first);
-        self.arrivals.clear();
-        self.close_past();
-    }
-
     /// Changes the settings; what no longer fits is released.
     pub fn reconfigure(&mut self, now: Time, config: ReorderConfig, out: &mut impl FnMut(T)) {
         let config = config.bounded();
@@ -481,77 +403,6 @@ impl<T: Copy + Default> Reorder<T> {
         std::mem::take(&mut self.widest)
     }
 
-    /// The settings in force.
-    #[must_use]
-    pub fn config(&self) -> ReorderConfig {
-        self.config
-    }
-
-    /// Whether the number that is to be delivered next is lost, and stands open for what is sent again.
-    #[must_use]
-    pub fn awaits_lost(&self) -> bool {
-        self.high.is_after(self.next) && self.inference.is_lost(self.next)
-    }
-
-    /// The number that is to be delivered next.
-    #[must_use]
-    pub fn next_expected(&self) -> Seq {
-        self.next
-    }
-
-    /// One past the highest number that arrived on a path that is known, or was given up. What is missing up to there is worth
-    /// telling: what lies beyond may be under way.
-    #[must_use]
-    pub fn told_to(&self) -> Seq {
-        if self.placed.is_after(self.high) {
-            self.high
-        } else {
-            self.placed.later(self.next)
-        }
-    }
-
-    /// Numbers that every path had passed, in all: those that were given up for it, those that were
-    /// recovered, and those that may yet be.
-    #[must_use]
-    #[inline]
-    pub fn found_lost(&self) -> u64 {
-        self.account.found_lost
-    }
-
-    /// How long a path's packets may overtake each other, as far as is known.
-    #[must_use]
-    pub fn displacement(&self, path: PathId) -> Duration {
-        self.inference.window(path)
-    }
-
-    /// Calls `each` with every run of missing numbers up to [`Reorder::told_to`], its first and their count, oldest first,
-    /// until it returns `false`.
-    pub fn for_each_missing(&self, mut each: impl FnMut(Seq, u32) -> bool) {
-        let mut from = self.first_known.later(self.next);
-        let to = self.told_to();
-        while to.is_after(from) {
-            let left = to.distance_from(from).unsigned_abs();
-            let missing = self.slots.missing_from(from, left);
-            if missing > 0 && !each(from, missing) {
-                return;
-            }
-            let from_held = from.plus(missing);
-            from = from_held.plus(self.slots.held_from(from_held, left - missing));
-        }
-    }
-
-    /// Numbers held now.
-    #[must_use]
-    pub fn held(&self) -> u32 {
-        self.slots.held()
-    }
-
-    /// Of these, the ones whose packets have left ([`Reorder::leave`]).
-    #[must_use]
-    pub fn left(&self) -> u32 {
-        self.slots.left()
-    }
-
     /// What is held of the number `seq`, if anything is.
     pub fn held_mut(&mut self, seq: Seq) -> Option<&mut T> {
         self.slots.get_mut(self.next, seq)
@@ -565,35 +416,9 @@ impl<T: Copy + Default> Reorder<T> {
         }
     }
 
-    /// Missing numbers being waited for now.
-    #[must_use]
-    pub fn gaps_open(&self) -> u32 {
-        let unknown = self.missing_between(self.next, self.first_known);
-        self.high.distance_from(self.next).unsigned_abs() - self.held() - unknown
-    }
-
     /// Calls `each` with all that is held, in order.
     pub fn for_each_held(&mut self, each: impl FnMut(&mut T)) {
         self.slots.for_each(self.next, each);
-    }
-
-    /// What has happened since the start.
-    #[must_use]
-    pub fn counters(&self) -> &ReorderCounters {
-        &self.account.counters
-    }
-
-    /// How long it took from the inference of a loss until the packet came again, in microseconds; `None` when
-    /// none did.
-    #[must_use]
-    pub fn recovery_us(&self) -> Option<&Histogram<u64>> {
-        self.account.recovery_us.as_deref()
-    }
-
-    /// How long held packets were held, in microseconds; `None` when none was.
-    #[must_use]
-    pub fn hold_us(&self) -> Option<&Histogram<u64>> {
-        self.account.hold_us.as_deref()
     }
 
     fn hold(&mut self, now: Time, seq: Seq, item: T) {
@@ -667,21 +492,6 @@ impl<T: Copy + Default> Reorder<T> {
         if given_up.is_after(self.next) {
             self.advance(now, given_up, Cause::InferredLost, out);
         }
-    }
-
-    /// How many numbers from `from` up to `to`, which may lie beyond the highest, are missing.
-    fn missing_between(&self, from: Seq, to: Seq) -> u32 {
-        let beyond = to.distance_from(self.high.later(from)).max(0);
-        let to = to.plus(beyond.unsigned_abs().wrapping_neg());
-        let (mut from, mut missing) = (from, beyond.unsigned_abs());
-        while to.is_after(from) {
-            let left = to.distance_from(from).unsigned_abs();
-            let here = self.slots.missing_from(from, left);
-            missing += here;
-            let held = self.slots.held_from(from.plus(here), left - here);
-            from = from.plus(here + held);
-        }
-        missing
     }
 
     fn raise_high(&mut self, seq: Seq) {

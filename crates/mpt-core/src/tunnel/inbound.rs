@@ -9,9 +9,11 @@ mod diagnosis;
 mod messages;
 mod mtus;
 mod opening;
+mod packets;
 mod probing;
 mod renewing;
 mod status;
+mod whose;
 mod window;
 
 use std::net::SocketAddr;
@@ -28,9 +30,9 @@ use super::mtus::Mtus;
 use super::news::Answers;
 use super::outbox::Outbox;
 use super::ready::Ready;
-use super::reporting::{Received, Reporting};
+use super::reporting::Reporting;
 use super::sealing::{Arrival, Opening};
-use super::session::{Jump, Peer, Where};
+use super::session::Peer;
 use super::sizing::Sizing;
 use super::watermarks::Watermarks;
 use super::{Shared, TunnelConfig};
@@ -42,13 +44,12 @@ use crate::receive::buffer::{Buffer, Packer, Pool, Stored};
 use crate::receive::coalesce::{Accepts, Coalescer};
 use crate::receive::order::Order;
 use crate::receive::refusals::Refusals;
-use crate::receive::reorder::{MAX_DISTANCE, Reorder, Verdict};
+use crate::receive::reorder::Reorder;
 use crate::send::scheduler::Policy;
 use crate::seq::Seq;
 use crate::time::Time;
 use crate::wire::gre::{Header, Protocol};
 use crate::wire::kind::LONE_BYTE;
-use crate::wire::mss;
 use crate::wire::name::PathName;
 use crate::wire::vnet::VnetHeader;
 
@@ -422,130 +423,6 @@ impl Inbound {
         true
     }
 
-    /// A data packet arrived on the path.
-    #[inline]
-    pub(super) fn hear_data(&mut self, now: Time, id: PathId) {
-        if let Some(path) = &mut self.paths[id.index()]
-            && path.rhythm.heard() != Some(now)
-        {
-            self.unsettled |= !path.is_waited_for(now);
-            path.rhythm.hear(now);
-            self.touch(now);
-            self.notice_silence(now);
-        }
-    }
-
-    fn notice_silence(&mut self, now: Time) {
-        let expected_since = self.activity.expected_since();
-        if self.opening.is_none() && self.peer.notice_silence(now, expected_since) {
-            self.events.push(Event::PeerStoppedProbing);
-            self.unsettled = true;
-        }
-    }
-
-    /// A packet arrived at the path's socket, in a datagram of so many bytes. It counts for the path if it came `from_peer`: from
-    /// where the path's peer is known to be.
-    pub(super) fn handle_packet(
-        &mut self,
-        now: Time,
-        path: PathId,
-        sequence: Option<Seq>,
-        mut packet: Stored,
-        datagram_len: usize,
-        from_peer: bool,
-    ) {
-        self.pool.retain(packet.buffer);
-        if self.clamps_mss {
-            // What comes from the peer asks our side for segments: those must fit our way out.
-            let mtu = self.shared.mtu();
-            mss::clamp(self.pool.packet_mut(packet), mtu, false);
-        }
-        let Some(seq) = sequence else {
-            self.ready.push(packet);
-            return;
-        };
-        if self.peer.is_first() {
-            match seq.value() < self.reorder.config().window {
-                true => self.reorder.hear_of(seq),
-                false => self.reorder.begin_at(seq),
-            }
-        }
-        let missing_before = self.reorder.counters().gaps_seen;
-        let counts_for = from_peer.then_some(path);
-        let mut verdict = self.reorder.insert(
-            now,
-            counts_for,
-            seq,
-            packet,
-            &mut self.ready.out(&self.pool),
-        );
-        if let Some(place) = place_of(seq, self.reorder.next_expected(), verdict)
-            && self.peer.consider_jump(now, path, seq, place) == Jump::Believed
-        {
-            match place {
-                Where::Ahead => self.reorder.believe(seq),
-                Where::FarAhead | Where::Behind => {
-                    self.reorder
-                        .resync(now, seq, &mut self.ready.out(&self.pool));
-                    self.order.begin_numbering();
-                    packet.number = Some(self.order.number(seq));
-                }
-            }
-            verdict = self.reorder.insert(
-                now,
-                counts_for,
-                seq,
-                packet,
-                &mut self.ready.out(&self.pool),
-            );
-        }
-        if verdict != Verdict::Unbelievable {
-            let number = self.order.number(seq);
-            self.order.arrive(now, path, number, packet.len);
-            if from_peer {
-                let is_copy = verdict == Verdict::Duplicate;
-                self.report_arrival(now, path, seq, datagram_len, is_copy, missing_before);
-            }
-        }
-        let why = match verdict {
-            Verdict::Taken => {
-                self.peer.fits(path);
-                let (pool, window) = (&self.pool, &mut self.reorder);
-                self.ready.pass(now, pool, window, seq);
-                return;
-            }
-            Verdict::Duplicate => DropReason::Duplicate,
-            Verdict::LateDropped => DropReason::Late,
-            Verdict::Unbelievable if self.ready.push_unbelieved(&self.pool, packet) => return,
-            Verdict::Unbelievable if self.reorder.next_expected().is_after(seq) => {
-                DropReason::Stale
-            }
-            Verdict::Unbelievable => DropReason::Jump,
-        };
-        self.drops.count(why, 1);
-        self.pool.release(packet.buffer);
-    }
-
-    /// Reports tell of a packet that arrived.
-    #[inline]
-    pub(super) fn report_arrival(
-        &mut self,
-        now: Time,
-        path: PathId,
-        seq: Seq,
-        bytes: usize,
-        is_copy: bool,
-        missing_before: u64,
-    ) {
-        let received = Received {
-            seq,
-            bytes,
-            at: self.arrived,
-        };
-        let (reporting, reorder) = (&mut self.reporting, &self.reorder);
-        reporting.note_arrival(now, path, received, is_copy, missing_before, reorder);
-    }
-
     /// Whether what is for the TUN may stay for what the other paths have ready in this moment, because
     /// block sort can then put it in order with that.
     #[must_use]
@@ -673,19 +550,6 @@ impl Inbound {
     #[must_use]
     pub fn control_packets(&self) -> u64 {
         self.control_packets + self.handshakes + self.lone_bytes
-    }
-}
-
-/// Where a packet asks the window to go: beyond what it believes, or, when it was delivered before,
-/// perhaps to the beginning.
-fn place_of(seq: Seq, expected: Seq, verdict: Verdict) -> Option<Where> {
-    let ahead = seq.distance_from(expected);
-    match verdict {
-        Verdict::Taken | Verdict::LateDropped => None,
-        Verdict::Duplicate => (ahead < 0).then_some(Where::Behind),
-        Verdict::Unbelievable if ahead < 0 => Some(Where::Behind),
-        Verdict::Unbelievable if ahead < MAX_DISTANCE as i32 => Some(Where::Ahead),
-        Verdict::Unbelievable => Some(Where::FarAhead),
     }
 }
 

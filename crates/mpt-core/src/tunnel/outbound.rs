@@ -1,9 +1,10 @@
 //! The line out: TUN packet or super-packet → segments → sequence number → path → train.
 
+mod too_big;
+
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::sealing::Sealing;
 use super::{News, Shared, Transmit, TunnelConfig};
@@ -22,17 +23,11 @@ use crate::send::train::Train;
 use crate::send::turn::Turn;
 use crate::time::{Time, earliest};
 use crate::wire::ecn;
-use crate::wire::fragment;
-use crate::wire::icmp;
 use crate::wire::ip::{Packet, Version};
 use crate::wire::mss;
 use crate::wire::report::Report;
 use crate::wire::vnet::{Checksum, Gso, VnetHeader};
 
-/// Most "too big" messages waiting to be written to the TUN.
-const MAX_ICMP_QUEUED: usize = 16;
-/// Least time between two of them (RFC 1812 §4.3.2.8 asks for a limit).
-const ICMP_INTERVAL: Duration = Duration::from_millis(2);
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// Where a path's peer is.
@@ -399,82 +394,6 @@ impl Outbound {
                 let (out, _) = self.out.append(path, &header, tos, inner_len);
                 segments.write(index, out);
             }
-        }
-    }
-
-    /// RFC 7588 §4.1: fragment the inner packet where that is allowed, else tell its sender. Of a
-    /// super-packet whose datagrams must not be cut finer, each datagram by itself.
-    fn handle_too_big(&mut self, now: Time, header: &VnetHeader, packet: &mut [u8], mtu: u16) {
-        if header.gso == Gso::None {
-            match header.complete_checksum(packet) {
-                Ok(()) => self.handle_too_big_packet(now, packet, mtu),
-                Err(_) => self.drops.count(DropReason::BadOffload, 1),
-            }
-            return;
-        }
-        let Ok(mut datagrams) = Segments::new(header, packet, usize::MAX) else {
-            self.drops.count(DropReason::BadOffload, 1);
-            return;
-        };
-        let mut datagram = vec![0; datagrams.segment_len(0)];
-        while datagrams.remaining() > 0 {
-            let len = datagrams.write_next(&mut datagram);
-            // The last one may be shorter.
-            match Segments::new(&VnetHeader::default(), &datagram[..len], usize::from(mtu)) {
-                Ok(fits) => self.stripe(now, fits),
-                Err(_) => self.handle_too_big_packet(now, &datagram[..len], mtu),
-            }
-        }
-    }
-
-    fn handle_too_big_packet(&mut self, now: Time, packet: &[u8], mtu: u16) {
-        let Ok(packet) = Packet::parse(packet) else {
-            self.drops.count(DropReason::NotIp, 1);
-            return;
-        };
-        if packet.version() == Version::V4 && !packet.dont_fragment() {
-            let mut bytes = vec![0; fragment::longest(&packet, mtu.into())];
-            let fragmented = fragment::fragment(&packet, mtu.into(), |header, payload| {
-                let fragment = &mut bytes[..header.len() + payload.len()];
-                fragment[..header.len()].copy_from_slice(header);
-                fragment[header.len()..].copy_from_slice(payload);
-                self.send_fragment(now, &packet, fragment);
-            });
-            if fragmented.is_err() {
-                self.drops.count(DropReason::TooBig, 1);
-            }
-            return;
-        }
-        self.drops.count(DropReason::TooBig, 1);
-        if now < self.next_icmp || self.icmp.len() >= MAX_ICMP_QUEUED {
-            return;
-        }
-        let mut message = vec![0; icmp::MAX_LEN];
-        if let Some(len) = icmp::too_big(&packet, mtu, None, &mut message) {
-            message.truncate(len);
-            self.icmp.push_back(message);
-            self.next_icmp = now + ICMP_INTERVAL;
-        }
-    }
-
-    /// Sends a fragment of `packet`, as any packet unless it goes elsewhere by the ports, which `packet` alone shows.
-    fn send_fragment(&mut self, now: Time, packet: &Packet<'_>, fragment: &[u8]) {
-        let Ok(segments) = Segments::new(&VnetHeader::default(), fragment, usize::MAX) else {
-            return self.drops.count(DropReason::NotIp, 1);
-        };
-        let usable = self.shared.usable();
-        let by_ports = match self.scheduler.policy() {
-            Policy::Redundant | Policy::Weighted | Policy::Backup => None,
-            Policy::Flow => Some(usable),
-            Policy::Adaptive => {
-                let allowed = self.sender.allowed(packet, usable);
-                let by_itself = self.sender.allowed(&segments.packet(), usable);
-                (allowed != by_itself).then_some(allowed)
-            }
-        };
-        match by_ports {
-            Some(paths) => self.share(now, paths, packet, segments),
-            None => self.stripe(now, segments),
         }
     }
 

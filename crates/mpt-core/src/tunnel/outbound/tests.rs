@@ -1,5 +1,7 @@
 use std::sync::atomic::Ordering;
 
+use std::time::Duration;
+
 use super::*;
 use crate::seq::Seq;
 use crate::tunnel::tunnel;
