@@ -8,7 +8,7 @@ use mpt_core::control::{LatePolicy, PathPhase};
 use mpt_core::send::scheduler::Policy;
 use mpt_core::time::Time;
 use mpt_sim::delay::Delay;
-use mpt_sim::link::{Order, QueueLimit};
+use mpt_sim::link::{Order, Policer, QueueLimit};
 use mpt_sim::loss::Loss;
 use mpt_sim::packet::{Inner, id_of};
 use mpt_sim::pair::{Pair, PairConfig, PathSpec, Side, is_sealed};
@@ -352,6 +352,25 @@ fn paths_whose_delays_change_again_and_again_are_not_taken_for_such_that_others_
         competed.iter().all(|&looks| looks < all / 10),
         "{competed:?} of {all}"
     );
+}
+
+/// Bursts pass a policer at the rate of the line, and a flow that sends bursts fills no path. What it drops of them is not
+/// what the link loses by its nature: else it seems to be the better path, and gets all.
+#[test]
+fn a_policer_is_not_taken_for_a_fast_link_that_loses() {
+    for (seed, burst_bytes) in [(1, 100_000), (2, 200_000), (3, 300_000), (4, 400_000)] {
+        let mut policed = path(100, 15, 1250);
+        policed.links[0].policer = Some(Policer {
+            rate_bps: 20_000_000,
+            burst_bytes,
+        });
+        let mut pair = pair([policed, path(54, 10, 1350)], seed);
+        let mut flow = Flow::new(Side::A, 1400);
+        flow.run_for(&mut pair, SECOND * 2);
+        pair.set_delay(1, MS * 48);
+        let goodput = flow.goodput_bps(&mut pair, SECOND * 6);
+        assert!(goodput > 0.95 * 54e6 * PAYLOAD, "{burst_bytes}: {goodput}");
+    }
 }
 
 #[test]

@@ -208,7 +208,7 @@ law! {
     /// An excess of queue is worked off in no less than this time.
     correction: Duration = ms(100), "ms";
     /// A queue is worked off at no less than this share of the capacity. Of what is sent, usual loss leaves no less than
-    /// this share.
+    /// this share: a path that loses more when less is sent overflows.
     least_gain: f64 = 0.5, "";
     /// A limited path is let run dry each `base_span`, so that a queue that stands does not become the normal delay. It
     /// is paced at this share of its capacity meanwhile (0.9 in ProbeBW_DOWN of draft-ietf-ccwg-bbr). A path over which

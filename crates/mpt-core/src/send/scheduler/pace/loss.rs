@@ -2,7 +2,7 @@
 
 use super::epoch::Sample;
 use crate::send::scheduler::law::Law;
-use crate::send::units::Span;
+use crate::send::units::{Rate, Span};
 use crate::time::Time;
 
 /// More packets than this were not sent between two samples: somebody's numbers are wrong.
@@ -36,6 +36,8 @@ pub(super) struct Judged {
     pub(super) is_excessive: bool,
     /// At what rate the packets were sent of which this tells.
     pub(super) packets_a_second: f64,
+    /// At what rate they arrived.
+    pub(super) arrives: Rate,
 }
 
 impl Loss {
@@ -83,6 +85,8 @@ impl Loss {
         let (packets, lost) = self.sent_and_lost();
         let (sent, lost) = (packets as f64, lost as f64);
         let sent_for = last.sent.since(first.sent);
+        let arrived_for = last.arrived.since(first.arrived);
+        let arrived_bytes = last.arrived_bytes.saturating_sub(first.arrived_bytes);
         let is_in_order = self.in_order >= self.law.order_known;
         let span = Span::from(sent_for);
         // Of what was sent ever faster, more was sent at last.
@@ -114,6 +118,7 @@ impl Loss {
             share,
             is_excessive,
             packets_a_second: sent / span.as_secs(),
+            arrives: Rate::of(arrived_bytes as f64, sent_for.max(arrived_for)),
         })
     }
 
@@ -241,6 +246,7 @@ mod tests {
             share,
             is_excessive: false,
             packets_a_second: 0.0,
+            arrives: Rate::ZERO,
         };
         for _ in 0..20 {
             loss.accept(of(0.02), false);

@@ -53,3 +53,58 @@ fn a_path_that_carries_half_and_tells_by_loss_alone_is_found_out_at_the_second_l
         "{lost} at {rate}"
     );
 }
+
+/// A path that was believed to carry 98 Mbit/s, delivered 68 of late, and is held for its losses: twice, 80 packets are sent within
+/// 10 ms, and so many of them are lost.
+fn held_and_loses(is_again: bool, lost: u64) -> Pace {
+    let at = |us: u64| Time::from_nanos(us * 1000);
+    let mut sample = Sample {
+        arrived: at(1_020_000),
+        one_way: 20 * MS as i64,
+        arrived_packets: 1000,
+        arrived_bytes: 1000 * PACKET,
+        sent: at(1_000_000),
+        sent_packets: 1000,
+        sent_bytes: 1000 * PACKET,
+    };
+    let mut pace = Pace {
+        rate: Some(Rate::new(11e6)),
+        capacity: Rate::new(12.25e6),
+        delivered: Rate::new(8.5e6),
+        phase: Phase::Hold {
+            until: at(1_200_000),
+            is_again,
+        },
+        ..Pace::default()
+    };
+    pace.loss.count(&sample, Time::ZERO);
+    for _ in 0..2 {
+        sample.sent = sample.sent + Duration::from_millis(10);
+        sample.arrived = sample.arrived + Duration::from_millis(10);
+        sample.sent_packets += 80;
+        sample.sent_bytes += 80 * PACKET;
+        sample.arrived_packets += 80 - lost;
+        sample.arrived_bytes += (80 - lost) * PACKET;
+        pace.loss.count(&sample, Time::ZERO);
+        pace.judge_loss(sample.arrived);
+    }
+    pace
+}
+
+#[test]
+fn a_path_that_loses_more_than_half_when_less_is_sent_carries_what_arrives() {
+    for is_again in [false, true] {
+        // 16 packets in 10 ms are 19.2 Mbit/s.
+        let pace = held_and_loses(is_again, 64);
+        assert!((pace.capacity / Rate::new(2.4e6) - 1.0).abs() < 0.01);
+        assert_eq!(pace.loss.usual, 0.0);
+        // As much may be lost at the next look, of what a policer let pass now.
+        let may_be_usual = matches!(pace.phase, Phase::Hold { is_again: true, .. });
+        assert!(!may_be_usual);
+    }
+    // What is less may be usual, if the rate was lowered before.
+    let pace = held_and_loses(false, 39);
+    assert!(pace.capacity == Rate::new(8.5e6) && pace.loss.usual == 0.0);
+    let pace = held_and_loses(true, 39);
+    assert!(pace.capacity == Rate::new(12.25e6) && pace.loss.usual > 0.2);
+}
