@@ -82,7 +82,7 @@ pub struct TunnelStatus {
     /// What is lost is to be sent again.
     #[serde(default)]
     pub recovers: bool,
-    /// What was sent again; nothing at a hub, where [`PeerReport`] has it of each peer.
+    /// What was sent again; nothing at a hub, where [`PeerReport`](super::PeerReport) has it of each peer.
     #[serde(default)]
     pub recovery: RecoveryStatus,
     /// TUN back end in use and why: "plain" or "offload (…)". Where a hub has several workers, also what the
@@ -371,7 +371,7 @@ pub struct ReorderStatus {
     /// Packets in a block, with [`ReorderMode::Block`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_size: Option<u16>,
-    /// Order as it was measured; in the reply to [`Request::Reorder`] alone, for its length.
+    /// Order as it was measured; in the reply to [`Request::Reorder`](super::Request::Reorder) alone, for its length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<Box<OrderStatus>>,
 }

@@ -160,7 +160,7 @@ pub fn judge(status: &Status) -> Verdict {
     Verdict::of(messages)
 }
 
-/// The time of [`super::Recent`] in words, such as "in the last 10 s".
+/// The time of [`super::recent::Recent`] in words, such as "in the last 10 s".
 fn lately(status: &Status) -> String {
     let seconds = status.recent.span_ms.div_ceil(1000).max(1);
     format!("in the last {seconds} s")
