@@ -1,23 +1,16 @@
 //! The line out of a hub: whose a packet from the interface is, and what all peers' lines out have due.
 
-use std::collections::VecDeque;
-use std::time::Duration;
-
 use super::allowed::{Exchange, Holdings};
 use super::waiting::{Load, Waiting};
 use super::{HubNews, HubSlot, Memory, RateLimit, Schedule, Worker};
 use crate::control::drops::{DropReason, Drops};
 use crate::crypto::PublicKey;
+use crate::send::icmp_errors::IcmpErrors;
 use crate::time::Time;
 use crate::tunnel::Outbound;
 use crate::wire::icmp;
 use crate::wire::ip::Packet;
 use crate::wire::vnet::VnetHeader;
-
-/// Most "unreachable" messages waiting to be written to the TUN.
-const MAX_ICMP_QUEUED: usize = 16;
-/// Least time between two of them (RFC 1812 §4.3.2.8 asks for a limit).
-const ICMP_INTERVAL: Duration = Duration::from_millis(2);
 
 /// See the module.
 #[derive(Default)]
@@ -29,8 +22,7 @@ pub struct HubOutbound {
     schedule: Schedule,
     waiting: Waiting<VnetHeader>,
     memory: Memory,
-    icmp: VecDeque<Vec<u8>>,
-    next_icmp: Time,
+    icmp_errors: IcmpErrors,
     /// Packets and bytes that went to peers that were taken away.
     gone: (u64, u64),
     /// Of what was taken away with a peer, and of what is no peer's.
@@ -275,17 +267,9 @@ impl HubOutbound {
 
     /// Tells the sender of a packet that nobody is where it goes.
     fn tell_unreachable(&mut self, now: Time, packet: &[u8]) {
-        if now < self.next_icmp || self.icmp.len() >= MAX_ICMP_QUEUED {
-            return;
-        }
-        let mut message = vec![0; icmp::MAX_LEN];
-        let packet = Packet::parse(packet).ok();
-        if let Some(len) = packet.and_then(|packet| icmp::unreachable(&packet, None, &mut message))
-        {
-            message.truncate(len);
-            self.icmp.push_back(message);
-            self.next_icmp = now + ICMP_INTERVAL;
-        }
+        self.icmp_errors.push(now, |message| {
+            icmp::unreachable(&Packet::parse(packet).ok()?, None, message)
+        });
     }
 
     /// Counts what is for a peer of another worker that has no room for it.
@@ -308,7 +292,7 @@ impl HubOutbound {
 
     /// The next packet to be written back to the TUN: an ICMP "unreachable".
     pub fn poll_tun(&mut self) -> Option<Vec<u8>> {
-        self.icmp.pop_front()
+        self.icmp_errors.pop()
     }
 
     /// When [`HubOutbound::handle_due`] is to be called at the latest.

@@ -6,12 +6,13 @@
 //! what no path takes; `committed`, what has its number and waits for its path; `sparse`, what goes by itself;
 //! `classes`, what some packets are to have that others are not. What was sent is noted (`sent`), so that the peer's
 //! reports tell what became of it: what was lost and goes again (`recovery`), and which path has fallen silent
-//! (`silence`, `rescue`). The bytes of all that waits or may go again are in the `slab`. Each packet becomes a datagram
+//! (`silence`, `rescue`). The bytes of all that waits or may go again are in the `slab`. Whose packet is not sent is told (`icmp_errors`). Each packet becomes a datagram
 //! (`datagrams`) in a [`train`]. Rates and delays are those of [`units`].
 
 pub mod classes;
 pub(crate) mod committed;
 pub(crate) mod datagrams;
+pub(crate) mod icmp_errors;
 pub(crate) mod lanes;
 pub(crate) mod queue;
 pub(crate) mod recovery;

@@ -2,7 +2,6 @@
 
 mod too_big;
 
-use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -16,6 +15,7 @@ use crate::limits::MAX_CLASSES;
 use crate::path::{MAX_PATHS, PathConfig, PathId, PathSet};
 use crate::send::classes::ClassConfig;
 use crate::send::datagrams::Datagrams;
+use crate::send::icmp_errors::IcmpErrors;
 use crate::send::scheduler::{Policy, Scheduler};
 use crate::send::segment::{SegmentError, Segments};
 use crate::send::sender::Sender;
@@ -53,9 +53,8 @@ pub struct Outbound {
     sender: Sender,
     out: Datagrams,
     remotes: [Remote; MAX_PATHS],
-    icmp: VecDeque<Vec<u8>>,
+    icmp_errors: IcmpErrors,
     icmp_written: Vec<u8>,
-    next_icmp: Time,
     drops: Drops,
     /// Sent since [`Shared`] was last told.
     unpublished: [(u64, u64); MAX_PATHS],
@@ -80,9 +79,8 @@ impl Outbound {
             sender: Sender::new(config.recovery, config.law),
             out: Datagrams::new(config.key, is_numbered),
             remotes: Default::default(),
-            icmp: VecDeque::new(),
+            icmp_errors: IcmpErrors::default(),
             icmp_written: Vec::new(),
-            next_icmp: Time::ZERO,
             drops: Drops::default(),
             unpublished: [(0, 0); MAX_PATHS],
             was_given: false,
@@ -492,7 +490,7 @@ impl Outbound {
 
     /// The next packet to be written back to the TUN: an ICMP "too big".
     pub fn poll_tun(&mut self) -> Option<&[u8]> {
-        self.icmp_written = self.icmp.pop_front()?;
+        self.icmp_written = self.icmp_errors.pop()?;
         Some(&self.icmp_written)
     }
 

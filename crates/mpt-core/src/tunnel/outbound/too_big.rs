@@ -1,7 +1,5 @@
 //! What does not fit: it is cut, or its sender is told.
 
-use std::time::Duration;
-
 use super::Outbound;
 use crate::control::drops::DropReason;
 use crate::send::scheduler::Policy;
@@ -10,11 +8,6 @@ use crate::time::Time;
 use crate::wire::ip::{Packet, Version};
 use crate::wire::vnet::{Gso, VnetHeader};
 use crate::wire::{fragment, icmp};
-
-/// Most "too big" messages waiting to be written to the TUN.
-const MAX_ICMP_QUEUED: usize = 16;
-/// Least time between two of them (RFC 1812 §4.3.2.8 asks for a limit).
-const ICMP_INTERVAL: Duration = Duration::from_millis(2);
 
 impl Outbound {
     /// RFC 7588 §4.1: fragment the inner packet where that is allowed, else tell its sender. Of a
@@ -67,15 +60,8 @@ impl Outbound {
             return;
         }
         self.drops.count(DropReason::TooBig, 1);
-        if now < self.next_icmp || self.icmp.len() >= MAX_ICMP_QUEUED {
-            return;
-        }
-        let mut message = vec![0; icmp::MAX_LEN];
-        if let Some(len) = icmp::too_big(&packet, mtu, None, &mut message) {
-            message.truncate(len);
-            self.icmp.push_back(message);
-            self.next_icmp = now + ICMP_INTERVAL;
-        }
+        let too_big = |message: &mut [u8]| icmp::too_big(&packet, mtu, None, message);
+        self.icmp_errors.push(now, too_big);
     }
 
     /// Sends a fragment of `packet`, as any packet unless it goes elsewhere by the ports, which `packet` alone shows.
