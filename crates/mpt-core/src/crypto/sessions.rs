@@ -14,8 +14,8 @@
 //!
 //! When a handshake begins, and when a session ends: [`due`].
 
+mod agreed;
 mod due;
-mod kept;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

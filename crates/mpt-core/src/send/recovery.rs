@@ -30,11 +30,11 @@
 //!
 //! What is kept has bounds ([`kept`]). At rates at which that is less than a round trip, nothing is kept.
 
-mod again;
 mod burst;
 mod detection;
 pub(crate) mod kept;
 mod outpaced;
+mod resends;
 mod stranded;
 
 use std::collections::VecDeque;

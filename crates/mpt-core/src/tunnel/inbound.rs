@@ -10,10 +10,10 @@ mod messages;
 mod mtus;
 mod opening;
 mod packets;
+mod placing;
 mod probing;
 mod renewing;
 mod status;
-mod whose;
 mod window;
 
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
 //! Which sessions there are at once, and the one to send in.
 
-use super::{KeyChange, MAX_EVENTS_QUEUED, MAX_SESSIONS, Session, SessionEvent, Sessions};
+use super::{KeyChange, MAX_SESSIONS, Session, SessionEvent, Sessions};
 use crate::crypto::handshake::Agreed;
 use crate::crypto::opener::Opener;
 use crate::crypto::sealer::ControlSealer;
@@ -94,23 +94,24 @@ impl Sessions {
             self.changed = Some(now);
         }
         let before = self.sending.replace(number);
+        let mut established = None;
         for session in self.sessions.iter_mut().flatten() {
             if Some(session.number) == before {
                 session.replaced = Some(now);
             } else if session.number == number {
                 session.confirmed = true;
                 self.key_change = session.data.take().map(KeyChange::Use);
-                let established = SessionEvent::Established {
+                established = Some(SessionEvent::Established {
                     session: number,
                     cipher: session.cipher,
                     initiated: session.initiated,
                     peer_session: session.peer.session,
                     peer_next_number: session.peer.next_number,
-                };
-                if self.events.len() < MAX_EVENTS_QUEUED {
-                    self.events.push_back(established);
-                }
+                });
             }
+        }
+        if let Some(established) = established {
+            self.event(established);
         }
         // Another one would be one too many.
         self.handshake.abandon();

@@ -520,9 +520,10 @@ impl Pace {
     /// Looks at what is lost beyond the usual: whether the rate is at fault shows when it is lower.
     ///
     /// A path that still loses more than usual can leave (`1.0 - least_gain`) overflows, and carries what arrives in that time.
-    /// What was delivered before may have been a burst that a policer let pass. While all that was lost at the second look was
-    /// usual, the policer of `campaign --family field --one 12035` was taken for a path of 60 to 99 Mbit/s that lost 5 to 40 % by its nature,
-    /// and got all packets: for 25 s the tunnel had 10 to 30 of 70 Mbit/s, where the other link alone has 50.
+    /// What was delivered before may have been a burst that a policer let pass. While all that was lost at a third look was
+    /// usual, the policer of `campaign --family field --one 12035`, 20 Mbit/s, was taken for a path of 60 to 99 Mbit/s that loses
+    /// 2 to 50 % by its nature. It got most packets, and for 25 s the tunnel had 10 to 30 of 70 Mbit/s, where the other link
+    /// alone has 50.
     fn judge_loss(&mut self, now: Time) {
         let is_steady = self.doubt.is_steady();
         let lateness = if is_steady {

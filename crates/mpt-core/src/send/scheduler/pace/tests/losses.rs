@@ -99,8 +99,13 @@ fn a_path_that_loses_more_than_half_when_less_is_sent_carries_what_arrives() {
         assert!((pace.capacity / Rate::new(2.4e6) - 1.0).abs() < 0.01);
         assert_eq!(pace.loss.usual, 0.0);
         // As much may be lost at the next look, of what a policer let pass now.
-        let may_be_usual = matches!(pace.phase, Phase::Hold { is_again: true, .. });
-        assert!(!may_be_usual);
+        assert!(matches!(
+            pace.phase,
+            Phase::Hold {
+                is_again: false,
+                ..
+            }
+        ));
     }
     // What is less may be usual, if the rate was lowered before.
     let pace = held_and_loses(false, 39);
