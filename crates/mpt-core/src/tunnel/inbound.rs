@@ -14,7 +14,6 @@ mod placing;
 mod probing;
 mod renewing;
 mod status;
-mod window;
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -22,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::activity::Activity;
+use super::delivery::Delivery;
 use super::diagnosis::Diagnosis;
 use super::event::{Event, Events};
 use super::heard::HeardReports;
@@ -29,22 +29,19 @@ use super::look::{Content, look_at};
 use super::mtus::Mtus;
 use super::news::Answers;
 use super::outbox::Outbox;
-use super::ready::Ready;
 use super::reporting::Reporting;
 use super::sealing::{Arrival, Opening};
 use super::session::Peer;
-use super::sizing::Sizing;
+use super::sizing::ReorderSettings;
 use super::watermarks::Watermarks;
+use super::window::Window;
 use super::{Shared, TunnelConfig};
 use crate::control::drops::{DropReason, Drops};
 use crate::crypto::{DATA_OVERHEAD, Sessions};
-use crate::hub::{RateLimit, Sources};
 use crate::path::{MAX_PATHS, Path, PathConfig, PathId, Paths, Unreachable};
-use crate::receive::buffer::{Buffer, Packer, Pool, Stored};
-use crate::receive::coalesce::{Accepts, Coalescer};
+use crate::receive::buffer::{Buffer, Stored};
+use crate::receive::coalesce::Accepts;
 use crate::receive::order::Order;
-use crate::receive::refusals::Refusals;
-use crate::receive::reorder::Reorder;
 use crate::send::scheduler::Policy;
 use crate::seq::Seq;
 use crate::time::Time;
@@ -53,15 +50,6 @@ use crate::wire::kind::LONE_BYTE;
 use crate::wire::name::PathName;
 use crate::wire::vnet::VnetHeader;
 
-/// Buffers beyond a full window: a batch in the caller's hands and one on its way to the TUN.
-const SPARE_BUFFERS: usize = 192;
-/// The same where buffers take trains; half of them may be held by lone packets before what is held
-/// is packed together.
-const SPARE_TRAINS: usize = 128;
-/// When fewer can be taken, what is held is packed together.
-const SHORT_OF_BUFFERS: usize = 64;
-/// A buffer that takes any train.
-const TRAIN_BYTES: usize = 65_536;
 /// A datagram as it was received.
 #[derive(Debug)]
 pub struct Datagram {
@@ -93,28 +81,16 @@ pub struct Inbound {
     opening: Option<Opening>,
     /// When the host received the datagram in hand.
     arrived: Time,
-    /// In a hub: which inner packets the peer may send.
-    sources: Option<Sources>,
-    /// What more is dropped of what comes for the TUN.
-    limit: Option<RateLimit>,
     /// What the other half of this end does with what arrives at the peer.
     reports_wanted: bool,
     resends: bool,
-    receives_trains: bool,
     paths: Paths,
     mtus: Mtus,
     next_strange_answer: [Time; MAX_PATHS],
     peer: Peer,
-    pool: Pool,
-    reorder: Reorder<Stored>,
-    sizing: Sizing,
+    window: Window,
     order: Order,
-    /// Packets in order for the TUN.
-    ready: Ready,
-    /// Once they are there, the buffers are to take so many bytes at most.
-    gives_back: Option<usize>,
-    coalescer: Coalescer,
-    refusals: Refusals,
+    delivery: Delivery,
     outbox: Outbox,
     reporting: Reporting,
     heard: HeardReports,
@@ -126,8 +102,6 @@ pub struct Inbound {
     costs: [u32; MAX_PATHS],
     events: Events,
     drops: Drops,
-    rx_packets: u64,
-    rx_bytes: u64,
     control_packets: u64,
     /// Handshake messages that were taken.
     handshakes: u64,
@@ -149,23 +123,15 @@ impl Inbound {
             clamps_mss: false,
             opening: None,
             arrived: Time::ZERO,
-            sources: None,
-            limit: None,
             reports_wanted: config.policy == Policy::Adaptive || config.recovery,
             resends: config.recovery,
-            receives_trains: config.receives_trains,
             paths: Default::default(),
             mtus: Mtus::new(config.mtu),
             next_strange_answer: [Time::ZERO; MAX_PATHS],
             peer: Peer::default(),
-            pool: Pool::new(0, 0),
-            reorder: Reorder::new(config.reorder.at_first(), Seq::FIRST),
-            sizing: Sizing::new(config.reorder),
+            window: Window::new(config.reorder, config.mtu, config.receives_trains),
             order: Order::new(),
-            ready: Ready::default(),
-            gives_back: None,
-            coalescer: Coalescer::new(config.accepts),
-            refusals: Refusals::default(),
+            delivery: Delivery::new(config.accepts),
             outbox: Outbox::default(),
             reporting: Reporting::default(),
             heard: HeardReports::default(),
@@ -176,8 +142,6 @@ impl Inbound {
             costs: [0; MAX_PATHS],
             events: Events::default(),
             drops: Drops::default(),
-            rx_packets: 0,
-            rx_bytes: 0,
             control_packets: 0,
             handshakes: 0,
             lone_bytes: 0,
@@ -207,7 +171,7 @@ impl Inbound {
                 *slot = Some(Box::new(new));
                 self.order.add_path(path);
                 self.reporting.forget_path(path);
-                self.reorder.forget_path(path);
+                self.window.forget_path(path);
                 // It is to be measured at once.
                 self.touch(now);
             }
@@ -293,26 +257,19 @@ impl Inbound {
     /// A free buffer to receive into. It comes back with [`Inbound::handle_datagram`] or
     /// [`Inbound::put_back`]. `None` only when the caller holds more than a batch.
     pub fn take_buffer(&mut self) -> Option<Buffer> {
-        if self.pool.available() <= SHORT_OF_BUFFERS {
-            let mut packer = Packer::new(&mut self.pool);
-            self.reorder.for_each_held(|packet| packer.pack(packet));
-            packer.finish();
-        }
-        self.pool.take()
+        self.window.take_buffer()
     }
 
     /// Takes back a buffer that was not used.
     pub fn put_back(&mut self, buffer: Buffer) {
-        let id = self.pool.keep(buffer);
-        self.pool.release(id);
+        let id = self.window.keep(buffer);
+        self.window.release(id);
     }
 
     /// Takes a datagram, or a train of them. Afterwards, at the end of the batch at the latest, poll
     /// everything.
     pub fn handle_datagram(&mut self, now: Time, datagram: Datagram) {
-        if let Some(limit) = &mut self.limit {
-            limit.fill(now);
-        }
+        self.delivery.fill_limit(now);
         let Datagram {
             path,
             from,
@@ -324,7 +281,7 @@ impl Inbound {
             waited,
         } = datagram;
         self.arrived = now - waited;
-        let buffer = self.pool.keep(buffer);
+        let buffer = self.window.keep(buffer);
         let step = segment_size.map_or(len, usize::from).max(1);
         let datagrams = len.div_ceil(step).max(1) as u64;
         let known = self.paths[path.index()].as_deref();
@@ -333,7 +290,7 @@ impl Inbound {
             Some(peer) => is_same_peer(peer, from),
             None => false,
         };
-        let fits = len <= self.pool.bytes_mut(buffer).len();
+        let fits = len <= self.window.buffer_mut(buffer).len();
         if !self.is_called() && !known.is_some_and(may_be_peer) {
             self.note_stranger(now, path, from, datagrams);
             if fits {
@@ -344,7 +301,7 @@ impl Inbound {
         } else {
             for start in (0..len.max(1)).step_by(step) {
                 let place = start..len.min(start + step);
-                if self.pool.bytes_mut(buffer)[place.clone()] == LONE_BYTE {
+                if self.window.buffer_mut(buffer)[place.clone()] == LONE_BYTE {
                     self.lone_bytes += 1;
                     if let Some(path) = &mut self.paths[path.index()] {
                         path.count_control(from, place.len());
@@ -368,7 +325,7 @@ impl Inbound {
                 self.handle_sealed(now, arrival);
             }
         }
-        self.pool.release(buffer);
+        self.window.release(buffer);
         if self.unsettled || self.next_settle.is_some_and(|at| at <= now) {
             self.settle(now);
         }
@@ -391,7 +348,7 @@ impl Inbound {
         path.rx_packets += 1;
         path.rx_bytes += place.len() as u64;
         let datagram_len = place.len();
-        match look_at(&mut self.pool.bytes_mut(buffer)[place], self.key, tos) {
+        match look_at(&mut self.window.buffer_mut(buffer)[place], self.key, tos) {
             Err(why) => {
                 self.drops.count(why, 1);
                 return false;
@@ -427,61 +384,35 @@ impl Inbound {
     /// block sort can then put it in order with that.
     #[must_use]
     pub fn may_gather(&self) -> bool {
-        let block = self.sizing.settings.block;
-        block.is_some_and(|block| self.ready.len() < usize::from(block))
-            && self.pool.available() > SHORT_OF_BUFFERS
+        self.window.may_gather()
     }
 
     /// Hands everything that is for the TUN to `write`, in order and with consecutive packets of a
     /// flow joined where the TUN takes that. `write` says whether the TUN took it. Afterwards ask
     /// [`Inbound::refuses_joined`].
     pub fn drain_tun(&mut self, mut write: impl FnMut(&VnetHeader, &[u8]) -> bool) {
-        let refusals = &mut self.refusals;
-        let mut out =
-            |header: &VnetHeader, packet: &[u8]| refusals.write(header, packet, &mut write);
-        if let Some(block) = self.sizing.settings.block {
-            self.ready.sort_blocks(block.into());
-        }
-        while let Some(packet) = self.ready.pop() {
+        self.window.sort_blocks();
+        while let Some(packet) = self.window.pop() {
             self.order.leave(packet.number, packet.len);
             if packet.has_left() {
                 continue;
             }
-            if let Some(sources) = &self.sources
-                && !sources.allow(self.pool.bytes(packet))
-            {
-                self.drops.count(DropReason::NotAllowed, 1);
-                self.pool.release(packet.buffer);
-                continue;
+            let pushed = self.delivery.push(self.window.packet(packet), &mut write);
+            if let Err(why) = pushed {
+                self.drops.count(why, 1);
             }
-            if let Some(limit) = &mut self.limit
-                && !limit.take(packet.len.into())
-            {
-                self.drops.count(DropReason::RateLimit, 1);
-                self.pool.release(packet.buffer);
-                continue;
-            }
-            self.rx_packets += 1;
-            self.rx_bytes += u64::from(packet.len);
-            self.coalescer.push(self.pool.bytes(packet), &mut out);
-            self.pool.release(packet.buffer);
+            self.window.release(packet.buffer);
         }
-        self.coalescer.flush(&mut out);
-        if let Some(to) = self.gives_back.take() {
-            self.coalescer.rest();
-            self.ready.rest();
-            self.pool.trim(to);
+        self.delivery.finish(&mut self.drops, &mut write);
+        if self.window.finish() {
+            self.delivery.rest();
         }
-        let (refused, refused_bytes) = self.refusals.take();
-        self.rx_packets -= refused;
-        self.rx_bytes = self.rx_bytes.saturating_sub(refused_bytes);
-        self.drops.count(DropReason::TunWrite, refused);
     }
 
     /// Whether the TUN refuses super-packets of kinds that it was to take: tell [`Inbound::set_accepts`] that it takes none.
     #[must_use]
     pub fn refuses_joined(&self) -> bool {
-        self.refusals.are_for_joining()
+        self.delivery.refuses_joined()
     }
 
     /// The next thing that an operator may want to know.
@@ -500,14 +431,46 @@ impl Inbound {
     /// back and take others.
     pub fn set_mtu(&mut self, now: Time, mtu: u16) {
         self.mtus.configure(mtu);
-        self.set_reorder(now, self.sizing.settings);
+        self.window.set_mtu(mtu);
+        self.set_reorder(now, self.window.settings());
         self.search_mtus(now);
+    }
+
+    /// Changes how packets are put in order.
+    pub fn set_reorder(&mut self, now: Time, settings: ReorderSettings) {
+        let recovery = self.recovery();
+        self.window.configure(now, settings, recovery);
+        self.size_window(now);
+    }
+
+    /// Packets that wait for those before them, or for the interface.
+    pub(crate) fn held(&self) -> u64 {
+        self.window.held()
+    }
+
+    /// Bytes of memory that packets take here: those that wait in the window for those before them, and buffers for more.
+    #[inline]
+    pub(crate) fn memory(&self) -> usize {
+        self.window.memory() + self.delivery.memory()
+    }
+
+    /// Gives memory back until that is `to` bytes at most: what is free; then the window releases those with the lowest
+    /// numbers, as one that is full does. These take theirs until [`Inbound::drain_tun`], which is to follow. Whether there was
+    /// anything to give.
+    pub(crate) fn give_back(&mut self, now: Time, to: usize) -> bool {
+        let before = (self.memory(), self.held());
+        if before.0 <= to {
+            return false;
+        }
+        self.delivery.rest();
+        let to = to.saturating_sub(self.delivery.memory());
+        self.window.give_back(now, to);
+        (self.memory(), self.held()) != before
     }
 
     /// From now on the TUN takes these super-packets.
     pub fn set_accepts(&mut self, accepts: Accepts) {
-        self.coalescer.set_accepts(accepts);
-        self.refusals = Refusals::default();
+        self.delivery.set_accepts(accepts);
     }
 
     /// Lowers the MSS of TCP handshakes to what the tunnel carries, or leaves it.
@@ -536,7 +499,7 @@ impl Inbound {
     /// Packets and inner bytes written to the TUN so far.
     #[must_use]
     pub fn received(&self) -> (u64, u64) {
-        (self.rx_packets, self.rx_bytes)
+        self.delivery.delivered()
     }
 
     /// What this half has dropped.

@@ -14,6 +14,7 @@
 //! [`Inbound::wake`] of the same end. What [`Inbound::poll_news`] has goes to [`Outbound::learn`] of the same end.
 
 mod activity;
+mod delivery;
 mod diagnosis;
 mod event;
 mod halves;
@@ -31,6 +32,7 @@ mod sealing;
 mod session;
 mod sizing;
 mod watermarks;
+mod window;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

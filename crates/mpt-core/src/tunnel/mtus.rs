@@ -100,11 +100,6 @@ impl Mtus {
         }
     }
 
-    /// The configured MTU.
-    pub(super) fn config(&self) -> u16 {
-        self.config
-    }
-
     /// The configured MTU is another one.
     pub(super) fn configure(&mut self, config: u16) {
         self.config = config;

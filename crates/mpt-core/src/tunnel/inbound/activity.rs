@@ -51,13 +51,9 @@ impl Inbound {
 
     /// Nothing comes: what packets need is not needed.
     fn give_memory_back(&mut self) {
-        self.pool.rest();
-        self.reorder.rest();
+        self.window.rest();
         self.outbox.rest();
-        if self.coalescer.is_empty() {
-            self.coalescer.rest();
-        }
-        self.ready.rest();
+        self.delivery.rest();
     }
 
     /// Lets the sessions know what they may make of silence, and how much handshakes matter. Returns when that changes by

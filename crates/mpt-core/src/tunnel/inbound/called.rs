@@ -19,7 +19,7 @@ use crate::crypto::CONTROL_OVERHEAD;
 use crate::crypto::{
     Caller, HubSlot, InitiationTag, Moment, Opened, Refused, Sender, claimed_route,
 };
-use crate::hub::{RateLimit, Sources};
+use crate::hub::Sources;
 use crate::path::{MAX_PATHS, Path, PathConfig, PathId};
 use crate::time::Time;
 use crate::tunnel::sealing::{Arrival, CalledPaths, Opening};
@@ -36,7 +36,7 @@ impl Inbound {
         until: Moment,
         sources: Sources,
     ) {
-        self.sources = Some(sources);
+        self.delivery.set_sources(sources);
         // A hub tells nobody how its peers' packets are ordered.
         self.order.switch_off();
         if let Some(opening) = &mut self.opening {
@@ -47,12 +47,12 @@ impl Inbound {
 
     /// The peer may send other inner packets now.
     pub(crate) fn set_sources(&mut self, sources: Sources) {
-        self.sources = Some(sources);
+        self.delivery.set_sources(sources);
     }
 
     /// More than so many bits a second for the TUN are dropped from now on.
     pub(crate) fn set_rate_limit(&mut self, now: Time, bits_per_second: Option<u64>) {
-        RateLimit::set(&mut self.limit, now, bits_per_second);
+        self.delivery.set_rate_limit(now, bits_per_second);
     }
 
     /// Whether paths come into being as the peer calls.
@@ -246,7 +246,7 @@ impl Inbound {
         };
         let start = arrival.place.start;
         let place = start + message.start..start + message.end;
-        let calls = Proof::parse(&self.pool.bytes_mut(arrival.buffer)[place]).is_some();
+        let calls = Proof::parse(&self.window.buffer_mut(arrival.buffer)[place]).is_some();
         if calls && self.paths[arrival.path.index()].is_none() {
             self.set_path(now, arrival.path, called);
         }

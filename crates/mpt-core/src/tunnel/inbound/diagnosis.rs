@@ -46,7 +46,7 @@ impl Inbound {
     /// A datagram of a sealed tunnel that is not sealed.
     pub(super) fn note_unsealed(&mut self, now: Time, arrival: &Arrival) {
         if self.may_be_of_peer(arrival.path, arrival.from) {
-            let datagram = &self.pool.bytes_mut(arrival.buffer)[arrival.place.clone()];
+            let datagram = &self.window.buffer_mut(arrival.buffer)[arrival.place.clone()];
             self.diagnosis.note_unsealed(now, datagram);
         }
     }
@@ -61,7 +61,7 @@ impl Inbound {
         place: Range<usize>,
     ) {
         if self.may_be_of_peer(id, from) {
-            let datagram = &self.pool.bytes_mut(buffer)[place];
+            let datagram = &self.window.buffer_mut(buffer)[place];
             self.diagnosis.note_strange(now, datagram);
         }
     }

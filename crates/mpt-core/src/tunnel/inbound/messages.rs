@@ -26,7 +26,7 @@ impl Inbound {
         buffer: u32,
         place: Range<usize>,
     ) -> bool {
-        let message = &self.pool.bytes_mut(buffer)[place];
+        let message = &self.window.buffer_mut(buffer)[place];
         match Control::parse(message) {
             Ok(Control::Probe(probe)) => {
                 if let Some(name) = PathName::parse(message)
@@ -104,7 +104,7 @@ impl Inbound {
 
     /// Sends the report that is due.
     pub(super) fn report_if_due(&mut self, now: Time) {
-        if !self.reporting.take_due(now, &self.reorder) {
+        if !self.reporting.take_due(now, self.window.reorder()) {
             return;
         }
         let (Some(session), Some(path)) = (self.peer.session(), self.way_back()) else {
@@ -127,7 +127,7 @@ impl Inbound {
             },
             sent_bytes: paths.map(|path| self.shared.sent(path).1).sum(),
         };
-        for (path, report) in &self.reporting.make(now, &reader, &self.reorder) {
+        for (path, report) in &self.reporting.make(now, &reader, self.window.reorder()) {
             self.queue_control(*path, report.buffer_len(), |out| report.emit(out));
         }
     }
@@ -225,12 +225,10 @@ impl Inbound {
                 .is_none_or(|last| self.reporting.has_reached(path, last))
             {
                 // What is unbelievable changes nothing.
-                let _ =
-                    self.reorder
-                        .announce(now, path, edges.next, &mut self.ready.out(&self.pool));
+                let _ = self.window.announce(now, path, edges.next);
             }
         }
-        self.reporting.note_losses(now, &self.reorder);
+        self.reporting.note_losses(now, self.window.reorder());
         if self.watermarks.doubt(now, edges.next, doubted) {
             self.shared.tell_doubted(doubted);
         }

@@ -40,7 +40,7 @@ impl Inbound {
 
     /// Takes one datagram of a sealed tunnel, whoever sent it.
     pub(super) fn handle_sealed(&mut self, now: Time, mut arrival: Arrival) {
-        let datagram = self.pool.part(arrival.buffer, arrival.place.clone());
+        let datagram = self.window.part(arrival.buffer, arrival.place.clone());
         let id = self.path_of(&arrival, datagram);
         arrival.path = id;
         if let Some(route) = claimed_route(datagram)
@@ -55,7 +55,7 @@ impl Inbound {
         if path.is_none() && !is_called {
             return;
         }
-        let datagram = &mut self.pool.bytes_mut(arrival.buffer)[arrival.place.clone()];
+        let datagram = &mut self.window.buffer_mut(arrival.buffer)[arrival.place.clone()];
         let message = datagram.strip_prefix(&HANDSHAKE_GRE);
         if let Some(message) = message
             && let Ok(kind) = Kind::of(message)
@@ -143,7 +143,7 @@ impl Inbound {
         let start = arrival.place.start;
         let place = start + message.start..start + message.end;
         message.len() > MESSAGE_BYTES + PROOF_BYTES + LONGEST_NAME
-            && Proof::parse(&self.pool.bytes_mut(arrival.buffer)[place]).is_some()
+            && Proof::parse(&self.window.buffer_mut(arrival.buffer)[place]).is_some()
     }
 
     /// Takes what a datagram carried.
@@ -221,7 +221,7 @@ impl Inbound {
         place: Range<usize>,
     ) {
         let start = place.start;
-        let payload = &mut self.pool.bytes_mut(arrival.buffer)[place];
+        let payload = &mut self.window.buffer_mut(arrival.buffer)[place];
         let looked = match protocol {
             Protocol::Ipv4 => look_into(payload, Version::V4, arrival.tos),
             Protocol::Ipv6 => look_into(payload, Version::V6, arrival.tos),
@@ -251,15 +251,12 @@ impl Inbound {
         self.drops.count(DropReason::Duplicate, 1);
         let from_peer = self.is_from_peer(arrival);
         let counts_for = from_peer.then_some(path);
-        if self
-            .reorder
-            .note_copy(now, counts_for, seq, &mut self.ready.out(&self.pool))
-        {
+        if self.window.note_copy(now, counts_for, seq) {
             let number = self.order.number(seq);
             let len = arrival.place.len().saturating_sub(DATA_OVERHEAD) as u16;
             self.order.arrive(now, path, number, len);
             if from_peer {
-                let missing = self.reorder.counters().gaps_seen;
+                let missing = self.window.reorder().counters().gaps_seen;
                 self.report_arrival(now, path, seq, arrival.place.len(), true, missing);
             }
         }

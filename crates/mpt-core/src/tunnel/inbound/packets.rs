@@ -45,50 +45,34 @@ impl Inbound {
         datagram_len: usize,
         from_peer: bool,
     ) {
-        self.pool.retain(packet.buffer);
+        self.window.retain(packet);
         if self.clamps_mss {
             // What comes from the peer asks our side for segments: those must fit our way out.
             let mtu = self.shared.mtu();
-            mss::clamp(self.pool.packet_mut(packet), mtu, false);
+            mss::clamp(self.window.packet_mut(packet), mtu, false);
         }
         let Some(seq) = sequence else {
-            self.ready.push(packet);
+            self.window.push(packet);
             return;
         };
         if self.peer.is_first() {
-            match seq.value() < self.reorder.config().window {
-                true => self.reorder.hear_of(seq),
-                false => self.reorder.begin_at(seq),
-            }
+            self.window.begin(seq);
         }
-        let missing_before = self.reorder.counters().gaps_seen;
+        let missing_before = self.window.reorder().counters().gaps_seen;
         let counts_for = from_peer.then_some(path);
-        let mut verdict = self.reorder.insert(
-            now,
-            counts_for,
-            seq,
-            packet,
-            &mut self.ready.out(&self.pool),
-        );
-        if let Some(place) = place_of(seq, self.reorder.next_expected(), verdict)
+        let mut verdict = self.window.insert(now, counts_for, seq, packet);
+        if let Some(place) = place_of(seq, self.window.reorder().next_expected(), verdict)
             && self.peer.consider_jump(now, path, seq, place) == Jump::Believed
         {
             match place {
-                Where::Ahead => self.reorder.believe(seq),
+                Where::Ahead => self.window.believe(seq),
                 Where::FarAhead | Where::Behind => {
-                    self.reorder
-                        .resync(now, seq, &mut self.ready.out(&self.pool));
+                    self.window.resync(now, seq);
                     self.order.begin_numbering();
                     packet.number = Some(self.order.number(seq));
                 }
             }
-            verdict = self.reorder.insert(
-                now,
-                counts_for,
-                seq,
-                packet,
-                &mut self.ready.out(&self.pool),
-            );
+            verdict = self.window.insert(now, counts_for, seq, packet);
         }
         if verdict != Verdict::Unbelievable {
             let number = self.order.number(seq);
@@ -101,20 +85,19 @@ impl Inbound {
         let why = match verdict {
             Verdict::Taken => {
                 self.peer.fits(path);
-                let (pool, window) = (&self.pool, &mut self.reorder);
-                self.ready.pass(now, pool, window, seq);
+                self.window.pass(now, seq);
                 return;
             }
             Verdict::Duplicate => DropReason::Duplicate,
             Verdict::LateDropped => DropReason::Late,
-            Verdict::Unbelievable if self.ready.push_unbelieved(&self.pool, packet) => return,
-            Verdict::Unbelievable if self.reorder.next_expected().is_after(seq) => {
+            Verdict::Unbelievable if self.window.push_unbelieved(packet) => return,
+            Verdict::Unbelievable if self.window.reorder().next_expected().is_after(seq) => {
                 DropReason::Stale
             }
             Verdict::Unbelievable => DropReason::Jump,
         };
         self.drops.count(why, 1);
-        self.pool.release(packet.buffer);
+        self.window.release(packet.buffer);
     }
 
     /// Reports tell of a packet that arrived.
@@ -133,7 +116,7 @@ impl Inbound {
             bytes,
             at: self.arrived,
         };
-        let (reporting, reorder) = (&mut self.reporting, &self.reorder);
+        let (reporting, reorder) = (&mut self.reporting, self.window.reorder());
         reporting.note_arrival(now, path, received, is_copy, missing_before, reorder);
     }
 }

@@ -50,7 +50,7 @@ impl Inbound {
         place: Range<usize>,
     ) -> bool {
         let (id, from) = (arrival.path, arrival.from);
-        let message = &self.pool.bytes_mut(arrival.buffer)[place];
+        let message = &self.window.buffer_mut(arrival.buffer)[place];
         let called = Proof::parse(message).zip(Message::parse(message).ok());
         let (Some(opening), Some(path)) = (&self.opening, &mut self.paths[id.index()]) else {
             return false;

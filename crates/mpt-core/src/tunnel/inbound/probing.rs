@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use super::Inbound;
 use crate::control::drops::DropReason;
-use crate::path::{Answered, DRIFTS_AFTER, MAX_PATHS, PathId, PathSet, PathState, SmoothedDelay};
-use crate::receive::reorder::{MAX_DISTANCE, Recovery};
+use crate::path::{
+    Answered, DRIFTS_AFTER, MAX_PATHS, PathId, PathSet, PathState, Paths, SmoothedDelay,
+};
+use crate::receive::reorder::Recovery;
 use crate::seq::Seq;
 use crate::time::{Time, earliest};
 use crate::tunnel::Transmit;
@@ -15,6 +17,7 @@ use crate::tunnel::event::Event;
 use crate::tunnel::outbox::{ControlDatagram, control_header};
 use crate::tunnel::sealing::{Opening, may_carry_handshakes};
 use crate::tunnel::session::{Jump, Where};
+use crate::tunnel::window::Began;
 use crate::wire::kind::LONE_BYTE;
 use crate::wire::probe::{Echo, MESSAGE_BYTES, Message};
 
@@ -29,8 +32,6 @@ const ROUND_TRIPS: u32 = 4;
 const REPORTS_A_ROUND_TRIP: u32 = 2;
 /// What resends may be delayed by besides, in queues and by clocks that tick.
 const RECOVERY_MARGIN: Duration = Duration::from_millis(5);
-/// More packets than this do not overtake a message of a session that has just begun.
-const MAX_OVERTAKING: i32 = 1024;
 
 impl Inbound {
     pub(super) fn handle_message(&mut self, now: Time, path: PathId, message: &Message) {
@@ -93,7 +94,7 @@ impl Inbound {
             }
             self.reporting.learn(path, message);
             if let Some(rtt) = known.rtt.round_trip() {
-                self.reorder.set_rtt(now, path, rtt);
+                self.window.set_rtt(now, path, rtt);
             }
             self.put_off_probe(now, path);
             self.note_carried(now, path, message.echo);
@@ -135,52 +136,31 @@ impl Inbound {
         self.reporting.begin_session(restarted);
         self.heard.begin_session();
         self.watermarks.begin_session();
-        self.begin_numbering(now, next_seq, restarted);
+        let began = Began {
+            is_restart: restarted,
+            is_first: self.peer.is_first(),
+            is_sealed: self.opening.is_some(),
+        };
+        if self.window.begin_session(now, next_seq, began) {
+            self.order.begin_numbering();
+        }
         self.events.push(Event::PeerSession { session, restarted });
     }
 
-    /// A session has proved itself and sends `next_seq` next. What came before that proof may have
-    /// been a recording. Sealed, nothing of before it opens; plain, the first packets may have come before the first probe.
-    fn begin_numbering(&mut self, now: Time, next_seq: Seq, restarted: bool) {
-        let first_heard = self.peer.is_first();
-        let is_sealed = self.opening.is_some();
-        let began_lately = !is_sealed && next_seq.value() < self.reorder.config().window;
-        // Data overtake a message, but by no more than paths differ.
-        let ahead = next_seq.distance_from(self.reorder.next_expected());
-        let is_elsewhere = ahead >= MAX_DISTANCE as i32 || ahead < -MAX_OVERTAKING;
-        if restarted || is_elsewhere || first_heard && !began_lately {
-            self.reorder
-                .resync(now, next_seq, &mut self.ready.out(&self.pool));
-            self.order.begin_numbering();
-        } else if !began_lately {
-            // It is we who began anew: what is old went to our former self.
-            self.reorder.close_past();
-        } else if first_heard {
-            self.reorder.hear_of(next_seq);
-        } else {
-            // The packet that was heard of first may have been forged.
-            self.reorder.know_from(next_seq);
-        }
-    }
-
     fn follow_watermark(&mut self, now: Time, path: PathId, watermark: Seq) {
-        if self
-            .reorder
-            .announce(now, path, watermark, &mut self.ready.out(&self.pool))
-        {
+        if self.window.announce(now, path, watermark) {
             self.peer.watermark_fits();
         } else {
-            let place = match watermark.is_after(self.reorder.next_expected()) {
+            let place = match watermark.is_after(self.window.reorder().next_expected()) {
                 true => Where::FarAhead,
                 false => Where::Behind,
             };
             if self.peer.consider_watermark(now, watermark, place) == Jump::Believed {
-                self.reorder
-                    .resync(now, watermark, &mut self.ready.out(&self.pool));
+                self.window.resync(now, watermark);
                 self.order.begin_numbering();
             }
         }
-        self.reporting.note_losses(now, &self.reorder);
+        self.reporting.note_losses(now, self.window.reorder());
     }
 
     /// When [`Inbound::handle_timeout`] is to be called at the latest.
@@ -206,21 +186,18 @@ impl Inbound {
         let probes = earliest(probes, mtus);
         earliest(
             earliest(probes, self.next_settle),
-            self.reorder.poll_timeout(),
+            self.window.poll_timeout(),
         )
     }
 
     /// Does what is due: probes, reports, changes of state, the end of hold times.
     pub fn handle_timeout(&mut self, now: Time) {
-        if let Some(limit) = &mut self.limit {
-            limit.fill(now);
-        }
+        self.delivery.fill_limit(now);
         self.follow_activity(now);
         self.handle_session_timeout(now);
-        self.reorder
-            .handle_timeout(now, &mut self.ready.out(&self.pool));
+        self.window.handle_timeout(now);
         self.settle(now);
-        self.reporting.note_losses(now, &self.reorder);
+        self.reporting.note_losses(now, self.window.reorder());
         self.notice_suspected(now);
         self.end_doubts(now);
         self.report_if_due(now);
@@ -457,7 +434,7 @@ impl Inbound {
         self.diagnose(now, reachable);
         next = earliest(next, self.tell_sessions(now));
         let recovery = self.recovery();
-        self.reorder.set_recovery(now, recovery);
+        self.window.set_recovery(now, recovery);
         self.next_settle = next;
         self.shared.peer_known.store(peer_probes, Ordering::Relaxed);
         self.unsettled = false;
@@ -467,13 +444,19 @@ impl Inbound {
         self.shared
             .usable
             .store(u32::from(usable.bits()), Ordering::Relaxed);
-        self.reorder
-            .wait_for(now, waited_for, &mut self.ready.out(&self.pool));
+        self.window.wait_for(now, waited_for);
         self.size_window(now);
-        self.reporting.note_losses(now, &self.reorder);
+        self.reporting.note_losses(now, self.window.reorder());
         if self.mtus.left_out() != narrow {
             self.follow_mtus();
         }
+    }
+
+    /// Follows what is measured, where the settings leave that to the tunnel.
+    pub(super) fn size_window(&mut self, now: Time) {
+        follow_clock(&mut self.paths);
+        let recovery = self.recovery().map(|recovery| recovery.hold);
+        self.window.follow(now, &self.paths, recovery);
     }
 
     /// How quickly the peer's resends can be here, if it sends any: a report and a packet, each over
@@ -491,10 +474,7 @@ impl Inbound {
         // (`--pairs 300 --seed 3000`).
         let round_trips = up.filter_map(|path| path.rtt.round_trip());
         let slowest = round_trips.map(|rtt| rtt.longest()).max()?;
-        let window = (0..MAX_PATHS)
-            .filter_map(PathId::new)
-            .map(|path| self.reorder.displacement(path))
-            .max()?;
+        let window = self.window.widest_displacement();
         Some(Recovery {
             hold: (quickest + self.reporting.interval() * REPORTS_A_ROUND_TRIP) * ROUND_TRIPS
                 + slowest / 2
@@ -538,4 +518,40 @@ pub(super) enum Extent {
         answer: u64,
         peer_path: Option<u8>,
     },
+}
+
+/// When the peer's clock was set, the first message to show it corrects the delays of all paths.
+fn follow_clock(paths: &mut Paths) {
+    let mut all = paths.iter_mut().flatten();
+    if let Some(set) = all.find_map(|path| path.one_way.take_clock_step()) {
+        for path in paths.iter_mut().flatten() {
+            path.one_way.follow_clock_step(set);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::path::{PathConfig, PathId};
+    use crate::tunnel::{TunnelConfig, tunnel};
+
+    #[test]
+    fn what_was_measured_of_a_path_that_is_not_heard_any_more_is_forgotten() {
+        let (_, mut inbound) = tunnel(&TunnelConfig::of_test(1, 1464));
+        for index in [0, 1] {
+            let path = PathConfig::of_test();
+            inbound.set_path(Time::ZERO, PathId::new(index).unwrap(), path);
+            let path = inbound.paths[index].as_mut().unwrap();
+            path.one_way.sample(5_000_000, 0);
+            inbound.hear_data(Time::ZERO, PathId::new(index).unwrap());
+        }
+        let later = Time::ZERO + Duration::from_secs(61);
+        inbound.hear_data(later, PathId::new(0).unwrap());
+        inbound.settle(later);
+        let known = [0, 1].map(|index| inbound.paths[index].as_ref().unwrap().one_way.ns());
+        assert_eq!(known, [Some(5_000_000), None]);
+    }
 }

@@ -2,22 +2,12 @@
 
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
-
 use super::Inbound;
-use crate::control::order::{OrderStatus, Spread};
-use crate::control::setting::Setting;
-use crate::control::verdict::NO_TRAFFIC_BPS;
-use crate::control::{
-    HoldTimes, PathStatus, PeerState, PeerStatus, Protection, ReorderMode, ReorderStatus,
-    TunnelStatus,
-};
+use crate::control::order::OrderStatus;
+use crate::control::{PathStatus, PeerState, PeerStatus, Protection, ReorderStatus, TunnelStatus};
 use crate::path::PathId;
 use crate::time::Time;
 use crate::tunnel::sealing::Opening;
-
-/// Delay differences below this are noise, in nanoseconds.
-const NOISE_NS: u64 = 500_000;
 
 impl Inbound {
     /// Fills in what this half knows of the tunnel.
@@ -28,7 +18,7 @@ impl Inbound {
         status.handshake = self.handshake();
         status.session = format!("{:016x}", self.session);
         status.peer_session = self.peer.session().map(|session| format!("{session:016x}"));
-        (status.rx_packets, status.rx_bytes) = (self.rx_packets, self.rx_bytes);
+        (status.rx_packets, status.rx_bytes) = self.received();
         status.recovery.report_bytes = self.reporting.sent_bytes();
         self.drops().add_to(&mut status.drops);
     }
@@ -83,40 +73,7 @@ impl Inbound {
     /// The reorder window.
     #[must_use]
     pub fn report_reorder(&self) -> ReorderStatus {
-        let (config, counters) = (self.reorder.config(), self.reorder.counters());
-        ReorderStatus {
-            window: config.window,
-            max_buffer_delay_us: micros(config.max_buffer_delay),
-            late_policy: config.late,
-            held: u64::from(self.reorder.held() - self.reorder.left()),
-            held_max: u64::from(counters.held_max),
-            in_order: counters.in_order,
-            reordered: counters.reordered,
-            late: counters.late,
-            duplicates: counters.duplicates,
-            passed: self.ready.passed(),
-            gaps_seen: counters.gaps_seen,
-            gaps_open: u64::from(self.reorder.gaps_open()),
-            gaps_filled: counters.gaps_filled,
-            gaps_recovered: counters.gaps_recovered,
-            gaps_inferred_lost: counters.gaps_inferred_lost,
-            gaps_timed_out: counters.gaps_timed_out,
-            gaps_overflowed: counters.gaps_overflowed,
-            hold_us: times(self.reorder.hold_us()),
-            recovery_us: times(self.reorder.recovery_us()),
-            window_auto: config.grows_to.is_some(),
-            max_buffer_delay_auto: self.sizing.settings.max_buffer_delay == Setting::Auto,
-            window_limit: u64::from(self.widest_window()),
-            delay_difference_us: micros(self.sizing.difference),
-            packets_per_s: self.sizing.packets_per_s(),
-            window_needed: self.window_needed(),
-            mode: match self.sizing.settings.block {
-                None => ReorderMode::Window,
-                Some(_) => ReorderMode::Block,
-            },
-            block_size: self.sizing.settings.block,
-            order: None,
-        }
+        self.window.status(&self.paths)
     }
 
     /// Order as it was measured; a path goes by the name that `name_of` has for it.
@@ -127,25 +84,10 @@ impl Inbound {
     ) -> OrderStatus {
         self.order.tick(now);
         OrderStatus {
-            holds: spread(self.reorder.hold_us()),
-            recoveries: spread(self.reorder.recovery_us()),
+            holds: self.window.holds(),
+            recoveries: self.window.recoveries(),
             ..self.order.status(now, name_of)
         }
-    }
-
-    /// Delay difference × packets a second over all paths that carry data: as many arrive on the faster ones while one is
-    /// under way on the slowest.
-    fn window_needed(&self) -> Option<u64> {
-        let paths = self.paths.iter().flatten();
-        let carrying = paths.filter(|path| path.rx_rate.bps() >= NO_TRAFFIC_BPS);
-        let delays = carrying.filter_map(|path| path.one_way.ns());
-        let difference = delays.clone().max()?.abs_diff(delays.min()?);
-        let packets = self.sizing.packets_per_s();
-        if packets == 0 || difference < NOISE_NS {
-            return None;
-        }
-        let needed = difference as f64 / 1e9 * packets as f64;
-        Some(needed.ceil() as u64)
     }
 
     fn least_one_way_ns(&self) -> Option<i64> {
@@ -157,63 +99,6 @@ impl Inbound {
     }
 }
 
-fn times(histogram: Option<&Histogram<u64>>) -> HoldTimes {
-    let told = histogram.map(|histogram| HoldTimes {
-        p50: histogram.value_at_quantile(0.5),
-        p99: histogram.value_at_quantile(0.99),
-        max: histogram.max(),
-    });
-    told.unwrap_or_default()
-}
-
-fn spread(histogram: Option<&Histogram<u64>>) -> Spread {
-    let told = histogram.map(|histogram| {
-        let values = histogram.iter_recorded();
-        let values = values.map(|step| {
-            let value = histogram.lowest_equivalent(step.value_iterated_to());
-            (value, step.count_at_value())
-        });
-        let sum = histogram.mean() * histogram.len() as f64;
-        Spread::of(values, sum as u64)
-    });
-    told.unwrap_or_default()
-}
-
 fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::path::PathConfig;
-    use crate::tunnel::{TunnelConfig, tunnel};
-
-    #[test]
-    fn days_of_small_packets_ask_for_no_larger_window() {
-        let config = TunnelConfig::of_test(1, 1464);
-        let (_, mut inbound) = tunnel(&config);
-        for (index, delay_ns) in [5_000_000, 15_000_000].into_iter().enumerate() {
-            let path = PathConfig::of_test();
-            inbound.set_path(Time::ZERO, PathId::new(index).unwrap(), path);
-            let path = inbound.paths[index].as_mut().unwrap();
-            path.one_way.sample(delay_ns, 0);
-        }
-        let mut now = Time::ZERO;
-        for (span_s, packets, bytes) in [(100_000, 10_000_000, 1_000_000_000), (1, 1000, 1_400_000)]
-        {
-            now = now + Duration::from_secs(span_s);
-            for path in inbound.paths.iter_mut().flatten() {
-                path.rx_packets += packets;
-                path.rx_bytes += bytes;
-                path.rx_rate.sample(now, path.rx_bytes);
-            }
-            inbound.size_window(now);
-        }
-        // 10 ms at 2000 packets a second.
-        assert_eq!(inbound.window_needed(), Some(20));
-        // What carries data on one path alone overtakes nothing.
-        inbound.paths[0].as_mut().unwrap().rx_rate = Default::default();
-        assert_eq!(inbound.window_needed(), None);
-    }
 }
