@@ -339,6 +339,63 @@ fn who_is_there_from_the_start_gets_one_path_and_not_two() {
     }
 }
 
+/// Path 1 is not up yet. Who has path 0 puts copies of the answer to the call, which is in the clear, before its socket: they
+/// are asked about once, and the path comes up beside them.
+#[test]
+fn a_copied_answer_is_asked_about_once_and_keeps_no_path_away() {
+    let mut pair = Pair::new(PairConfig {
+        waits_to_be_called: Some(Side::B),
+        ..config()
+    });
+    pair.set_links_up(1, false);
+    pair.record();
+    pair.run_for(SECOND);
+    let recorded = pair.recorded().into_iter();
+    let [answer, ..] = &recorded
+        .filter_map(|(from, wire)| (from == Side::B).then_some(wire.bytes))
+        .collect::<Vec<_>>()[..]
+    else {
+        panic!("B was not called");
+    };
+    assert_eq!(pair.end(Side::A).state(0), PathState::Up);
+    let asked = Rc::new(Cell::new(0));
+    let count = asked.clone();
+    pair.set_relay(0, move |caught| {
+        count.set(count.get() + u32::from(caught.to_relay));
+        None
+    });
+    for ms in 0..3000 {
+        if ms == 1000 {
+            pair.set_links_up(1, true);
+        }
+        for _ in 0..10 {
+            pair.inject(Side::A, 1, RELAY, 0, answer);
+        }
+        pair.run_for(MS);
+    }
+    assert_untouched(&pair, "copies of the answer");
+    assert_eq!(asked.get(), 1);
+}
+
+/// Who has kept a packet puts it before path 1's socket, again and again: it tells nothing of what the path carries or loses.
+#[test]
+fn a_packet_that_was_kept_counts_for_no_path() {
+    let mut pair = Pair::running(config(), SECOND);
+    pair.record();
+    Load::of(1).run_for(&mut pair, SECOND);
+    let recorded = pair.recorded().into_iter();
+    let mut packets = recorded.filter(|(from, wire)| *from == Side::A && wire.bytes.len() > 1000);
+    let (_, kept) = packets.next().unwrap();
+    let before = pair.end(Side::B).path(1).rx_packets;
+    for _ in 0..1000 {
+        pair.inject(Side::B, 1, RELAY, kept.tos, &kept.bytes);
+    }
+    pair.run_for(MS);
+    let counted = pair.end(Side::B).path(1).rx_packets - before;
+    assert!(counted < 50, "{counted}");
+    assert!(pair.end(Side::B).dropped(DropReason::Duplicate) >= 1000);
+}
+
 /// B begins anew, under load, and can only be called. Who has path 0 in his hand has kept messages of B on it for 12 s, `all`
 /// of them or every third, and hands A one every half second. Returns how long path 1 is away.
 fn away_with_messages_of_a_former_life(all: bool, hands_out: bool) -> Duration {

@@ -517,7 +517,9 @@ impl HubInbound {
             return;
         };
         if inbound.is_over() {
+            let held = inbound.held();
             row.former = row.summary();
+            row.former.drops.count(DropReason::PeerAway, held);
             row.inbound = None;
             self.schedule.set(slot, None);
             self.memory.note(slot, 0);

@@ -85,6 +85,8 @@ pub(super) struct Opening {
     next_number: u64,
     /// Paths whose peer is elsewhere, and the line out does not know.
     pub(super) moved: PathSet,
+    /// Paths on which who answered the last handshake from elsewhere was asked: see [`super::Inbound::ask_who_answered`].
+    pub(super) asked: PathSet,
     /// The last initiation once more, to where the path's peer may be as well: see [`crate::path::Path::elsewhere`].
     pub(super) elsewhere: Option<(PathId, (PathId, SocketAddr), ControlDatagram)>,
 }
@@ -97,6 +99,7 @@ impl Opening {
             control: ControlAllowance::default(),
             next_number: 0,
             moved: PathSet::EMPTY,
+            asked: PathSet::EMPTY,
             elsewhere: None,
         }
     }

@@ -333,7 +333,7 @@ impl Window {
 
     /// Packets that wait for those before them, or for the interface.
     pub(super) fn held(&self) -> u64 {
-        u64::from(self.reorder.held()) + self.ready.len() as u64
+        u64::from(self.reorder.held() - self.reorder.left()) + self.ready.len() as u64
     }
 
     /// Bytes of memory that packets take here: those that wait for those before them, and buffers for more.

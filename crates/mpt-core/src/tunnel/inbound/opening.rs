@@ -10,7 +10,7 @@ use crate::crypto::{
     CONTROL_OVERHEAD, DATA_OVERHEAD, OpenError, Opened, Refused, Sender, SessionEvent,
     claimed_route,
 };
-use crate::path::{Path, PathId, PathState};
+use crate::path::{Path, PathId, PathSet, PathState};
 use crate::receive::buffer::Stored;
 use crate::seq::Seq;
 use crate::time::Time;
@@ -101,20 +101,23 @@ impl Inbound {
                 }
                 self.meet_path(now, &arrival, &opened);
                 let is_padded = self.is_padded(&arrival, &opened);
+                // A control message says for which path it was made; where one from elsewhere leads is judged later.
+                let counts =
+                    matches!(opened, Opened::Control { .. }) || self.is_from_peer(&arrival);
                 let Some(path) = &mut self.paths[id.index()] else {
                     self.follow_sessions(now);
                     return self.drops.count(DropReason::OtherPath, 1);
                 };
                 // Who sends a padded probe does not count it: see `send_message`.
-                if !is_padded {
+                if !is_padded && counts {
                     path.rx_packets += 1;
                     path.rx_bytes += arrival.place.len() as u64;
                 }
                 if matches!(opened, Opened::Control { .. }) {
                     path.count_control(arrival.from, arrival.place.len());
                 }
-                self.activity.hear();
                 if !matches!(opened, Opened::Copy { .. }) {
+                    self.activity.hear();
                     self.diagnosis.hear(now);
                 }
                 self.follow_sessions(now);
@@ -125,7 +128,8 @@ impl Inbound {
                 if why == OpenError::Malformed {
                     self.note_unsealed(now, &arrival);
                 } else if why == OpenError::Marked
-                    && let Some(path) = path
+                    && self.is_from_peer(&arrival)
+                    && let Some(path) = &mut self.paths[id.index()]
                 {
                     // It is the peer's, and came.
                     path.rx_packets += 1;
@@ -229,7 +233,12 @@ impl Inbound {
         };
         match looked {
             Ok(len) => {
-                self.hear_data(now, arrival.path);
+                let from_peer = self.is_from_peer(arrival);
+                if from_peer {
+                    self.hear_data(now, arrival.path);
+                } else {
+                    self.touch(now);
+                }
                 let sequence = number.map(|number| Seq::new(number as u32));
                 let packet = Stored {
                     buffer: arrival.buffer,
@@ -238,7 +247,7 @@ impl Inbound {
                     number: sequence.map(|seq| self.order.number(seq)),
                     behind: None,
                 };
-                let (len, from_peer) = (arrival.place.len(), self.is_from_peer(arrival));
+                let len = arrival.place.len();
                 self.handle_packet(now, arrival.path, sequence, packet, len, from_peer);
             }
             Err(why) => self.drops.count(why, 1),
@@ -292,6 +301,9 @@ impl Inbound {
                     if self.peer.session() != Some(peer_session) {
                         let next_seq = Seq::new(peer_next_number as u32);
                         self.begin_session(now, peer_session, next_seq);
+                    }
+                    if let Some(opening) = &mut self.opening {
+                        opening.asked = PathSet::EMPTY;
                     }
                     self.events.push(Event::Keys {
                         protection: cipher.protection(),

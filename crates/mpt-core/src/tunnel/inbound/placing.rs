@@ -117,12 +117,16 @@ impl Inbound {
     }
 
     /// A call was answered: where that came from elsewhere than this end's messages go, which are lost there, one goes to
-    /// who answered.
+    /// who answered, once for each handshake: the answer is in the clear, and whoever has it may send it again from anywhere.
     pub(super) fn ask_who_answered(&mut self, now: Time, arrival: &Arrival) {
         let (id, socket, to) = (arrival.path, arrival.socket, arrival.from);
         let path = self.paths[id.index()].as_ref();
         if path.is_none_or(|path| path.is_up() || path.is_at(id, socket, to)) {
             return;
+        }
+        match &mut self.opening {
+            Some(opening) if !opening.asked.contains(id) => opening.asked.insert(id),
+            _ => return,
         }
         let extent = Extent::ToCaller {
             socket,
