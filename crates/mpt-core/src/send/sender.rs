@@ -163,7 +163,9 @@ impl Sender {
 
     /// Lets flows wait for as long as it takes them to notice that they should slow down.
     fn set_patience(&mut self, turn: &Turn<'_>) {
-        let (now, usable) = (turn.now, turn.usable);
+        // One that is a last resort carries nothing while there is another.
+        let now = turn.now;
+        let usable = self.paths.tiers.without_last_resort(turn.usable);
         let rtts = usable.iter().map(|path| self.answered[path.index()].rtt);
         let slowest = rtts.max().unwrap_or_default();
         // What waits on a path or is held up at the receiver delays all that is behind it.
@@ -451,7 +453,8 @@ impl Sender {
         self.rescue.rehabilitate(&mut self.recovery);
         self.note_silence(now);
         self.paths.learn(now, report, suspected);
-        self.paths.weigh(turn.usable, self.recovery.is_enabled());
+        self.paths
+            .weigh(now, turn.usable, self.recovery.is_enabled());
         self.recovery
             .learn(&mut self.slab, now, report, self.paths.log());
         self.set_patience(turn);

@@ -183,7 +183,10 @@ impl Pace {
     /// A probe came back.
     pub(crate) fn probed(&mut self, now: Time, probed: &Answered) {
         self.rtt = probed.rtt;
-        self.doubt.probed(Span::nanos(probed.jitter_ns as f64));
+        self.doubt.probed(
+            Span::nanos(probed.jitter_ns as f64),
+            probed.idle_ns.is_some(),
+        );
         let one_way = Span::nanos(probed.idle_ns.unwrap_or(probed.forward_ns) as f64);
         let is_new = self.probed.replace(one_way).is_none();
         if let Some(median) = probed.idle_ns {
@@ -262,8 +265,14 @@ impl Pace {
     /// therefore hardly used before the one that carries most, which takes as long as `main`, for being quicker alone. Of
     /// 1,000 random pairs (`campaign --pairs 1000 --seed 20000`) 0.3 % are below 0.95 of the better link late, and 0.7 %
     /// without; the sum is the same (+0.0 ± 0.3 %).
-    pub(crate) fn weigh_disorder(&mut self, recovers: bool, shares: f64, main: Option<Span>) {
-        self.swing.weigh(shares);
+    pub(crate) fn weigh_disorder(
+        &mut self,
+        now: Time,
+        recovers: bool,
+        shares: f64,
+        main: Option<Span>,
+    ) {
+        self.swing.weigh(now, shares);
         self.company.weigh(shares);
         let late = self.doubt.jitter() * self.law.tail_jitters;
         let again = self.rtt.as_secs_f64() + late.as_secs();

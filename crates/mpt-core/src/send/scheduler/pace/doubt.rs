@@ -51,9 +51,14 @@ impl Doubt {
         self.carried.note(now, queue - self.law.target.into());
     }
 
-    /// What probes tell.
-    pub(super) fn probed(&mut self, jitter: Span) {
+    /// What probes tell. Where the path has nothing else to carry (`is_idle`), they also tell that what it scattered under
+    /// load is over: a path that is left for its jitter is paced no more, and would keep it for ever.
+    pub(super) fn probed(&mut self, jitter: Span, is_idle: bool) {
         self.probed = jitter;
+        let calm = jitter + self.law.steady.into();
+        if is_idle && self.noise > calm {
+            self.noise = self.noise + (calm - self.noise) / 16.0;
+        }
     }
 
     /// Mean deviation of a packet's delay: that of probes of an idle path, or the scatter while it is paced, as far as it
@@ -139,7 +144,7 @@ mod tests {
     fn where_probes_agree_by_chance_the_steps_of_the_queue_tell_how_late_packets_come() {
         for (jitter_ms, least, most) in [(0.5, 2.0, 2.5), (1.5, 30.0, 45.0), (12.0, 54.0, 54.1)] {
             let mut doubt = Doubt::new(&Law::LAW);
-            doubt.probed(span(jitter_ms));
+            doubt.probed(span(jitter_ms), false);
             for epoch in 0..40 {
                 doubt.epoch(
                     Time::ZERO,
@@ -176,7 +181,7 @@ mod tests {
                 doubt.jitter()
             );
             assert_eq!(doubt.is_steady(), is_steady, "{scatter_ms} ms");
-            doubt.probed(span(200.0));
+            doubt.probed(span(200.0), false);
             assert_eq!(doubt.jitter(), span(200.0), "probes say more");
         }
     }
@@ -184,7 +189,7 @@ mod tests {
     #[test]
     fn the_first_queue_and_a_steady_one_are_no_step() {
         let mut doubt = Doubt::new(&Law::LAW);
-        doubt.probed(span(1.5));
+        doubt.probed(span(1.5), false);
         for _ in 0..10 {
             doubt.epoch(Time::ZERO, Span::ZERO, span(80.0));
         }
@@ -195,7 +200,7 @@ mod tests {
     fn a_queue_with_which_much_more_was_carried_is_lateness_for_a_while() {
         let mut doubt = Doubt::new(&Law::LAW);
         let at = |second: u64| Time::from_nanos(second * 1_000_000_000);
-        doubt.probed(span(1.5));
+        doubt.probed(span(1.5), false);
         doubt.carried(at(1), span(30.0));
         doubt.carried(at(2), span(20.0));
         assert_eq!((doubt.lateness(), doubt.target()), (span(25.0), span(30.0)));
@@ -206,7 +211,25 @@ mod tests {
         doubt.carried(at(22), span(400.0));
         assert_eq!(doubt.lateness(), span(150.0));
         // Where none jitters, a queue is one.
-        doubt.probed(span(0.5));
+        doubt.probed(span(0.5), false);
         assert_eq!(doubt.lateness(), span(2.25));
+    }
+
+    #[test]
+    fn idle_probes_end_what_was_scattered_under_load() {
+        let mut doubt = Doubt::new(&Law::LAW);
+        for _ in 0..100 {
+            doubt.paced(span(40.0), span(0.0));
+        }
+        let under_load = doubt.jitter();
+        assert!(under_load > span(30.0));
+        for _ in 0..100 {
+            doubt.probed(span(1.0), false);
+        }
+        assert_eq!(doubt.jitter(), under_load, "it is busy");
+        for _ in 0..100 {
+            doubt.probed(span(1.0), true);
+        }
+        assert!(doubt.jitter() < span(1.5), "{:?}", doubt.jitter());
     }
 }

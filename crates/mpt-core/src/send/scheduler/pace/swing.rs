@@ -19,6 +19,7 @@
 //! (`--family field --one 4004`); it has 0.99.
 
 use super::JUMP;
+use crate::path::DRIFTS_AFTER;
 use crate::send::scheduler::law::Law;
 use crate::send::units::Span;
 use crate::time::Time;
@@ -27,8 +28,8 @@ use crate::windowed::Windowed;
 /// The rises of a path's delay.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Swing {
-    /// The mean delay of the last epoch.
-    before: Option<Span>,
+    /// When the last epoch ended, and its mean delay.
+    before: Option<(Time, Span)>,
     rises: Windowed<Span>,
     /// What is counted for them.
     late: Span,
@@ -44,8 +45,11 @@ impl Swing {
     }
 
     /// An epoch's mean delay was this. Rises of no more than `noise` are none, nor is one of [`JUMP`]: the clock is another.
+    /// After [`DRIFTS_AFTER`] without an epoch the clocks may have drifted apart by as much as a rise.
     pub(super) fn epoch(&mut self, now: Time, one_way: Span, noise: Span) {
-        if let Some(before) = self.before.replace(one_way) {
+        if let Some((at, before)) = self.before.replace((now, one_way))
+            && now.since(at) < DRIFTS_AFTER
+        {
             let rise = one_way - before;
             let is_rise = rise > noise && rise <= JUMP;
             self.rises
@@ -53,8 +57,9 @@ impl Swing {
         }
     }
 
-    /// The path carries this many times its even share.
-    pub(super) fn weigh(&mut self, shares: f64) {
+    /// The path carries this many times its even share. Where nothing goes over it for having risen, time alone forgets that.
+    pub(super) fn weigh(&mut self, now: Time, shares: f64) {
+        self.rises.pass(now);
         self.late = self.rises.get().unwrap_or_default() * (1.0 - shares).max(0.0);
     }
 
@@ -88,8 +93,34 @@ mod tests {
             let now = Time::ZERO + Duration::from_secs(second);
             swing.epoch(now, span(ms), span(30.0));
         }
-        swing.weigh(shares);
+        let now = Time::ZERO + Duration::from_secs(delays_ms.len() as u64 - 1);
+        swing.weigh(now, shares);
         swing.late()
+    }
+
+    #[test]
+    fn a_rise_is_forgotten_on_a_path_that_carries_nothing_since() {
+        let mut swing = Swing::new(&Law::LAW);
+        let at = |second| Time::ZERO + Duration::from_secs(second);
+        for (second, ms) in [(0, 50.0), (1, 150.0)] {
+            swing.epoch(at(second), span(ms), span(30.0));
+        }
+        swing.weigh(at(2), 0.0);
+        assert_eq!(swing.late(), span(100.0));
+        for second in 3..24 {
+            swing.weigh(at(second), 0.0);
+        }
+        assert_eq!(swing.late(), Span::ZERO);
+    }
+
+    #[test]
+    fn what_clocks_drift_in_a_pause_is_no_rise() {
+        let mut swing = Swing::new(&Law::LAW);
+        let after = Time::ZERO + DRIFTS_AFTER;
+        swing.epoch(Time::ZERO, span(50.0), span(30.0));
+        swing.epoch(after, span(122.0), span(30.0));
+        swing.weigh(after, 0.0);
+        assert_eq!(swing.late(), Span::ZERO);
     }
 
     #[test]
