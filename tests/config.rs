@@ -348,6 +348,19 @@ fn keys_without_effect_are_no_mistake_and_are_warned_of() {
     mpt0.toml:18:10: warning: `weight` has no effect beside scheduler = "redundant": every packet goes over every path; remove it, or write scheduler = "weighted" in [tunnel] for shares by weight
     mpt0.toml:24:10: warning: `weight` has no effect beside scheduler = "redundant": every packet goes over every path; remove it, or write scheduler = "weighted" in [tunnel] for shares by weight
     "#);
+    let adaptive = edited(&[
+        (
+            "[tunnel]",
+            "[recovery]\nmode = \"auto\"\n\n[tunnel]\nscheduler = \"adaptive\"",
+        ),
+        ("window = 1024", "window = 0"),
+    ]);
+    let without_weights = adaptive.lines().filter(|line| !line.starts_with("weight"));
+    let adaptive = without_weights.collect::<Vec<_>>().join("\n");
+    insta::assert_snapshot!(warned(&adaptive), @r"
+    mpt0.toml:2:8: warning: `mode` has no effect beside window = 0: what has no number is not sent again; remove it, or write another `window`
+    mpt0.toml:5:13: warning: `scheduler` has no effect beside window = 0: without numbers nothing is known of the paths, and weights decide; remove it, or write another `window`
+    ");
     // What happens anyhow, or has no other to be beside.
     let file = edited(&[
         (

@@ -122,11 +122,19 @@ fn a_reload_drops_nothing() {
     tunnel.a.ctl(&["reload"]);
     await_refusal(&tunnel.a, false);
     let with_restart = text.replacen("[tunnel]", "[tunnel]\nclamp_mss = true", 1);
-    for (text, refused) in [(with_restart, true), (text, false)] {
-        std::fs::write(&file, text).unwrap();
-        tunnel.a.process().signal("HUP");
-        await_refusal(&tunnel.a, refused);
+    let name = text
+        .lines()
+        .find(|line| line.starts_with("name = "))
+        .unwrap();
+    let renamed = text.replacen(name, "name = \"another\"", 1);
+    for new in [with_restart, renamed] {
+        for (text, refused) in [(&new, true), (&text, false)] {
+            std::fs::write(&file, text).unwrap();
+            tunnel.a.process().signal("HUP");
+            await_refusal(&tunnel.a, refused);
+        }
     }
+    assert_eq!(tunnel.a.status().tunnel.session, session);
 }
 
 /// Paths are added and removed by a reload while another carries on.

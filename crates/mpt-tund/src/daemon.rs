@@ -362,16 +362,15 @@ impl Daemon {
         }
     }
 
-    /// Goes over to these configurations. What `except` names stays.
+    /// Goes over to these configurations. What `except` names stays. A tunnel whose file has another name for it now stays
+    /// as well, and refuses that.
     async fn follow(&mut self, configs: Vec<Config>, except: Option<&str>) {
-        let wanted = |name: &str| {
+        let wanted = |served: &Served| {
             let mut configs = configs.iter();
-            except == Some(name) || configs.any(|config| config.tunnel.name == name)
+            let is_except = except == Some(served.name());
+            is_except || configs.any(|config| is_of(config, served))
         };
-        let (kept, gone) = self
-            .tunnels
-            .drain(..)
-            .partition(|served| wanted(served.name()));
+        let (kept, gone) = self.tunnels.drain(..).partition(wanted);
         self.tunnels = kept;
         for served in gone {
             tracing::info!(
@@ -382,8 +381,10 @@ impl Daemon {
         }
         for config in configs {
             let name = config.tunnel.name.clone();
-            let mut tunnels = self.tunnels.iter_mut();
-            let Some(served) = tunnels.find(|served| served.name() == name) else {
+            let tunnels = &self.tunnels;
+            let known = tunnels.iter().position(|served| served.name() == name);
+            let known = known.or_else(|| tunnels.iter().position(|served| is_of(&config, served)));
+            let Some(served) = known.map(|at| &mut self.tunnels[at]) else {
                 tracing::info!("tunnel {name} is new");
                 self.tunnels.push(Served::new(config));
                 continue;
@@ -400,6 +401,11 @@ impl Daemon {
             }
         }
     }
+}
+
+/// Whether that is the tunnel's configuration: by its name, or by its file.
+fn is_of(config: &Config, served: &Served) -> bool {
+    config.tunnel.name == served.name() || config.file == served.file()
 }
 
 /// Waits until then; for ever where there is no such time.

@@ -171,6 +171,11 @@ impl Served {
     /// Compares what is wanted with what there is, and mends what differs.
     pub(crate) async fn reconcile(&mut self, host: &Host, outlets: &Outlets) {
         let now = clock::now();
+        if self.speaking.granted().is_some_and(JoinHandle::is_finished) {
+            let failed = Err(anyhow::anyhow!("it failed, which the log says more of"));
+            self.speaking
+                .take("its control socket", failed, &mut self.log);
+        }
         if self.speaking.is_due(now) {
             let socket = self.speak(host, outlets);
             self.speaking

@@ -40,7 +40,8 @@ pub enum SocketError {
     },
     /// The kernel does not let this user do it.
     #[error(
-        "not permitted to {what}: run as root, or grant {capability} (setcap, or systemd's AmbientCapabilities=)"
+        "not permitted to {what}: run as root, or grant {capability} (setcap, or systemd's AmbientCapabilities=); \
+         a daemon that needed it for nothing at its start has given it up, and needs a restart"
     )]
     NotPermitted {
         /// What was tried.

@@ -37,7 +37,7 @@ impl Unused {
     /// # Errors
     /// When a value is of another type.
     pub(super) fn of(config: &Config, sections: &Sections<'_, '_>) -> Result<Unused, Mistake> {
-        let mut unused = Vec::from_iter(beside_no_window(config, sections));
+        let mut unused = beside_no_window(config, sections);
         unused.extend(beside_the_scheduler(config, sections));
         unused.extend(port(sections)?);
         unused.sort_by_key(|one| one.place.map(|place| (place.line, place.column)));
@@ -49,14 +49,28 @@ fn idle(entry: Entry<'_>, why: &str, remedy: &str) -> Mistake {
     entry.mistake(format!("`{}` has no effect {why}", entry.key), remedy)
 }
 
-fn beside_no_window(config: &Config, sections: &Sections<'_, '_>) -> Option<Mistake> {
+fn beside_no_window(config: &Config, sections: &Sections<'_, '_>) -> Vec<Mistake> {
+    let mut unused = Vec::new();
     if config.reorder.block.is_some() || config.reorder.window != 0 {
-        return None;
+        return unused;
     }
-    let delay = sections.reorder?.get("max_buffer_delay")?;
-    let why = "beside window = 0: no packet is held";
-    let idle = |entry| idle(entry, why, "remove it, or write another `window`");
-    (!delay.is_auto()).then(|| idle(delay))
+    let idle = |entry, why| idle(entry, why, "remove it, or write another `window`");
+    let delay = (sections.reorder).and_then(|section| section.get("max_buffer_delay"));
+    let delay = delay.filter(|delay| !delay.is_auto());
+    let not_held = "beside window = 0: no packet is held";
+    unused.extend(delay.map(|entry| idle(entry, not_held)));
+    if config.tunnel.scheduler == Policy::Adaptive {
+        let why =
+            "beside window = 0: without numbers nothing is known of the paths, and weights decide";
+        let scheduler = sections.tunnel.get("scheduler");
+        unused.extend(scheduler.map(|entry| idle(entry, why)));
+        if config.recovery == Recovery::Auto {
+            let why = "beside window = 0: what has no number is not sent again";
+            let mode = (sections.recovery).and_then(|section| section.get("mode"));
+            unused.extend(mode.map(|entry| idle(entry, why)));
+        }
+    }
+    unused
 }
 
 fn beside_the_scheduler(config: &Config, sections: &Sections<'_, '_>) -> Vec<Mistake> {
