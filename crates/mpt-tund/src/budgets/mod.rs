@@ -30,11 +30,8 @@ use file::{Entry, MAX_ENTRIES, ReadError};
 
 /// The file is written when this part of a budget has come since …
 const STEP: u64 = 1000;
-/// … but for no less than this, in bytes, nor for more …
+/// … but for no less than this, in bytes: a thousand times a budget at most, which wears no flash memory.
 const LEAST_STEP: u64 = 64 * 1024;
-const MOST_STEP: u64 = 10_000_000;
-/// … nor sooner than this after it was written last: each time waits for the disk, and wears flash memory.
-const LEAST_INTERVAL: Duration = Duration::from_secs(10);
 /// And so often where anything has come at all.
 const WRITTEN_EVERY: Duration = Duration::from_secs(300);
 /// A file that cannot be written is tried again after this time.
@@ -123,7 +120,7 @@ impl Account {
 
     /// How many bytes may come until the file is written.
     fn step(&self) -> u64 {
-        (self.budget.limit / STEP).clamp(LEAST_STEP, MOST_STEP)
+        (self.budget.limit / STEP).max(LEAST_STEP)
     }
 
     fn state(&self) -> BudgetState {
@@ -304,7 +301,7 @@ impl Budgets {
         let mut accounts = self.accounts.iter();
         let is_due = match self.fails {
             Some(_) => waited(TRIED_EVERY),
-            None => self.is_due || waited(LEAST_INTERVAL) && accounts.clone().any(has_step),
+            None => self.is_due || accounts.clone().any(has_step),
         };
         let has_some = accounts.any(|account| unwritten(account) > 0);
         if is_due || has_some && waited(WRITTEN_EVERY) {
