@@ -453,8 +453,7 @@ impl Sender {
         self.rescue.rehabilitate(&mut self.recovery);
         self.note_silence(now);
         self.paths.learn(now, report, suspected);
-        self.paths
-            .weigh(now, turn.usable, self.recovery.is_enabled());
+        self.paths.weigh(turn.usable, self.recovery.is_enabled());
         self.recovery
             .learn(&mut self.slab, now, report, self.paths.log());
         self.set_patience(turn);

@@ -159,7 +159,7 @@ impl Adaptive {
 
     /// Considers what the disorder and the rising delays of `usable` make others wait, and their losses, if what is
     /// lost is sent again.
-    pub(crate) fn weigh(&mut self, now: Time, usable: PathSet, recovers: bool) {
+    pub(crate) fn weigh(&mut self, usable: PathSet, recovers: bool) {
         let usable = self.tiers.without_last_resort(usable);
         let all = usable.iter().fold(Rate::ZERO, |all, path| {
             all + self.paces[path.index()].carries()
@@ -175,7 +175,7 @@ impl Adaptive {
             } else {
                 1.0
             };
-            pace.weigh_disorder(now, recovers, shares, main);
+            pace.weigh_disorder(recovers, shares, main);
         }
     }
 

@@ -265,14 +265,8 @@ impl Pace {
     /// therefore hardly used before the one that carries most, which takes as long as `main`, for being quicker alone. Of
     /// 1,000 random pairs (`campaign --pairs 1000 --seed 20000`) 0.3 % are below 0.95 of the better link late, and 0.7 %
     /// without; the sum is the same (+0.0 ± 0.3 %).
-    pub(crate) fn weigh_disorder(
-        &mut self,
-        now: Time,
-        recovers: bool,
-        shares: f64,
-        main: Option<Span>,
-    ) {
-        self.swing.weigh(now, shares);
+    pub(crate) fn weigh_disorder(&mut self, recovers: bool, shares: f64, main: Option<Span>) {
+        self.swing.weigh(shares);
         self.company.weigh(shares);
         let late = self.doubt.jitter() * self.law.tail_jitters;
         let again = self.rtt.as_secs_f64() + late.as_secs();

@@ -159,9 +159,9 @@ fn a_path_whose_losses_make_others_wait_is_used_behind_the_other() {
     lossy.run(&mut adaptive.paces[0], Time::ZERO, 2000);
     let now = clean.run(&mut adaptive.paces[1], Time::ZERO, 2000);
     // What is not sent again delays nothing.
-    adaptive.weigh(Time::ZERO, first(2), false);
+    adaptive.weigh(first(2), false);
     assert!(takes(choose(&mut adaptive, now, first(2), 1000), 0));
-    adaptive.weigh(Time::ZERO, first(2), true);
+    adaptive.weigh(first(2), true);
     assert!(takes(choose(&mut adaptive, now, first(2), 1000), 1));
     fill(&mut adaptive, now, 1);
     assert!(waits(choose(&mut adaptive, now, first(2), 1000)));
@@ -177,10 +177,10 @@ fn a_small_path_whose_delay_rises_is_waited_before_for_as_long_as_it_may_be_late
     }
     fill(&mut adaptive, now, 0);
     // Both carry their even share.
-    adaptive.weigh(Time::ZERO, first(2), false);
+    adaptive.weigh(first(2), false);
     assert_eq!(adaptive.spread(first(2)), Duration::from_millis(30));
     assert!(takes(choose(&mut adaptive, now, first(2), 31 * MS), 1));
-    adaptive.paces[1].weigh_disorder(Time::ZERO, false, 0.0, None);
+    adaptive.paces[1].weigh_disorder(false, 0.0, None);
     assert_eq!(adaptive.spread(first(2)), Duration::from_millis(130));
     assert!(waits(choose(&mut adaptive, now, first(2), 129 * MS)));
     assert!(takes(choose(&mut adaptive, now, first(2), 131 * MS), 1));
@@ -194,9 +194,9 @@ fn a_small_path_whose_delay_rises_is_not_the_first_while_it_is_quick() {
         let again = adaptive.surest(now, first(2)).map(PathId::index);
         (takes(choose(adaptive, now, first(2), MS), 0), again)
     };
-    adaptive.paces[0].weigh_disorder(Time::ZERO, false, 1.0, None);
+    adaptive.paces[0].weigh_disorder(false, 1.0, None);
     assert_eq!(chosen(&mut adaptive), (true, Some(0)));
-    adaptive.paces[0].weigh_disorder(Time::ZERO, false, 0.5, None);
+    adaptive.paces[0].weigh_disorder(false, 0.5, None);
     assert_eq!(chosen(&mut adaptive), (false, Some(1)));
 }
 
@@ -210,7 +210,7 @@ fn a_small_path_that_loses_is_not_the_first_for_being_quicker() {
             adaptive.paces[index].set_paced(now, RATE as f64 * carries);
         }
         adaptive.paces[0].loses(loses);
-        adaptive.weigh(Time::ZERO, first(2), recovers);
+        adaptive.weigh(first(2), recovers);
         let (fastest, _) = adaptive.fastest(now, first(2)).unwrap();
         (fastest == path(0), adaptive.spread(first(2)).as_millis())
     };
@@ -248,7 +248,7 @@ fn the_rises_of_a_path_that_carries_nothing_yet_count_whole() {
     };
     adaptive.probed(now, path(1), &answered);
     adaptive.paces[1].rose(now, Duration::from_millis(100));
-    adaptive.weigh(Time::ZERO, first(2), false);
+    adaptive.weigh(first(2), false);
     assert_eq!(adaptive.spread(first(2)), Duration::from_millis(130));
 }
 

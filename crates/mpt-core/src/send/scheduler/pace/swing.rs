@@ -57,9 +57,10 @@ impl Swing {
         }
     }
 
-    /// The path carries this many times its even share. Where nothing goes over it for having risen, time alone forgets that.
-    pub(super) fn weigh(&mut self, now: Time, shares: f64) {
-        self.rises.pass(now);
+    /// The path carries this many times its even share. Only epochs let time pass for the rises: a path is left for them, and
+    /// they come again. When time alone forgot them, a recording with a second of nothing in each ten, beside another link, had
+    /// 23.8 Mbit/s in place of 28 or more (`cargo test -p mpt-sim --lib what_was_recorded`).
+    pub(super) fn weigh(&mut self, shares: f64) {
         self.late = self.rises.get().unwrap_or_default() * (1.0 - shares).max(0.0);
     }
 
@@ -93,24 +94,8 @@ mod tests {
             let now = Time::ZERO + Duration::from_secs(second);
             swing.epoch(now, span(ms), span(30.0));
         }
-        let now = Time::ZERO + Duration::from_secs(delays_ms.len() as u64 - 1);
-        swing.weigh(now, shares);
+        swing.weigh(shares);
         swing.late()
-    }
-
-    #[test]
-    fn a_rise_is_forgotten_on_a_path_that_carries_nothing_since() {
-        let mut swing = Swing::new(&Law::LAW);
-        let at = |second| Time::ZERO + Duration::from_secs(second);
-        for (second, ms) in [(0, 50.0), (1, 150.0)] {
-            swing.epoch(at(second), span(ms), span(30.0));
-        }
-        swing.weigh(at(2), 0.0);
-        assert_eq!(swing.late(), span(100.0));
-        for second in 3..24 {
-            swing.weigh(at(second), 0.0);
-        }
-        assert_eq!(swing.late(), Span::ZERO);
     }
 
     #[test]
@@ -119,7 +104,7 @@ mod tests {
         let after = Time::ZERO + DRIFTS_AFTER;
         swing.epoch(Time::ZERO, span(50.0), span(30.0));
         swing.epoch(after, span(122.0), span(30.0));
-        swing.weigh(after, 0.0);
+        swing.weigh(0.0);
         assert_eq!(swing.late(), Span::ZERO);
     }
 

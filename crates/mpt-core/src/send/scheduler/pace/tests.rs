@@ -294,7 +294,7 @@ fn a_path_that_carries_little_beside_others_yields() {
         let mut pace = probed(&model);
         model.run(&mut pace, 2000, 12.5e6);
         model.others = 150e6;
-        pace.weigh_disorder(Time::from_nanos(model.now), true, share, None);
+        pace.weigh_disorder(true, share, None);
         (0..40).any(|_| {
             model.others += 10e6;
             model.run(&mut pace, 100, 12.5e6);
@@ -521,7 +521,7 @@ fn a_delay_that_rises_by_itself_counts_where_the_path_carries_little() {
             model.delay_ns = delay_ms * MS;
             model.run(&mut pace, 2000, offered);
         }
-        pace.weigh_disorder(Time::from_nanos(model.now), false, shares, None);
+        pace.weigh_disorder(false, shares, None);
         pace.swings().as_micros() / 1000
     };
     let swings = |delays_ms: &[u64], shares| swings_with(12.5e6, delays_ms, shares);
