@@ -57,3 +57,8 @@ pub fn earliest(a: Option<Time>, b: Option<Time>) -> Option<Time> {
         (one, other) => one.or(other),
     }
 }
+
+/// Whole microseconds of a duration, as status has them.
+pub(crate) fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}

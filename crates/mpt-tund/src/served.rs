@@ -172,7 +172,7 @@ impl Served {
     pub(crate) async fn reconcile(&mut self, host: &Host, outlets: &Outlets) {
         let now = clock::now();
         if self.speaking.granted().is_some_and(JoinHandle::is_finished) {
-            let failed = Err(anyhow::anyhow!("it failed, which the log says more of"));
+            let failed = Err(anyhow::anyhow!("it has ended, and the log says why"));
             self.speaking
                 .take("its control socket", failed, &mut self.log);
         }

@@ -11,10 +11,10 @@ const REMEMBERED: usize = 256;
 pub(crate) struct Echoes {
     /// Number of the last message sent, and when each of the last ones was.
     number: u32,
-    /// The numbers have begun anew: those above [`Echoes::number`] were sent as well.
-    has_wrapped: bool,
     sent_at: Box<[Time; REMEMBERED]>,
-    /// Highest of our numbers that has come back.
+    /// The numbers have begun anew: those above `number` were sent as well.
+    has_wrapped: bool,
+    /// The newest of our numbers that has come back.
     echoed: u32,
     /// The newest message of the peer's session, to be echoed.
     newest: Option<Echo>,
@@ -24,8 +24,8 @@ impl Default for Echoes {
     fn default() -> Echoes {
         Echoes {
             number: 0,
-            has_wrapped: false,
             sent_at: Box::new([Time::ZERO; REMEMBERED]),
+            has_wrapped: false,
             echoed: 0,
             newest: None,
         }

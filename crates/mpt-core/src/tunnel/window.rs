@@ -157,7 +157,7 @@ impl Window {
         self.pool.packet_mut(packet)
     }
 
-    /// The same.
+    /// An inner packet that lies in a buffer, to read.
     #[inline]
     pub(super) fn packet(&self, packet: Stored) -> &[u8] {
         self.pool.bytes(packet)

@@ -101,19 +101,19 @@ impl Inbound {
                 }
                 self.meet_path(now, &arrival, &opened);
                 let is_padded = self.is_padded(&arrival, &opened);
-                // A control message says for which path it was made; where one from elsewhere leads is judged later.
-                let counts =
-                    matches!(opened, Opened::Control { .. }) || self.is_from_peer(&arrival);
+                let from_peer = self.is_from_peer(&arrival);
+                let is_control = matches!(opened, Opened::Control { .. });
                 let Some(path) = &mut self.paths[id.index()] else {
                     self.follow_sessions(now);
                     return self.drops.count(DropReason::OtherPath, 1);
                 };
                 // Who sends a padded probe does not count it: see `send_message`.
-                if !is_padded && counts {
+                // A control message says for which path it was made; where one from elsewhere leads is judged later.
+                if !is_padded && (is_control || from_peer) {
                     path.rx_packets += 1;
                     path.rx_bytes += arrival.place.len() as u64;
                 }
-                if matches!(opened, Opened::Control { .. }) {
+                if is_control {
                     path.count_control(arrival.from, arrival.place.len());
                 }
                 if !matches!(opened, Opened::Copy { .. }) {
@@ -121,7 +121,7 @@ impl Inbound {
                     self.diagnosis.hear(now);
                 }
                 self.follow_sessions(now);
-                self.handle_opened(now, &arrival, opened);
+                self.handle_opened(now, &arrival, opened, from_peer);
             }
             Err(why) => {
                 self.drops.count(drop_for(why), 1);
@@ -150,8 +150,9 @@ impl Inbound {
             && Proof::parse(&self.window.buffer_mut(arrival.buffer)[place]).is_some()
     }
 
-    /// Takes what a datagram carried.
-    fn handle_opened(&mut self, now: Time, arrival: &Arrival, opened: Opened) {
+    /// Takes what a datagram carried. A packet counts for the path if it came `from_peer`: from where the path's peer is known
+    /// to be.
+    fn handle_opened(&mut self, now: Time, arrival: &Arrival, opened: Opened, from_peer: bool) {
         let present = self.peer.session();
         let start = arrival.place.start;
         match opened {
@@ -170,12 +171,13 @@ impl Inbound {
                 ..
             } => {
                 let place = start + packet.start..start + packet.end;
-                self.handle_opened_packet(now, arrival, number, protocol, place);
+                let packet = (number, protocol, place);
+                self.handle_opened_packet(now, arrival, packet, from_peer);
             }
             Opened::Copy {
                 number: Some(number),
                 ..
-            } => self.note_copy(now, arrival, number),
+            } => self.note_copy(now, arrival, number, from_peer),
             Opened::Copy { number: None, .. } => self.drops.count(DropReason::Duplicate, 1),
             Opened::Control {
                 message,
@@ -220,9 +222,8 @@ impl Inbound {
         &mut self,
         now: Time,
         arrival: &Arrival,
-        number: Option<u64>,
-        protocol: Protocol,
-        place: Range<usize>,
+        (number, protocol, place): (Option<u64>, Protocol, Range<usize>),
+        from_peer: bool,
     ) {
         let start = place.start;
         let payload = &mut self.window.buffer_mut(arrival.buffer)[place];
@@ -233,7 +234,6 @@ impl Inbound {
         };
         match looked {
             Ok(len) => {
-                let from_peer = self.is_from_peer(arrival);
                 if from_peer {
                     self.hear_data(now, arrival.path);
                 } else {
@@ -255,10 +255,9 @@ impl Inbound {
     }
 
     /// A packet came again: that tells of this path as much as another packet would.
-    fn note_copy(&mut self, now: Time, arrival: &Arrival, number: u64) {
+    fn note_copy(&mut self, now: Time, arrival: &Arrival, number: u64, from_peer: bool) {
         let (path, seq) = (arrival.path, Seq::new(number as u32));
         self.drops.count(DropReason::Duplicate, 1);
-        let from_peer = self.is_from_peer(arrival);
         let counts_for = from_peer.then_some(path);
         if self.window.note_copy(now, counts_for, seq) {
             let number = self.order.number(seq);

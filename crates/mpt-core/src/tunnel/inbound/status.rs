@@ -1,12 +1,10 @@
 //! The line in as `mpt-ctl status` shows them.
 
-use std::time::Duration;
-
 use super::Inbound;
 use crate::control::order::OrderStatus;
 use crate::control::{PathStatus, PeerState, PeerStatus, Protection, ReorderStatus, TunnelStatus};
 use crate::path::PathId;
-use crate::time::Time;
+use crate::time::{Time, micros};
 use crate::tunnel::sealing::Opening;
 
 impl Inbound {
@@ -97,8 +95,4 @@ impl Inbound {
             .filter_map(|path| path.one_way.ns())
             .min()
     }
-}
-
-fn micros(span: Duration) -> u64 {
-    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }

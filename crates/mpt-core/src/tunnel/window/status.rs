@@ -1,7 +1,5 @@
 //! The window as `mpt-ctl status` shows it.
 
-use std::time::Duration;
-
 use hdrhistogram::Histogram;
 
 use super::Window;
@@ -10,6 +8,7 @@ use crate::control::setting::Setting;
 use crate::control::verdict::NO_TRAFFIC_BPS;
 use crate::control::{HoldTimes, ReorderMode, ReorderStatus};
 use crate::path::Paths;
+use crate::time::micros;
 
 /// Delay differences below this are noise, in nanoseconds.
 const NOISE_NS: u64 = 500_000;
@@ -101,12 +100,10 @@ fn spread(histogram: Option<&Histogram<u64>>) -> Spread {
     told.unwrap_or_default()
 }
 
-fn micros(span: Duration) -> u64 {
-    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::path::{Path, PathConfig};
     use crate::time::Time;

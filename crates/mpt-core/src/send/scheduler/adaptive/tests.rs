@@ -187,6 +187,24 @@ fn a_small_path_whose_delay_rises_is_waited_before_for_as_long_as_it_may_be_late
 }
 
 #[test]
+fn a_path_that_is_a_last_resort_makes_no_other_a_small_one() {
+    let swing = |cost| {
+        let (mut adaptive, now) = paths(&[10, 40]);
+        let mut costs = [0; MAX_PATHS];
+        costs[1] = cost;
+        adaptive.tiers.set(costs);
+        for (index, carries) in [0.2, 1.0].into_iter().enumerate() {
+            adaptive.paces[index].set_paced(now, RATE as f64 * carries);
+        }
+        adaptive.paces[0].rose(now, Duration::from_millis(100));
+        adaptive.weigh(first(2), false);
+        adaptive.paces[0].swings()
+    };
+    assert!(swing(0) > Span::ZERO);
+    assert_eq!(swing(tiers::LAST_RESORT), Span::ZERO);
+}
+
+#[test]
 fn a_small_path_whose_delay_rises_is_not_the_first_while_it_is_quick() {
     let (mut adaptive, now) = paths(&[10, 40]);
     adaptive.paces[0].rose(now, Duration::from_millis(100));
